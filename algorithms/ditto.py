@@ -1,0 +1,73 @@
+"""Ditto: a global model by FedAvg and personal models pulled towards it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Member, Task
+from benchmark.engine.clients import ClientStore
+from benchmark.engine.hyper import option
+from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase, Proximal
+from benchmark.engine.params import expand
+from benchmark.engine.streams import Purpose
+from benchmark.models import Params
+
+__all__ = ["Ditto"]
+
+
+@dataclass(frozen=True)
+class DittoHyper:
+    """Hyper-parameters of Ditto."""
+
+    lam: float = option(1.0, "strength λ of the pull towards the global model as received", least=0)
+    personal_epochs: int = option(-1, "epochs of the personal model; -1: as many as --local-epochs", least=-1)
+
+
+@register
+class Ditto(Algorithm):
+    """Every participant trains a copy of the global model, which is sent, and its personal model, which stays.
+
+    The personal step is ``m ← 0.5 m + ∇ℓ(v); v ← v − η m − η λ (v_old − a)`` with the anchor `a` = the
+    global model *as received* (FedRep models/Update.py LocalUpdateDitto; without momentum it is the official
+    flearn/trainers_MTL/ditto.py). Local work is twice that of FedAvg; the ledger shows it.
+    """
+
+    name = "ditto"
+    title = "Ditto"
+    reference = "Li et al., ICML 2021; litian96/ditto"
+    Hyper = DittoHyper
+    personal_stream: ClassVar[Purpose] = "batches-personal"
+
+    def __init__(self, task: Task, hyper: DittoHyper) -> None:
+        super().__init__(task, hyper)
+        self.clients = ClientStore(task.initial, task.data.clients)  # the personal models v_k, whole nets
+
+    def phases(self, round: int) -> list[Phase]:
+        (common,) = super().phases(round)
+        epochs = self.hyper.personal_epochs
+        personal = replace(
+            common,
+            epochs=self.config.local_epochs if epochs < 0 else epochs,
+            model="personal",
+            stream=self.personal_stream,
+            proximal=Proximal(self.hyper.lam, self.server),
+        )
+        return [common, personal]
+
+    def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
+        call = super().begin(clients, message, round)
+        call.models["personal"] = LocalModel(self.network, self.clients.gather(clients))
+        return call
+
+    def keep(self, outcome: Outcome) -> None:
+        self.clients.scatter(outcome.clients, outcome.models["personal"])
+
+    def assemble(self, clients: Sequence[int], message: Params) -> Params:
+        """The global copies: nothing of them is kept."""
+        return expand(message, len(clients))
+
+    def members(self, clients: Sequence[int]) -> list[Member]:
+        return [Member(self.network, self.clients.gather(clients))]

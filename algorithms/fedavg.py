@@ -1,0 +1,24 @@
+"""FedAvg: one global model, the mean of the participants' local models."""
+
+from __future__ import annotations
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Trunk
+
+__all__ = ["FedAvg"]
+
+
+@register
+class FedAvg(Algorithm):
+    """The base class as it is: everything shared, every client evaluated with the last aggregate.
+
+    Source: McMahan et al., AISTATS 2017; paper, equation 3. The mean is unweighted, as in the paper's
+    Algorithm 1 (``--aggregation samples`` for McMahan's weights).
+    """
+
+    name = "fedavg"
+    title = "FedAvg"
+    reference = "McMahan et al., AISTATS 2017"
+
+    def trunk(self) -> Trunk | None:
+        return Trunk("fedavg", self.task.rounds)

@@ -1,0 +1,28 @@
+"""FedAvg+FT: FedAvg, then every client fine-tunes a copy of the final model."""
+
+from __future__ import annotations
+
+from algorithms.adaptation import FineTuning, fine_tuning
+from algorithms.fedavg import FedAvg
+from algorithms.registry import register
+from benchmark.engine.local import Phase
+
+__all__ = ["FedAvgFT"]
+
+
+@register
+class FedAvgFT(FedAvg):
+    """Trains exactly as FedAvg (and shares its run); nothing of the fine-tuning is sent.
+
+    The paper says "client-side fine-tuning in the final round" without epochs or layers: by default one
+    ordinary local call, as pFedFDA's server_fedavg.py does. FedRep's official variant is
+    ``--set ft_part=head --set ft_epochs=10``.
+    """
+
+    name = "fedavg-ft"
+    title = "FedAvg+FT"
+    reference = "fine-tuned FedAvg; pFedFDA servers/server_fedavg.py, FedRep models/Update.py"
+    Hyper = FineTuning
+
+    def adaptation(self) -> list[Phase]:
+        return fine_tuning(self)

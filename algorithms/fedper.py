@@ -1,0 +1,76 @@
+"""FedPer: shared body, personal head, trained jointly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Traffic
+from benchmark.engine.config import RunConfig
+from benchmark.engine.hyper import option
+from benchmark.engine.local import Outcome, Phase
+from benchmark.errors import UserError
+from benchmark.models import Network, Params
+
+__all__ = ["FedPer", "FedPerHyper"]
+
+FROZEN_EPOCHS = 10  # least epochs of FedRep's extra last round
+
+
+@dataclass(frozen=True)
+class FedPerHyper:
+    """Hyper-parameters of methods that split the network into a shared body and a personal head."""
+
+    n_personal: int = option(1, "number of last layers that are personal", least=0)
+    final_round: str = option(
+        "standard",
+        "the last round: an ordinary one, or FedRep's extra one with the body frozen and nothing averaged",
+        choices=("standard", "frozen"),
+    )
+
+
+@register
+class FedPer(Algorithm):
+    """Body averaged, head kept; both trained together in each local call.
+
+    Source: Arivazhagan et al., 2019 (no official code); personal part = the last layer as in FedRep's
+    main_fedrep.py. Clients are evaluated with the *last aggregate* and their head, not with their own body.
+    """
+
+    name = "fedper"
+    title = "FedPer"
+    reference = "Arivazhagan et al., arXiv 1912.00818; FedRep main_fedrep.py"
+    Hyper = FedPerHyper
+
+    @classmethod
+    def check(cls, config: RunConfig, network: Network, hyper: FedPerHyper) -> None:
+        if hyper.n_personal > len(network.names):
+            raise UserError(
+                f"n_personal={hyper.n_personal}: the network has {len(network.names)} layers "
+                f"({', '.join(network.names)}); give at most that"
+            )
+
+    def shared_layers(self) -> tuple[str, ...]:
+        return self.network.names[: len(self.network.names) - self.hyper.n_personal]
+
+    def phases(self, round: int) -> list[Phase]:
+        if self._frozen(round):
+            return [Phase.of(self.personal_layers(), self.config.lr, self._frozen_epochs())]
+        return self.joint_phases(round)
+
+    def joint_phases(self, round: int) -> list[Phase]:
+        """Local training of an ordinary round."""
+        return super().phases(round)
+
+    def upload(self, outcome: Outcome) -> Params:
+        return {} if self._frozen(outcome.round) else super().upload(outcome)
+
+    def traffic(self, round: int) -> Traffic:
+        usual = super().traffic(round)
+        return Traffic(usual.down, 0) if self._frozen(round) else usual
+
+    def _frozen(self, round: int) -> bool:
+        return self.hyper.final_round == "frozen" and round == self.task.rounds
+
+    def _frozen_epochs(self) -> int:
+        return max(FROZEN_EPOCHS, self.config.local_epochs)

@@ -1,0 +1,75 @@
+"""LG-FedAvg: personal lower layers, shared upper layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Task, Traffic
+from benchmark.engine.clients import ClientStore
+from benchmark.engine.config import RunConfig
+from benchmark.engine.hyper import option
+from benchmark.engine.params import select
+from benchmark.errors import UserError
+from benchmark.models import Network
+
+__all__ = ["LGFedAvg"]
+
+
+@dataclass(frozen=True)
+class LGHyper:
+    """Hyper-parameters of LG-FedAvg."""
+
+    lg_shared: int = option(2, "number of last layers that are shared (2: fc2 and fc3)", least=0)
+    lg_warm: int = option(0, "rounds of FedAvg from which all clients start; 0: from θ_0", least=0)
+
+
+@register
+class LGFedAvg(Algorithm):
+    """The reverse of FedPer: clients keep the representation and average the upper layers.
+
+    Source: Liang et al., 2020; split fc2 + fc3 as in FedRep's main_fedrep.py (`lg`). pliang279/LG-FedAvg
+    starts from a long-trained FedAvg model; the paper's row fits a cold start, hence ``lg_warm=0``.
+    """
+
+    name = "lg-fedavg"
+    title = "LG-FedAvg"
+    reference = "Liang et al., arXiv 2001.01523; pliang279/LG-FedAvg, FedRep main_fedrep.py"
+    Hyper = LGHyper
+
+    @classmethod
+    def check(cls, config: RunConfig, network: Network, hyper: LGHyper) -> None:
+        if hyper.lg_shared > len(network.names):
+            raise UserError(
+                f"lg_shared={hyper.lg_shared}: the network has {len(network.names)} layers; give at most that"
+            )
+        if hyper.lg_warm >= config.rounds:
+            raise UserError(f"lg_warm={hyper.lg_warm}: expected fewer than --rounds {config.rounds}")
+
+    def __init__(self, task: Task, hyper: LGHyper) -> None:
+        self._warm = hyper.lg_warm > 0
+        super().__init__(task, hyper)
+
+    def shared_layers(self) -> tuple[str, ...]:
+        return self.network.names if self._warm else self.network.tail(self.hyper.lg_shared)
+
+    def start_round(self, round: int) -> None:
+        if self._warm and round > self.hyper.lg_warm:
+            self._warm = False
+            lower = select(self.server, self.network.keys(self.personal_layers()))
+            self.clients = ClientStore(lower, self.task.data.clients)
+            self.server = select(self.server, self.network.keys(self.shared_layers()))
+
+    def traffic(self, round: int) -> Traffic:
+        warm = round <= self.hyper.lg_warm
+        size = 4 * self.network.count(None if warm else self.network.tail(self.hyper.lg_shared))
+        return Traffic(size, size)
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "warm": self._warm}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        super().load(state)
+        self._warm = state["warm"]

@@ -1,0 +1,49 @@
+"""Local only: every client trains by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.hyper import option
+from benchmark.engine.local import Phase
+
+__all__ = ["Local"]
+
+
+@dataclass(frozen=True)
+class LocalHyper:
+    """Hyper-parameters of local training."""
+
+    total_epochs: int = option(
+        0,
+        "0: train whenever the common schedule selects the client; else that many epochs at once, at the end",
+        least=0,
+    )
+
+
+@register
+class Local(Algorithm):
+    """No communication: every layer is personal.
+
+    By default clients train when the common schedule selects them, which gives every method the same
+    compute (pFedFDA server_local.py, PFLlib serverlocal.py). FedRep's main_local.py instead trains all
+    clients for a number of epochs: ``--set total_epochs=160``. The final model counts, not the best epoch
+    on test data as in the official codes of LG-FedAvg and FedBABU.
+    """
+
+    name = "local"
+    title = "Local Only"
+    reference = "pFedFDA servers/server_local.py; FedRep main_local.py"
+    Hyper = LocalHyper
+
+    def shared_layers(self) -> tuple[str, ...]:
+        return ()
+
+    def phases(self, round: int) -> list[Phase]:
+        if not self.hyper.total_epochs:
+            return super().phases(round)
+        if round < self.task.rounds:
+            return []
+        return [Phase.of(self.network.names, self.config.lr, self.hyper.total_epochs)]

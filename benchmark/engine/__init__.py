@@ -1,0 +1,1 @@
+"""The federated engine: one round loop that knows no method by name."""

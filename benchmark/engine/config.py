@@ -1,0 +1,141 @@
+"""`RunConfig`: everything that determines the result of one run, and its identity."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmark.errors import UserError, nearest
+
+__all__ = ["RunConfig"]
+
+
+def _doc(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"doc": text, "choices": choices})
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run. Two configurations are the same run exactly if their `identity` is equal.
+
+    A field added after records exist must say in its metadata what they stood for: ``{"absent": value}``.
+    At that value it stays out of the identity, so old records keep theirs.
+    """
+
+    algo: str = _doc("fedavg", "method")
+    dataset: str = _doc("cifar10", "dataset")
+    partition: str = _doc(
+        "distinct",
+        "how training data are dealt to clients",
+        choices=("distinct", "shards", "dirichlet", "iid"),
+    )
+    classes_per_client: int = _doc(2, "classes per client S (distinct and shards)")
+    dirichlet: float = _doc(0.0, "concentration α of the Dirichlet split; 0 otherwise")
+    clients: int = _doc(100, "number of clients K")
+    samples_per_client: int = _doc(150, "training samples per client (mean, for Dirichlet splits)")
+    test_samples_per_client: int = _doc(100, "test samples per client")
+    participation: float = _doc(0.1, "share of clients in an ordinary round; the last round has everyone")
+    rounds: int = _doc(160, "communication rounds R")
+    local_epochs: int = _doc(5, "local epochs E of a participation")
+    batch_size: int = _doc(10, "mini-batch size; the last short batch of an epoch is kept")
+    lr: float = _doc(0.01, "learning rate of local SGD")
+    momentum: float = _doc(0.5, "momentum; the buffer is fresh at every local call")
+    weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases")
+    augment: bool = _doc(False, "random crop (padding 4) and horizontal flip of training images")
+    dropout: float = _doc(0.0, "dropout rate after fc2")
+    aggregation: str = _doc(
+        "method",
+        "weights of the server's mean: the method's own default, uniform, or training samples",
+        choices=("method", "uniform", "samples"),
+    )
+    budget: str = _doc(
+        "rounds", "what all methods have in common: rounds, or bytes sent", choices=("rounds", "bytes")
+    )
+    byte_budget: int = _doc(
+        0, "bytes of a run under --budget bytes; 0: what sharing the whole model for --rounds costs"
+    )
+    compute_cap: float = _doc(
+        2.0, "under --budget bytes: at most this many times the local samples of --rounds ordinary rounds"
+    )
+    eval_every: int = _doc(10, "rounds between evaluations on the way; 0: only at the end")
+    seed: int = _doc(0, "run seed: split, initial weights, cohorts and batch orders follow from it")
+    hyper: Mapping[str, Any] = field(
+        default_factory=dict, metadata={"doc": "the method's hyper-parameters, all of them"}
+    )
+
+    def validate(self) -> None:
+        """Refuse values that cannot make a run, before anything is loaded or written."""
+        for name in (
+            "clients",
+            "samples_per_client",
+            "test_samples_per_client",
+            "rounds",
+            "local_epochs",
+            "batch_size",
+        ):
+            if getattr(self, name) < 1:
+                raise UserError(
+                    f"{flag(name)} is {getattr(self, name)}; expected a whole number of at least 1"
+                )
+        if not 0 < self.participation <= 1:
+            raise UserError(
+                f"--participation is {self.participation:g}; expected a share in (0, 1], such as 0.1"
+            )
+        for name in ("lr", "compute_cap"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise UserError(f"{flag(name)} is {getattr(self, name):g}; expected a positive number")
+        for name in ("eval_every", "seed", "byte_budget", "weight_decay"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise UserError(f"{flag(name)} is {getattr(self, name)}; expected 0 or more")
+        for name in ("momentum", "dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"{flag(name)} is {getattr(self, name):g}; expected a number in [0, 1)")
+        for spec in dataclasses.fields(self):
+            choices = spec.metadata.get("choices")
+            value = getattr(self, spec.name)
+            if choices and value not in choices:
+                raise UserError(
+                    f"{flag(spec.name)} is '{value}'; expected one of: {', '.join(choices)}{nearest(value, choices)}"
+                )
+
+    @property
+    def identity(self) -> str:
+        """Canonical JSON of everything that determines the result."""
+        values = {}
+        for spec in dataclasses.fields(self):
+            value = getattr(self, spec.name)
+            if "absent" not in spec.metadata or value != spec.metadata["absent"]:
+                values[spec.name] = value
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def hash(self) -> str:
+        """Ten hexadecimal digits that stand for `identity`."""
+        return hashlib.sha256(self.identity.encode()).hexdigest()[:10]
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
+        """Build a configuration; an unknown key is an error.
+
+        Raises:
+            UserError: names the unknown key and the nearest known one.
+        """
+        known = [spec.name for spec in dataclasses.fields(cls)]
+        for name in values:
+            if name not in known:
+                raise UserError(
+                    f"unknown configuration key '{name}'{nearest(name, known)}; known: {', '.join(known)}"
+                )
+        return cls(**values)
+
+
+def flag(name: str) -> str:
+    """The command-line flag of a field."""
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,73 @@
+"""The clients' data on the device: one copy of the raw samples, per-client index lists."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datasets import Dataset, Split
+
+__all__ = ["FederatedData", "Part"]
+
+Part = Literal["train", "test"]
+
+CROP_PADDING = 4  # of augmented images, as in FedRep's utils/train_utils.py
+
+
+class FederatedData:
+    """A dataset and its split, resident on `device` as raw uint8 samples.
+
+    Attributes:
+        clients: number of clients K.
+        classes: number of classes C.
+        train_sizes, test_sizes: samples per client.
+    """
+
+    def __init__(self, dataset: Dataset, split: Split, device: torch.device) -> None:
+        self.clients = len(split.train)
+        self.classes = dataset.classes
+        self.device = device
+        self._x = {part: torch.from_numpy(getattr(dataset, part).x).to(device) for part in ("train", "test")}
+        self._y = {part: torch.from_numpy(getattr(dataset, part).y).to(device) for part in ("train", "test")}
+        self._index = {
+            part: [torch.from_numpy(rows).to(device) for rows in getattr(split, part)]
+            for part in ("train", "test")
+        }
+        self.train_sizes = [len(rows) for rows in split.train]
+        self.test_sizes = [len(rows) for rows in split.test]
+        # float32(x) · scale + shift = (x / 255 − mean) / std, per channel
+        std = torch.tensor(dataset.std, dtype=torch.float32).view(-1, 1, 1)
+        mean = torch.tensor(dataset.mean, dtype=torch.float32).view(-1, 1, 1)
+        self._scale, self._shift = (1 / (255 * std)).to(device), (-mean / std).to(device)
+
+    def raw(self, client: int, part: Part = "train") -> Tensor:
+        """A client's samples as stored, uint8 [n, C, H, W]."""
+        return self._x[part][self._index[part][client]]
+
+    def labels(self, client: int, part: Part = "train") -> Tensor:
+        """A client's labels, int64 [n]."""
+        return self._y[part][self._index[part][client]]
+
+    def encode(self, raw: Tensor) -> Tensor:
+        """Stored samples to network input: float32, normalised per channel."""
+        return raw.float().mul_(self._scale).add_(self._shift)
+
+    def inputs(self, client: int, part: Part = "train") -> Tensor:
+        """A client's samples as network input, without augmentation."""
+        return self.encode(self.raw(client, part))
+
+    def augment(self, raw: Tensor, rng: np.random.Generator) -> Tensor:
+        """Randomly crop (zero padding 4) and mirror every image of `raw` [n, C, H, W]."""
+        count, _, height, width = raw.shape
+        top = torch.from_numpy(rng.integers(0, 2 * CROP_PADDING + 1, count)).to(raw.device)
+        left = torch.from_numpy(rng.integers(0, 2 * CROP_PADDING + 1, count)).to(raw.device)
+        mirrored = torch.from_numpy(rng.random(count) < 0.5).to(raw.device)
+        padded = torch.nn.functional.pad(raw, [CROP_PADDING] * 4)
+        rows = top[:, None] + torch.arange(height, device=raw.device)
+        columns = torch.arange(width, device=raw.device).expand(count, width)
+        columns = left[:, None] + torch.where(mirrored[:, None], width - 1 - columns, columns)
+        which = torch.arange(count, device=raw.device)[:, None, None]
+        return padded.permute(0, 2, 3, 1)[which, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

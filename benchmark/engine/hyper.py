@@ -1,0 +1,96 @@
+"""Hyper-parameters of methods: documented dataclass fields that ``--set key=value`` may change."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, get_args, get_origin, get_type_hints
+
+from benchmark.errors import UserError, nearest
+
+__all__ = ["option", "parse_hyper"]
+
+
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def option(
+    default: Any,
+    doc: str,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """A dataclass field with its one line of documentation.
+
+    Args:
+        choices: the only values allowed.
+        least, below: numbers must be at least `least` and smaller than `below` (for tuples: every entry).
+    """
+    return dataclasses.field(
+        default=default, metadata={"doc": doc, "choices": choices, "least": least, "below": below}
+    )
+
+
+def parse_hyper(hyper: type, given: Mapping[str, Any], owner: str) -> Any:
+    """Build a hyper-parameter object from text or JSON values.
+
+    Args:
+        hyper: the dataclass.
+        given: values by name, as typed (``"0.5"``, ``"4,1"``) or as read from JSON.
+        owner: the method's name, for messages.
+
+    Raises:
+        UserError: unknown name, or a value of the wrong kind or outside its range.
+    """
+    fields = {spec.name: spec for spec in dataclasses.fields(hyper)}
+    kinds = get_type_hints(hyper)
+    values = {}
+    for name, value in given.items():
+        if name not in fields:
+            known = f"known: {', '.join(fields)}" if fields else "it has none"
+            raise UserError(f"unknown hyper-parameter '{name}' of '{owner}'{nearest(name, fields)}; {known}")
+        try:
+            values[name] = _convert(value, kinds[name])
+        except (KeyError, TypeError, ValueError):
+            raise UserError(
+                f"{name}={value} does not fit '{owner}': expected {_describe(kinds[name])}, such as "
+                f"{_typed(fields[name].default)}"
+            ) from None
+        _check(name, values[name], fields[name].metadata)
+    return hyper(**values)
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    if get_origin(kind) is tuple:
+        entry = get_args(kind)[0]
+        parts = value.split(",") if isinstance(value, str) else list(value)
+        return tuple(_convert(part, entry) for part in parts if part != "")
+    if kind is bool:
+        return _BOOLEANS[str(value).lower()]
+    if kind is int and isinstance(value, float):
+        raise ValueError
+    return kind(value.strip() if isinstance(value, str) else value)
+
+
+def _describe(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        return f"{_describe(get_args(kind)[0])}s separated by commas"
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}[kind]
+
+
+def _typed(value: Any) -> str:
+    return ",".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+
+
+def _check(name: str, value: Any, rules: Mapping[str, Any]) -> None:
+    choices, least, below = rules.get("choices"), rules.get("least"), rules.get("below")
+    if choices and value not in choices:
+        raise UserError(
+            f"{name}={value}: expected one of: {', '.join(choices)}{nearest(str(value), choices)}"
+        )
+    for entry in value if isinstance(value, tuple) else (value,):
+        if least is not None and not entry >= least:
+            raise UserError(f"{name}={_typed(value)}: expected at least {least:g}")
+        if below is not None and not entry < below:
+            raise UserError(f"{name}={_typed(value)}: expected less than {below:g}")

@@ -1,0 +1,50 @@
+"""Bytes and compute of one round, counted from the tensors that were really sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from benchmark.engine.local import Outcome
+from benchmark.engine.params import nbytes
+
+__all__ = ["Ledger"]
+
+
+@dataclass
+class Ledger:
+    """What a round has cost.
+
+    Attributes:
+        bytes_down: server to clients, over all participations.
+        bytes_up: clients to server.
+        bytes_broadcast: the last aggregate to every client, once per run (per stage for staged methods),
+            without which clients could not use it.
+        samples, steps: training samples processed and SGD steps taken.
+        adaptation_samples: samples processed by adaptation before the final evaluation.
+    """
+
+    bytes_down: int = 0
+    bytes_up: int = 0
+    bytes_broadcast: int = 0
+    samples: int = 0
+    steps: int = 0
+    adaptation_samples: int = 0
+
+    def charge_download(self, message: Mapping[str, Tensor], clients: int) -> None:
+        self.bytes_down += nbytes(message) * clients
+
+    def charge_upload(self, stacked: Mapping[str, Tensor]) -> None:
+        self.bytes_up += nbytes(stacked)
+
+    def charge_broadcast(self, message: Mapping[str, Tensor], clients: int) -> None:
+        self.bytes_broadcast += nbytes(message) * clients
+
+    def charge_training(self, outcome: Outcome) -> None:
+        self.samples += outcome.samples
+        self.steps += outcome.steps
+
+    def charge_adaptation(self, outcome: Outcome) -> None:
+        self.adaptation_samples += outcome.samples

@@ -1,0 +1,186 @@
+"""What runs leave behind: one folder a run, readable without this program.
+
+::
+
+    <results-dir>/store.json                 record format of the folder
+    <results-dir>/<slug>-<hash>/
+        config.json      the configuration, the split's checksum and sizes
+        rounds.jsonl     one line a round: bytes, samples, seconds, loss, accuracy when evaluated
+        clients.csv      per-client final results
+        diagnostics.json what the method itself has to say (only if it has)
+        summary.json     headline figures, cost, environment
+        done             present if the run is finished
+        checkpoint.pt    state after some round, while the run is not finished
+        failed.json      why a run stopped, if its training diverged
+
+A finished run is never run again; tables and figures are made from these files only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmark.engine.config import RunConfig
+from benchmark.engine.evaluate import ClientMetrics
+from benchmark.engine.files import save_tensors, write_json, write_text
+from benchmark.errors import UserError
+
+__all__ = ["FORMAT", "RunRecord", "open_store"]
+
+FORMAT = 1  # of the record files; a store of another format is refused, never mixed
+
+
+def open_store(root: Path) -> Path:
+    """Prepare a results folder and return it.
+
+    Raises:
+        UserError: it cannot be written, or holds records of another format.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot use results folder {root}: {error.strerror}; choose another --results-dir"
+        ) from error
+    marker = root / "store.json"
+    if marker.exists():
+        try:
+            found = json.loads(marker.read_text(encoding="utf-8"))["format"]
+        except (ValueError, KeyError, TypeError, OSError):
+            found = "unknown"
+        if found != FORMAT:
+            raise UserError(
+                f"results folder {root} holds records of format {found}, this version writes format {FORMAT}; "
+                "choose another --results-dir, or use the version that wrote them"
+            )
+    else:
+        write_json(marker, {"format": FORMAT})
+    return root
+
+
+class RunRecord:
+    """The folder of one run.
+
+    Args:
+        method: readable name of the method and its variant, the beginning of the folder's name.
+    """
+
+    def __init__(self, root: Path, config: RunConfig, method: str) -> None:
+        self.config = config
+        self.folder = root / f"{method}-{slug(config)}-{config.hash}"
+        self._lock: Any = None
+
+    @property
+    def done(self) -> bool:
+        return (self.folder / "done").exists()
+
+    def summary(self) -> dict[str, Any]:
+        """The summary of a finished run."""
+        try:
+            return json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"the record {self.folder} is damaged ({error}); remove that folder and run again"
+            ) from error
+
+    # -- one process a run ----------------------------------------------------------------------
+
+    def acquire(self) -> None:
+        """Take the run for this process.
+
+        Raises:
+            UserError: another process is at it.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / ".lock").open("w")
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self.folder}: {error.strerror}; choose another --results-dir"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise UserError(
+                f"another process is running this very run ({self.folder.name}); wait for it or stop it"
+            ) from error
+
+    def release(self) -> None:
+        """Let the run go."""
+        if self._lock is not None and not self._lock.closed:
+            (self.folder / ".lock").unlink(missing_ok=True)
+            self._lock.close()
+
+    # -- while it runs --------------------------------------------------------------------------
+
+    def begin(self, about: Mapping[str, Any]) -> None:
+        """Write down what is about to be run."""
+        (self.folder / "failed.json").unlink(missing_ok=True)
+        write_json(self.folder / "config.json", {"format": FORMAT, "config": self.config.to_dict(), **about})
+
+    def write_rounds(self, lines: list[dict[str, Any]]) -> None:
+        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+        write_text(self.folder / "rounds.jsonl", text)
+
+    def save_checkpoint(self, state: Mapping[str, Any]) -> float:
+        """Write a checkpoint and return the seconds it took."""
+        started = time.perf_counter()
+        save_tensors(self.folder / "checkpoint.pt", {"identity": self.config.identity, **state})
+        return time.perf_counter() - started
+
+    def load_checkpoint(self, device: torch.device) -> dict[str, Any] | None:
+        """The last checkpoint, or None; a damaged one is set aside under another name."""
+        path = self.folder / "checkpoint.pt"
+        if not path.exists():
+            return None
+        try:
+            state = torch.load(path, map_location=device, weights_only=True)
+        except Exception:  # whatever torch makes of a damaged file
+            path.replace(path.with_name("checkpoint.damaged.pt"))
+            return None
+        return state if state.get("identity") == self.config.identity else None
+
+    def fail(self, reason: str) -> None:
+        write_json(self.folder / "failed.json", {"reason": reason})
+
+    # -- when it ends ---------------------------------------------------------------------------
+
+    def finish(
+        self, metrics: ClientMetrics, diagnostics: Mapping[str, Any], summary: Mapping[str, Any]
+    ) -> None:
+        """Write the results and the done marker, in this order, and drop the checkpoint."""
+        rows = ["client,test_samples,correct,accuracy,loss"]
+        columns = (metrics.total, metrics.correct, metrics.accuracies, metrics.loss)
+        for client, (total, correct, accuracy, loss) in enumerate(zip(*columns, strict=True)):
+            rows.append(f"{client},{total},{correct},{accuracy:.6f},{loss:.6f}")
+        write_text(self.folder / "clients.csv", "\n".join(rows) + "\n")
+        if diagnostics:
+            write_json(self.folder / "diagnostics.json", diagnostics)
+        write_json(self.folder / "summary.json", summary)
+        write_text(self.folder / "done", "")
+        (self.folder / "checkpoint.pt").unlink(missing_ok=True)
+
+
+def slug(config: RunConfig) -> str:
+    """The setting and seed as a person would say them; the hash behind it makes the folder unique."""
+    law = {
+        "distinct": f"s{config.classes_per_client}",
+        "shards": f"shards{config.classes_per_client}",
+        "dirichlet": f"dir{config.dirichlet:g}",
+        "iid": "iid",
+    }[config.partition]
+    return f"{config.dataset}-{law}-seed{config.seed}"
+
+
+def as_float(value: float | np.floating) -> float:
+    """A rounded plain number for a JSON line."""
+    return round(float(value), 6)

@@ -1,0 +1,228 @@
+"""The round loop: the only one in the repository."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Protocol
+
+import torch
+
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.budget import Plan
+from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
+from benchmark.engine.ledger import Ledger
+from benchmark.engine.params import WeightedMean
+from benchmark.engine.records import RunRecord, as_float
+from benchmark.engine.schedule import Schedule
+from benchmark.engine.trunks import TrunkStore
+from benchmark.errors import UserError
+
+__all__ = ["Diverged", "Observer", "run"]
+
+CHECKPOINT_SECONDS = 15.0  # at least this long between checkpoints,
+CHECKPOINT_SHARE = 0.03  # and at most this share of the time spent writing them
+
+
+class Diverged(UserError):
+    """Training produced a loss that is not a number."""
+
+
+class Observer(Protocol):
+    """Watches a run: a progress bar, a tracker."""
+
+    def start(self, rounds: int, done: int) -> None:
+        """The run begins; `done` rounds were found finished."""
+
+    def round(self, line: Mapping[str, Any]) -> None:
+        """A round is finished; `line` is what goes into rounds.jsonl."""
+
+
+def run(
+    algorithm: Algorithm,
+    schedule: Schedule,
+    plan: Plan,
+    record: RunRecord,
+    trunks: TrunkStore | None,
+    observer: Observer,
+    environment: Mapping[str, Any],
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> dict[str, Any]:
+    """Carry out a run, or what is left of it, and return its summary.
+
+    Args:
+        algorithm: fresh, as constructed; a checkpoint or trunk found is loaded into it.
+        environment: versions and hardware, copied into the summary.
+
+    Raises:
+        Diverged: a client's loss is not finite; the checkpoint before it stays usable.
+    """
+    loop = _Loop(algorithm, schedule, plan, record, trunks, checkpoint_seconds)
+    loop.restore()
+    observer.start(plan.rounds, len(loop.lines))
+    for line in loop.lines:
+        observer.round(line)
+    try:
+        while len(loop.lines) < plan.rounds:
+            observer.round(loop.step())
+    except Diverged as error:
+        record.write_rounds(loop.lines)
+        record.fail(str(error))
+        raise
+    return loop.finish(environment)
+
+
+class _Loop:
+    """The state of a run between rounds: the method and the lines so far."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        schedule: Schedule,
+        plan: Plan,
+        record: RunRecord,
+        trunks: TrunkStore | None,
+        checkpoint_seconds: float,
+    ) -> None:
+        self.algorithm, self.schedule, self.plan, self.record = algorithm, schedule, plan, record
+        self.executor = algorithm.task.executor
+        self.device = algorithm.task.data.device
+        self.lines: list[dict[str, Any]] = []
+        self.metrics: ClientMetrics | None = None
+        self._trunks, self._trunk = trunks, algorithm.trunk()
+        self._trunk_line: dict[str, Any] | None = None
+        self._pause = checkpoint_seconds
+        self._saved = time.perf_counter()
+        self._resumed = 0
+
+    def restore(self) -> None:
+        """Go on from a checkpoint if there is one, else from a common beginning if there is one."""
+        found = self.record.load_checkpoint(self.device)
+        if found is not None:
+            self.algorithm.load(found["algorithm"])
+            self.lines, self._resumed = found["lines"], found["resumed"] + 1
+            self.record.write_rounds(self.lines)
+        elif self._trunks is not None and self._trunk is not None:
+            shared = self._trunks.load(self._trunk, self.device)
+            if shared is not None:
+                self.algorithm.load_trunk(shared["state"])
+                *self.lines, self._trunk_line = shared["lines"]
+
+    def step(self) -> dict[str, Any]:
+        """One round; returns its line."""
+        number = len(self.lines) + 1
+        if self._trunk_line is not None:
+            line, self._trunk_line = self._trunk_line, None
+        else:
+            line = self._train(number)
+            if self._trunks is not None and self._trunk is not None and self._trunk.round == number:
+                self._trunks.save(self._trunk, self.algorithm.trunk_state(), [*self.lines, line])
+        line = self._close(number, dict(line))
+        self.lines.append(line)
+        self._checkpoint()
+        return line
+
+    def _train(self, number: int) -> dict[str, Any]:
+        started = time.perf_counter()
+        algorithm = self.algorithm
+        algorithm.start_round(number)
+        cohort = self.schedule.cohort(number, algorithm.closes_stage(number))
+        message = algorithm.download()
+        ledger, mean, loss = Ledger(), WeightedMean(), 0.0
+        for clients in chunks(cohort):
+            ledger.charge_download(message, len(clients))
+            outcome = self.executor.train(algorithm.begin(clients, message, number))
+            ledger.charge_training(outcome)
+            self._check_finite(outcome.loss, clients, number)
+            upload = algorithm.upload(outcome)
+            ledger.charge_upload(upload)
+            mean.add(upload, algorithm.weights(clients))
+            algorithm.keep(outcome)
+            loss += float(outcome.loss.sum())
+        algorithm.aggregate(mean.value())
+        return {
+            "round": number,
+            "stage": algorithm.stage(number),
+            "participants": len(cohort),
+            **asdict(ledger),
+            "loss": as_float(loss / len(cohort)),
+            "seconds": as_float(time.perf_counter() - started),
+        }
+
+    def _check_finite(self, losses: torch.Tensor, clients: list[int], number: int) -> None:
+        bad = (~torch.isfinite(losses)).nonzero().flatten().tolist()
+        if bad:
+            raise Diverged(
+                f"training diverged: the loss of client {clients[bad[0]]} is not a number in round {number} "
+                f"(stage {self.algorithm.stage(number)}); try a smaller --lr. "
+                f"The record in {self.record.folder} ends with round {number - 1}"
+            )
+
+    def _close(self, number: int, line: dict[str, Any]) -> dict[str, Any]:
+        """Broadcast, evaluate and finish a trained round, as far as each is due."""
+        algorithm, config = self.algorithm, self.algorithm.config
+        last = number == self.plan.rounds
+        adapted = last and bool(algorithm.adaptation())
+        ledger = Ledger()
+        started = time.perf_counter()
+        if algorithm.closes_stage(number):
+            ledger.charge_broadcast(algorithm.download(), self.schedule.clients)
+        if not last and config.eval_every and number % config.eval_every == 0:
+            line["evaluated"] = algorithm.evaluated(adapted)
+            line.update(_rounded(evaluate(algorithm, self.executor).summary()))
+        algorithm.finish_round(number)
+        if last:
+            self.metrics = (
+                evaluate_adapted(algorithm, self.executor, number + 1, ledger)
+                if adapted
+                else evaluate(algorithm, self.executor)
+            )
+            line["evaluated"] = algorithm.evaluated(adapted)
+            line.update(_rounded(self.metrics.summary()))
+        line["bytes_broadcast"] = ledger.bytes_broadcast
+        line["adaptation_samples"] = ledger.adaptation_samples
+        line["seconds_closing"] = as_float(time.perf_counter() - started)
+        return line
+
+    def _checkpoint(self) -> None:
+        waited = time.perf_counter() - self._saved
+        if waited < self._pause or len(self.lines) == self.plan.rounds:
+            return
+        state = {"algorithm": self.algorithm.state(), "lines": self.lines, "resumed": self._resumed}
+        spent = self.record.save_checkpoint(state)
+        self.record.write_rounds(self.lines)
+        if self._pause:
+            self._pause = max(self._pause, spent / CHECKPOINT_SHARE)
+        self._saved = time.perf_counter()
+
+    def finish(self, environment: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the record of a finished run."""
+        assert self.metrics is not None
+        self.record.write_rounds(self.lines)
+        summary = {
+            **{name: as_float(value) for name, value in self.metrics.summary().items()},
+            "evaluated": self.lines[-1]["evaluated"],
+            **self._costs(),
+            "rounds": self.plan.rounds,
+            "budget": asdict(self.plan),
+            "resumed": self._resumed,
+            "notes": self.algorithm.notes(),
+            "environment": dict(environment),
+        }
+        self.record.finish(self.metrics, self.algorithm.diagnostics(), summary)
+        return summary
+
+    def _costs(self) -> dict[str, Any]:
+        names = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "steps", "adaptation_samples")
+        totals = {name: sum(line[name] for line in self.lines) for name in names}
+        training = sum(line["seconds"] for line in self.lines)
+        return {
+            **totals,
+            "samples_per_second": round(totals["samples"] / training, 1) if training else 0.0,
+            "seconds": as_float(training + sum(line["seconds_closing"] for line in self.lines)),
+        }
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: as_float(value) for name, value in values.items()}

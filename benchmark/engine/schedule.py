@@ -1,0 +1,30 @@
+"""Which clients take part in which round, drawn in advance and the same for every method of a seed."""
+
+from __future__ import annotations
+
+import math
+
+from benchmark.engine.streams import Streams
+
+__all__ = ["Schedule"]
+
+
+class Schedule:
+    """Uniform cohorts of ``ceil(participation × clients)`` without replacement (paper, Algorithm 1)."""
+
+    def __init__(self, clients: int, participation: float, streams: Streams) -> None:
+        self.clients = clients
+        # A product slightly above an integer (0.1 × 70 = 7.000000000000001) must not add a client.
+        self.cohort_size = max(1, math.ceil(participation * clients - 1e-9))
+        self._streams = streams
+
+    def size(self, full: bool) -> int:
+        """Number of participants of a round; `full` means that everyone takes part."""
+        return self.clients if full else self.cohort_size
+
+    def cohort(self, round: int, full: bool) -> list[int]:
+        """Sorted client ids of a round (rounds count from 1)."""
+        if full:
+            return list(range(self.clients))
+        rng = self._streams.get("participation", round)
+        return sorted(rng.choice(self.clients, self.cohort_size, replace=False).tolist())

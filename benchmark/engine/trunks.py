@@ -1,0 +1,55 @@
+"""Common beginnings: rounds that several runs of a seed share are trained once and kept here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmark.engine.algorithm import Trunk
+from benchmark.engine.config import RunConfig
+from benchmark.engine.files import save_tensors
+
+__all__ = ["TrunkStore"]
+
+# What does not matter to the rounds of a trunk: its key and length stand for the method.
+_FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
+
+
+class TrunkStore:
+    """Trunks of one results folder, under ``<results-dir>/.cache``; safe to delete at any time.
+
+    Args:
+        context: what else the floats of a run depend on (split checksum, executor, device).
+    """
+
+    def __init__(self, root: Path, config: RunConfig, context: Mapping[str, str]) -> None:
+        self._folder = root / ".cache"
+        values = {name: value for name, value in config.to_dict().items() if name not in _FREE}
+        self._common = {**values, **context}
+
+    def _path(self, trunk: Trunk) -> Path:
+        text = json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)
+        return self._folder / f"trunk-{hashlib.sha256(text.encode()).hexdigest()[:16]}.pt"
+
+    def save(self, trunk: Trunk, state: Mapping[str, Any], lines: list[dict[str, Any]]) -> None:
+        """Keep the state after the last round of `trunk`, unless it is there."""
+        path = self._path(trunk)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_tensors(path, {"state": dict(state), "lines": lines})
+
+    def load(self, trunk: Trunk, device: torch.device) -> dict[str, Any] | None:
+        """What `save` kept, or None."""
+        path = self._path(trunk)
+        if not path.exists():
+            return None
+        try:
+            return torch.load(path, map_location=device, weights_only=True)
+        except Exception:  # whatever torch makes of a damaged file: train again
+            path.unlink(missing_ok=True)
+            return None

@@ -1,0 +1,60 @@
+"""What a run was made with: versions, hardware, commit."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import benchmark
+from benchmark.engine.executors.threads import available_cores
+
+__all__ = ["environment"]
+
+
+def environment(device: torch.device, executor: str) -> dict[str, Any]:
+    """Versions and hardware of this process, as JSON values; names no person, host or path."""
+    return {
+        "version": benchmark.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": available_cores(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "executor": executor,
+    }
+
+
+@cache
+def _commit() -> str:
+    """The checkout's commit, with a plus sign if tracked code differs from it; empty outside of git."""
+    root = Path(__file__).resolve().parent.parent
+    try:
+        commit = _git(root, "rev-parse", "--short=12", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "*.py")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return commit + ("+" if changed else "")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

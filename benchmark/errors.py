@@ -1,0 +1,21 @@
+"""The one exception for mistakes that the person at the keyboard can mend."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["UserError", "nearest"]
+
+
+class UserError(Exception):
+    """Bad input: one line that says what was wrong, what was expected and what to do.
+
+    The command line prints it without a traceback and exits with code 2.
+    """
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean 'x'?)`` for the known name nearest to `word`, else an empty string."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" (did you mean '{close[0]}'?)" if close else ""

@@ -1,0 +1,249 @@
+"""From a `RunConfig` to a finished record: wires data, network, method and engine together."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import datasets
+from algorithms import find
+from benchmark.engine.algorithm import Algorithm, Task
+from benchmark.engine.budget import plan_rounds
+from benchmark.engine.config import RunConfig
+from benchmark.engine.data import FederatedData
+from benchmark.engine.executors import EXECUTORS, choose_executor
+from benchmark.engine.hyper import parse_hyper
+from benchmark.engine.records import RunRecord, open_store
+from benchmark.engine.rounds import CHECKPOINT_SECONDS, Observer, run
+from benchmark.engine.schedule import Schedule
+from benchmark.engine.streams import Streams
+from benchmark.engine.trunks import TrunkStore
+from benchmark.environment import environment
+from benchmark.errors import UserError, nearest
+from benchmark.models import NETWORKS, build_network
+
+__all__ = ["Execution", "Prepared", "method_label", "prepare", "run_cell", "split_of", "with_hyper"]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How and where a run is carried out; nothing here changes what it means."""
+
+    device: str = "auto"
+    executor: str = "auto"
+    data_dir: Path | None = None
+    results_dir: Path = Path("results/runs")
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+    def pick_device(self) -> torch.device:
+        """The device to use.
+
+        Raises:
+            UserError: CUDA asked for where there is none, or an unknown device.
+        """
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            device = torch.device(name)
+        except RuntimeError:
+            raise UserError(f"unknown device '{name}'; expected auto, cpu, cuda or cuda:N") from None
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise UserError("--device cuda: PyTorch finds no CUDA GPU here; use --device cpu")
+        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+            raise UserError(f"--device {name}: only {torch.cuda.device_count()} CUDA device(s) here")
+        if device.type not in ("cpu", "cuda"):
+            raise UserError(f"--device {name} is not supported; expected auto, cpu, cuda or cuda:N")
+        return device
+
+    def pick_executor(self, device: torch.device) -> str:
+        """The name of the executor to use.
+
+        Raises:
+            UserError: unknown executor.
+        """
+        if self.executor == "auto":
+            return choose_executor(device.type)
+        if self.executor not in EXECUTORS:
+            known = ", ".join(["auto", *EXECUTORS])
+            raise UserError(
+                f"unknown executor '{self.executor}'{nearest(self.executor, EXECUTORS)}; known: {known}"
+            )
+        return self.executor
+
+
+def with_hyper(config: RunConfig, given: Mapping[str, Any], ablation: str | None = None) -> RunConfig:
+    """Complete `config` with all hyper-parameters of its method.
+
+    Args:
+        given: the ones that are set, as typed.
+        ablation: name of a variant of the method, whose values come first.
+
+    Raises:
+        UserError: unknown method, ablation or hyper-parameter, or values that do not fit.
+    """
+    method = find(config.algo)
+    variant: Mapping[str, Any] = {}
+    if ablation is not None:
+        if ablation not in method.ablations:
+            raise UserError(_unknown_ablation(ablation, method))
+        variant = method.ablations[ablation]
+    hyper = parse_hyper(method.Hyper, {**variant, **given}, config.algo)
+    return dataclasses.replace(config, hyper=dataclasses.asdict(hyper))
+
+
+def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
+    from algorithms import ALGORITHMS
+
+    owners = [other.name for other in ALGORITHMS.values() if name in other.ablations]
+    if owners:
+        return f"ablation '{name}' belongs to {' and '.join(owners)}, not to '{method.name}'; use --algo {owners[0]}"
+    if not method.ablations:
+        return f"'{method.name}' has no ablations; drop --ablation {name}"
+    known = ", ".join(method.ablations)
+    return f"unknown ablation '{name}' of '{method.name}'{nearest(name, method.ablations)}; known: {known}"
+
+
+def method_label(config: RunConfig) -> str:
+    """Readable name of the method and its variant: ``ppfe``, ``ppfe-no-reduction``, ``ditto-lam=0.1``."""
+    method = find(config.algo)
+    default = dataclasses.asdict(method.Hyper())
+    changed = {name: value for name, value in config.hyper.items() if value != default[name]}
+    for name, values in method.ablations.items():
+        variant = dataclasses.asdict(parse_hyper(method.Hyper, values, config.algo))
+        if {key: value for key, value in variant.items() if value != default[key]} == changed:
+            return f"{config.algo}-{name}" if changed else config.algo
+    parts = []
+    for name, value in changed.items():
+        text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+        parts.append(f"{name}={text}")
+    return "-".join([config.algo, *parts])[:80]
+
+
+def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
+    """The split of a run: a function of the dataset, the configuration's split fields and the seed."""
+    spec = datasets.SplitSpec(
+        partition=config.partition,  # type: ignore[arg-type]  # validated
+        clients=config.clients,
+        samples_per_client=config.samples_per_client,
+        test_samples_per_client=config.test_samples_per_client,
+        classes_per_client=config.classes_per_client,
+        dirichlet_alpha=config.dirichlet,
+    )
+    rng = Streams(config.seed).get("partition")
+    return datasets.make_split(spec, dataset.train.y, dataset.test.y, dataset.classes, rng)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything of a run but its rounds; `make` builds the method for a number of rounds."""
+
+    config: RunConfig
+    dataset: datasets.Dataset
+    split: datasets.Split
+    task: Task
+    schedule: Schedule
+    executor_name: str
+
+    def make(self, rounds: int) -> Algorithm:
+        method = find(self.config.algo)
+        hyper = parse_hyper(method.Hyper, self.config.hyper, self.config.algo)
+        return method(dataclasses.replace(self.task, rounds=rounds), hyper)
+
+
+def prepare(config: RunConfig, execution: Execution) -> Prepared:
+    """Load the data, deal them to the clients and build the network and executor of a run."""
+    device = execution.pick_device()
+    name = execution.pick_executor(device)
+    dataset = datasets.load(config.dataset, execution.data_dir)
+    split = split_of(config, dataset)
+    streams = Streams(config.seed)
+    network = build_network(config.dataset, config.dropout)
+    data = FederatedData(dataset, split, device)
+    executor = EXECUTORS[name](config, data, streams)
+    initial = network.init(streams.get("init"), device)
+    task = Task(config, network, data, streams, config.rounds, initial, executor)
+    schedule = Schedule(config.clients, config.participation, streams)
+    return Prepared(config, dataset, split, task, schedule, name)
+
+
+def check(config: RunConfig) -> None:
+    """Refuse what can be refused before data are loaded.
+
+    Raises:
+        UserError: one line that says what to mend.
+    """
+    config.validate()
+    if config.dataset not in NETWORKS:
+        known = ", ".join(NETWORKS)
+        raise UserError(
+            f"unknown dataset '{config.dataset}'{nearest(config.dataset, NETWORKS)}; known: {known}"
+        )
+    method = find(config.algo)
+    hyper = parse_hyper(method.Hyper, config.hyper, config.algo)
+    method.check(config, build_network(config.dataset, config.dropout), hyper)
+
+
+def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dict[str, Any]:
+    """Run one configuration, or return the summary of its finished record.
+
+    Returns:
+        The summary, with the record's folder under ``record``.
+
+    Raises:
+        UserError: bad input; nothing is left half-written.
+    """
+    check(config)
+    execution.pick_executor(execution.pick_device())
+    record = RunRecord(execution.results_dir, config, method_label(config))
+    if record.done:
+        open_store(execution.results_dir)
+        return {**record.summary(), "record": str(record.folder)}
+    prepared = prepare(config, execution)
+    try:
+        plan = plan_rounds(config, prepared.schedule, prepared.make)
+        root = open_store(execution.results_dir)
+        record.acquire()
+        try:
+            about = {"split": _describe(prepared)}
+            record.begin(about)
+            context = {
+                "split": prepared.split.checksum,
+                "executor": prepared.executor_name,
+                "device": str(prepared.task.data.device),
+            }
+            algorithm = prepared.make(plan.rounds)
+            for note in algorithm.notes():
+                print(note, file=sys.stderr)
+            summary = run(
+                algorithm,
+                prepared.schedule,
+                plan,
+                record,
+                TrunkStore(root, config, context),
+                observer,
+                environment(prepared.task.data.device, prepared.executor_name),
+                execution.checkpoint_seconds,
+            )
+        finally:
+            record.release()
+    finally:
+        prepared.task.executor.close()
+    return {**summary, "record": str(record.folder)}
+
+
+def _describe(prepared: Prepared) -> dict[str, Any]:
+    split = prepared.split
+    counts = (split.class_counts(prepared.dataset.train.y) > 0).sum(axis=1)
+    return {
+        "checksum": split.checksum,
+        "train_samples": [int(min(split.train_sizes)), int(max(split.train_sizes))],
+        "test_samples": [int(min(split.test_sizes)), int(max(split.test_sizes))],
+        "classes_per_client": [int(counts.min()), int(counts.max())],
+    }

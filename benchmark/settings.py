@@ -1,0 +1,89 @@
+"""Named settings: the columns of the paper's tables, and the small offline ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmark.errors import UserError, nearest
+
+__all__ = ["DEFAULT_SETTING", "SETTINGS", "Setting", "default_setting", "find_setting"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A dataset with its split and protocol.
+
+    Attributes:
+        title: as tables print it.
+        values: fields of `RunConfig` that it sets; all others keep their defaults.
+    """
+
+    title: str
+    values: Mapping[str, Any]
+
+
+def _classes(dataset: str, classes: int, train: int, test: int) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        "partition": "distinct",
+        "classes_per_client": classes,
+        "samples_per_client": train,
+        "test_samples_per_client": test,
+    }
+
+
+def _dirichlet(dataset: str, alpha: float, train: int, test: int) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        "partition": "dirichlet",
+        "dirichlet": alpha,
+        "samples_per_client": train,
+        "test_samples_per_client": test,
+    }
+
+
+# Small enough for seconds on a laptop: 20 clients, 5 of them a round.
+_DIGITS = {"clients": 20, "participation": 0.25, "rounds": 40, "eval_every": 4}
+
+# Sample counts: paper, section "Performance Comparison" and appendix "Data Partitioning"; test sizes are
+# ours (the paper states none): all of the official test images of a class, shared by its clients.
+SETTINGS: dict[str, Setting] = {
+    "cifar10-s2": Setting("CIFAR-10 (100, 2)", _classes("cifar10", 2, 150, 100)),
+    "cifar10-s5": Setting("CIFAR-10 (100, 5)", _classes("cifar10", 5, 150, 100)),
+    "cifar100-s20": Setting("CIFAR-100 (100, 20)", _classes("cifar100", 20, 400, 100)),
+    "cifar100-s5": Setting("CIFAR-100 (100, 5)", _classes("cifar100", 5, 400, 100)),
+    "emnist-s10": Setting("EMNIST (100, 10)", _classes("emnist", 10, 100, 200)),
+    "cifar10-dir1.0": Setting("CIFAR-10, Dirichlet 1.0", _dirichlet("cifar10", 1.0, 150, 100)),
+    "cifar10-dir0.3": Setting("CIFAR-10, Dirichlet 0.3", _dirichlet("cifar10", 0.3, 150, 100)),
+    "fmnist-s2": Setting("Fashion-MNIST (100, 2)", _classes("fmnist", 2, 150, 100)),
+    "digits-s2": Setting("Digits (20, 2)", {**_classes("digits", 2, 60, 20), **_DIGITS}),
+    "digits-dir0.3": Setting("Digits, Dirichlet 0.3", {**_dirichlet("digits", 0.3, 60, 20), **_DIGITS}),
+}
+
+DEFAULT_SETTING = "cifar10-s2"  # the paper's first column
+
+
+def find_setting(name: str) -> Setting:
+    """The setting of that name.
+
+    Raises:
+        UserError: unknown; suggests the nearest.
+    """
+    if name not in SETTINGS:
+        raise UserError(f"unknown setting '{name}'{nearest(name, SETTINGS)}; known: {', '.join(SETTINGS)}")
+    return SETTINGS[name]
+
+
+def default_setting(dataset: str) -> str:
+    """The setting that ``--dataset`` alone stands for: the first that uses it.
+
+    Raises:
+        UserError: no setting uses that dataset.
+    """
+    for name, setting in SETTINGS.items():
+        if setting.values["dataset"] == dataset:
+            return name
+    known = sorted({setting.values["dataset"] for setting in SETTINGS.values()})
+    raise UserError(f"unknown dataset '{dataset}'{nearest(dataset, known)}; known: {', '.join(known)}")

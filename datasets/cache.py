@@ -1,0 +1,91 @@
+"""Decoded arrays kept on disk, so that a dataset of encoded images is decoded only once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["cached", "is_writable", "user_cache"]
+
+_VERSION = 1  # raise it when decoding changes, so that older caches are not used
+_ARRAYS = ("train_x", "train_y", "test_x", "test_y")
+
+
+def user_cache() -> Path:
+    """Return this program's folder in the user's cache ($XDG_CACHE_HOME, else ~/.cache)."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "pfl-benchmark"
+
+
+def is_writable(folder: Path) -> bool:
+    """Say whether files may be made in `folder` (or in the nearest parent that exists).
+
+    A folder without any write bit counts as read-only even for root, whom the system would let write.
+    """
+    while not folder.exists():
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK) and bool(folder.stat().st_mode & 0o222)
+
+
+def cached(
+    name: str, sources: Iterable[Path], beside: Path | None, decode: Callable[[], dict[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """Return the arrays train_x, train_y, test_x, test_y: from a cache if there is one, else from `decode`.
+
+    The cache is `<beside>/.pfl-cache/<name>-<key>.npz`, or in the user's cache folder where `beside` is None
+    or read-only. The key changes with the names, sizes and times of `sources`. A damaged cache is rebuilt.
+    """
+    file = f"{name}-{_key(sources)}.npz"
+    places = [user_cache() / "arrays" / file]
+    if beside is not None:
+        places.insert(0, beside / ".pfl-cache" / file)
+    for place in places:
+        arrays = _read(place)
+        if arrays is not None:
+            return arrays
+    arrays = decode()
+    for place in places:
+        if _write(place, arrays):
+            break
+    return arrays
+
+
+def _key(sources: Iterable[Path]) -> str:
+    facts = [f"version {_VERSION}"]
+    for path in sources:
+        status = path.stat()
+        facts.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+
+
+def _read(path: Path) -> dict[str, np.ndarray] | None:
+    """Return the arrays of a cache, None where it is missing or damaged (a zip has checksums)."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in _ARRAYS}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _write(path: Path, arrays: dict[str, np.ndarray]) -> bool:
+    """Write a cache under a temporary name and rename it; say whether that was possible."""
+    if not is_writable(path.parent):
+        return False
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+            temporary = Path(file.name)
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        os.replace(temporary, path)
+    except OSError:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""One file per dataset; each defines `INFO`, a `DatasetInfo`, and is registered by being here."""

@@ -1,0 +1,29 @@
+"""EMNIST Letters, upper and lower case merged (Cohen, Afshar, Tapson and van Schaik, 2017)."""
+
+from __future__ import annotations
+
+import string
+
+from datasets.data import DatasetInfo
+from datasets.download import Download
+from datasets.layouts import IdxFiles, ParquetFiles
+
+__all__ = ["INFO"]
+
+INFO = DatasetInfo(
+    name="emnist",
+    title="EMNIST Letters",
+    class_names=tuple(string.ascii_uppercase),
+    shape=(1, 28, 28),
+    sizes=(124_800, 20_800),
+    # The constants in common use for the letters split.
+    mean=(0.1722,),
+    std=(0.3309,),
+    first_label=1,
+    layouts=(
+        ParquetFiles("emnist"),
+        # The official files hold every image transposed; the parquet files are expected upright.
+        IdxFiles("EMNIST/raw", train="emnist-letters-train", test="emnist-letters-test", transposed=True),
+    ),
+    download=Download("EMNIST", folder="EMNIST", options={"split": "letters"}),
+)

@@ -1,0 +1,37 @@
+"""Fashion-MNIST (Xiao, Rasul and Vollgraf, 2017)."""
+
+from __future__ import annotations
+
+from datasets.data import DatasetInfo
+from datasets.download import Download
+from datasets.layouts import IdxFiles, ParquetFiles
+
+__all__ = ["INFO"]
+
+INFO = DatasetInfo(
+    name="fmnist",
+    title="Fashion-MNIST",
+    class_names=(
+        "T-shirt/top",
+        "Trouser",
+        "Pullover",
+        "Dress",
+        "Coat",
+        "Sandal",
+        "Shirt",
+        "Sneaker",
+        "Bag",
+        "Ankle boot",
+    ),
+    shape=(1, 28, 28),
+    sizes=(60_000, 10_000),
+    mean=(0.2860,),
+    std=(0.3530,),
+    layouts=(
+        ParquetFiles("fmnist"),
+        IdxFiles("FashionMNIST/raw", train="train", test="t10k"),
+        # Debian's package dataset-fashion-mnist.
+        IdxFiles("/usr/share/datasets/fashion-mnist", train="train", test="t10k"),
+    ),
+    download=Download("FashionMNIST", folder="FashionMNIST"),
+)

@@ -1,0 +1,72 @@
+"""A split for people: a table and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from datasets.data import Dataset
+from datasets.splits import Split
+
+__all__ = ["split_picture", "split_table"]
+
+_NAMED_CLASSES = 30  # with more classes than this their names do not fit beside the picture
+
+
+def split_table(split: Split, dataset: Dataset) -> pd.DataFrame:
+    """Return one row per client.
+
+    Columns: `train` and `test` (numbers of images), `classes` (number of classes in the training images),
+    `class_names` (these, the most frequent first).
+    """
+    counts = split.class_counts(dataset.train.y)
+    order = np.argsort(-counts, axis=1, kind="stable")
+    present = (counts > 0).sum(axis=1)
+    names = [
+        ", ".join(dataset.class_names[c] for c in row[:n]) for row, n in zip(order, present, strict=True)
+    ]
+    return pd.DataFrame(
+        {"train": split.train_sizes, "test": split.test_sizes, "classes": present, "class_names": names},
+        index=pd.RangeIndex(split.clients, name="client"),
+    )
+
+
+def split_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
+    """Write a PNG of the training images per class (rows) and client (columns).
+
+    Above them stand the clients' totals where these differ. White cells are classes that a client lacks.
+    """
+    counts = split.class_counts(dataset.train.y)
+    sizes, classes = split.train_sizes, counts.shape[1]
+    low, high = sizes.min(), sizes.max()
+    rows = float(np.clip(0.25 * classes, 1.5, 6.5))  # inches
+    strip = 0.7 if low < high else 0.0
+    figure = Figure(figsize=(10, rows + strip + 1.1), dpi=150, layout="constrained")
+    each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    title = f"{dataset.name}: {split.clients:,} clients, {each} training images each"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    if low == high:
+        heat = figure.subplots()
+    else:
+        totals, heat = figure.subplots(2, 1, sharex=True, height_ratios=[strip, rows])
+        totals.stairs(sizes, np.arange(split.clients + 1) - 0.5, fill=True, color="0.7")
+        totals.set_ylabel("images")
+        totals.spines[["top", "right"]].set_visible(False)
+        totals.tick_params(bottom=False)
+
+    shown = np.ma.masked_equal(counts.T, 0)
+    image = heat.imshow(shown, aspect="auto", cmap="YlGnBu", vmin=0, interpolation="nearest")
+    heat.set_xlabel("client")
+    heat.set_ylabel("class")
+    heat.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if classes <= _NAMED_CLASSES:
+        heat.set_yticks(range(classes), dataset.class_names[:classes], fontsize=8)
+        for edge in range(1, classes):
+            heat.axhline(edge - 0.5, color="white", linewidth=1)
+    figure.colorbar(image, ax=heat, label="images", pad=0.01, ticks=MaxNLocator(6, integer=True))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png")

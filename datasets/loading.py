@@ -1,0 +1,135 @@
+"""`load`: find a dataset's files, read them (once), and check what was read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from benchmark.errors import UserError, nearest
+from datasets import cache
+from datasets.data import Dataset, DatasetInfo, Samples
+from datasets.download import fetch
+from datasets.layouts import Files, Layout
+from datasets.layouts.base import one_line
+from datasets.registry import DATASETS
+
+__all__ = ["load"]
+
+
+def load(name: str, data_dir: str | Path | None = None, download: bool = True) -> Dataset:
+    """Return the dataset `name` (a key of `DATASETS`).
+
+    Its files are looked for in `data_dir` (None: the environment's PFL_DATA_DIR) and in the user's cache
+    folder, in the order of the dataset's layouts; failing that they are downloaded into `data_dir`, or into
+    the cache folder where there is no `data_dir` or it is read-only.
+
+    Raises UserError for an unknown name, for files that are missing, damaged or of another dataset, and where
+    nothing was found and the download failed.
+    """
+    if name not in DATASETS:
+        raise UserError(
+            f"unknown dataset '{name}'{nearest(name, DATASETS)}: choose from {', '.join(DATASETS)}"
+        )
+    info = DATASETS[name]
+    if info.builtin is not None:
+        train, test = info.builtin()
+        return _dataset(info, train, test, source=f"{info.title} (in the installed package)")
+    roots = _roots(data_dir)
+    found = _find(info, roots)
+    if found is None:
+        problem = _download(info, roots) if download else "downloading is off"
+        found = _find(info, roots)
+        if found is None:
+            raise _not_found(info, roots, problem)
+    layout, root, files = found
+    folder = root / layout.folder
+    beside = None if Path(layout.folder).is_absolute() else folder
+    arrays = cache.cached(
+        name, (*files.train, *files.test), beside, lambda: _decode(info, layout, files, folder)
+    )
+    train = Samples(arrays["train_x"], arrays["train_y"])
+    test = Samples(arrays["test_x"], arrays["test_y"])
+    return _dataset(info, train, test, source=f"{layout.title} in {folder}")
+
+
+def _dataset(info: DatasetInfo, train: Samples, test: Samples, source: str) -> Dataset:
+    sizes = (len(train), len(test))
+    if sizes != info.sizes:
+        of = [f"{size:,} of {official:,}" for size, official in zip(sizes, info.sizes, strict=True)]
+        source += f" (partial: {of[0]} training and {of[1]} test images)"
+    return Dataset(
+        info.name, train, test, info.classes, info.class_names, mean=info.mean, std=info.std, source=source
+    )
+
+
+def _roots(data_dir: str | Path | None) -> list[Path]:
+    """Return the data folders to look in, the preferred one first."""
+    own = cache.user_cache() / "data"
+    given = data_dir or os.environ.get("PFL_DATA_DIR")
+    if not given:
+        return [own]
+    root = Path(given).expanduser().absolute()
+    if root.exists() and not root.is_dir():
+        raise UserError(f"the data folder {root} is a file: give the folder that holds the datasets")
+    return [root, own]
+
+
+def _find(info: DatasetInfo, roots: list[Path]) -> tuple[Layout, Path, Files] | None:
+    for root in roots:
+        for layout in info.layouts:
+            try:
+                files = layout.find(root)
+            except OSError as error:
+                raise UserError(
+                    f"{root / layout.folder} cannot be searched ({one_line(error)}): allow it"
+                ) from error
+            if files is not None:
+                return layout, root, files
+    return None
+
+
+def _download(info: DatasetInfo, roots: list[Path]) -> str:
+    """Download into the first folder that can be written; return what went wrong, empty for nothing."""
+    if info.download is None:
+        return "it cannot be downloaded"
+    into = next((root for root in roots if cache.is_writable(root)), None)
+    if into is None:
+        return f"it cannot be downloaded, since {roots[-1]} is read-only"
+    try:
+        fetch(info.download, into)
+    except Exception as error:  # whatever stops a download, the remedy is the same
+        return f"the download failed ({one_line(error)})"
+    return ""
+
+
+def _not_found(info: DatasetInfo, roots: list[Path], problem: str) -> UserError:
+    looked = dict.fromkeys(
+        f"{layout.title} in {root / layout.folder}" for root in roots for layout in info.layouts
+    )
+    return UserError(
+        f"dataset '{info.name}' was not found: looked for {', '.join(looked)}; {problem}; put files "
+        "there, name another folder with --data-dir or PFL_DATA_DIR, or use --dataset digits, which needs no "
+        "download"
+    )
+
+
+def _decode(info: DatasetInfo, layout: Layout, files: Files, folder: Path) -> dict[str, np.ndarray]:
+    train_x, train_y = layout.read(files.train, info.shape)
+    test_x, test_y = layout.read(files.test, info.shape)
+    # Some copies of a one-based dataset are already zero-based; the full training set tells which.
+    first = info.first_label if train_y.min(initial=info.first_label) >= info.first_label else 0
+    for half, x, y in (("training", train_x, train_y), ("test", test_x, test_y)):
+        problem = ""
+        if len(x) == 0:
+            problem = "no images"
+        elif x.shape[1:] != info.shape:
+            problem = f"images of shape {x.shape[1:]} instead of {info.shape}"
+        elif y.min() < first or y.max() >= first + info.classes:
+            problem = f"labels {y.min()}..{y.max()} instead of {first}..{first + info.classes - 1}"
+        if problem:
+            raise UserError(
+                f"the {half} files in {folder} hold {problem}: they are not {info.title}; replace them"
+            )
+    return {"train_x": train_x, "train_y": train_y - first, "test_x": test_x, "test_y": test_y - first}

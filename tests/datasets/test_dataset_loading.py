@@ -1,0 +1,483 @@
+"""Loading from every layout, the cache, the download, and what users are told when something is wrong."""
+
+import gzip
+import io
+import os
+import pickle
+import sys
+import types
+import urllib.error
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import datasets.download
+import datasets.loading
+from benchmark.errors import UserError
+from datasets import DATASETS, load
+from datasets.layouts import ParquetFiles
+
+N_TRAIN, N_TEST = 130, 104
+
+
+@pytest.fixture(autouse=True)
+def cache_home(tmp_path, monkeypatch):
+    """No test may see or touch the user's own data and cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
+    monkeypatch.delenv("PFL_DATA_DIR", raising=False)
+    return tmp_path / "cache-home" / "pfl-benchmark"
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def no_download(monkeypatch):
+    def refuse(*_):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(datasets.loading, "fetch", refuse)
+
+
+def made(name, seed=0):
+    """Random images with the shape and the labels of a dataset: ((x, y) of training, (x, y) of test)."""
+    rng, info = np.random.default_rng(seed), DATASETS[name]
+    return tuple(
+        (rng.integers(0, 256, (n, *info.shape), dtype=np.uint8), np.arange(n, dtype=np.int64) % info.classes)
+        for n in (N_TRAIN, N_TEST)
+    )
+
+
+# Writers: each puts `halves`, pairs (x uint8 [N, C, H, W], y as in the files), into a data folder.
+
+
+def png(image):
+    buffer = io.BytesIO()
+    Image.fromarray(image.transpose(1, 2, 0).squeeze()).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def write_parquet_file(path, x, y, image="img", label="label"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    images = [{"bytes": png(one), "path": None} for one in x]
+    pq.write_table(pa.table({image: images, label: y, "other": y}), path)
+
+
+def parquet(folder, **columns):
+    def write(root, halves):
+        for half, (x, y) in zip(("train", "test"), halves, strict=True):
+            write_parquet_file(root / folder / f"{half}.parquet", x, y, **columns)
+
+    return write
+
+
+def parquet_shards(folder):
+    def write(root, halves):
+        for half, (x, y) in zip(("train", "test"), halves, strict=True):
+            for i, part in enumerate(np.array_split(np.arange(len(y)), 3)):
+                write_parquet_file(root / folder / f"{half}-{i:05d}-of-00003.parquet", x[part], y[part])
+
+    return write
+
+
+def cifar10_pickles(root, halves):
+    folder = root / "cifar-10-batches-py"
+    folder.mkdir()
+    (x, y), test = halves
+    fifths = np.array_split(np.arange(len(y)), 5)
+    batches = {f"data_batch_{i + 1}": (x[part], y[part]) for i, part in enumerate(fifths)}
+    batches["test_batch"] = test
+    for name, (images, labels) in batches.items():
+        content = {"data": images.reshape(len(images), -1), "labels": labels.tolist(), "batch_label": name}
+        (folder / name).write_bytes(pickle.dumps(content, protocol=4))
+
+
+def cifar100_pickles(root, halves):
+    folder = root / "cifar-100-python"
+    folder.mkdir()
+    for name, (x, y) in zip(("train", "test"), halves, strict=True):
+        content = {"data": x.reshape(len(x), -1), "fine_labels": y.tolist(), "coarse_labels": [0] * len(y)}
+        (folder / name).write_bytes(pickle.dumps(content, protocol=4))
+
+
+def idx_bytes(array):
+    sizes = np.array(array.shape, dtype=">i4").tobytes()
+    return bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes()
+
+
+def idx(folder, prefixes, transposed=False, gz=False):
+    def write(root, halves):
+        (root / folder).mkdir(parents=True)
+        for prefix, (x, y) in zip(prefixes, halves, strict=True):
+            images = x[:, 0].transpose(0, 2, 1) if transposed else x[:, 0]
+            for kind, array in (("images-idx3", images), ("labels-idx1", y)):
+                path = root / folder / f"{prefix}-{kind}-ubyte{'.gz' if gz else ''}"
+                path.write_bytes(gzip.compress(idx_bytes(array)) if gz else idx_bytes(array))
+
+    return write
+
+
+LETTERS = ("emnist-letters-train", "emnist-letters-test")
+LAYOUTS = {  # dataset, writer, label of class 0 in the files
+    "cifar10-parquet": ("cifar10", parquet("cifar10"), 0),
+    "cifar10-shards": ("cifar10", parquet_shards("cifar10"), 0),
+    "cifar10-pickles": ("cifar10", cifar10_pickles, 0),
+    "cifar100-parquet": ("cifar100", parquet("cifar100", label="fine_label"), 0),
+    "cifar100-pickles": ("cifar100", cifar100_pickles, 0),
+    "emnist-parquet": ("emnist", parquet("emnist", image="image"), 1),
+    "emnist-parquet-zero-based": ("emnist", parquet("emnist", image="image"), 0),
+    "emnist-idx": ("emnist", idx("EMNIST/raw", LETTERS, transposed=True), 1),
+    "emnist-idx-gz": ("emnist", idx("EMNIST/raw", LETTERS, transposed=True, gz=True), 1),
+    "fmnist-parquet": ("fmnist", parquet("fmnist", image="image"), 0),
+    "fmnist-idx": ("fmnist", idx("FashionMNIST/raw", ("train", "t10k")), 0),
+    "fmnist-idx-gz": ("fmnist", idx("FashionMNIST/raw", ("train", "t10k"), gz=True), 0),
+}
+
+
+def assert_holds(dataset, halves):
+    for samples, (x, y) in zip((dataset.train, dataset.test), halves, strict=True):
+        assert samples.x.dtype == np.uint8
+        assert samples.y.dtype == np.int64
+        np.testing.assert_array_equal(samples.x, x)
+        np.testing.assert_array_equal(samples.y, y)
+
+
+@pytest.fixture(params=list(LAYOUTS))
+def layout(request, root):
+    """A dataset on disk in one of the layouts: its name, its data folder and what it should hold."""
+    name, write, first_label = LAYOUTS[request.param]
+    halves = made(name)
+    write(root, tuple((x, y + first_label) for x, y in halves))
+    return name, root, halves
+
+
+# Layouts and the order of search
+
+
+def test_every_layout(layout):
+    name, root, halves = layout
+    dataset = load(name, root)
+    assert_holds(dataset, halves)
+    assert str(root) in dataset.source
+    assert f"partial: {N_TRAIN} of " in dataset.source
+    assert_holds(load(name, root), halves)  # from the cache
+
+
+def test_parquet_comes_before_the_pickles(root):
+    cifar10_pickles(root, made("cifar10", seed=1))
+    parquet("cifar10")(root, made("cifar10", seed=2))
+    assert_holds(load("cifar10", root), made("cifar10", seed=2))
+
+
+def test_environment_names_the_data_folder(root, monkeypatch):
+    parquet("cifar10")(root, made("cifar10"))
+    monkeypatch.setenv("PFL_DATA_DIR", str(root))
+    assert str(root) in load("cifar10").source
+
+
+def test_without_a_data_folder_the_user_cache_is_used(cache_home):
+    parquet("cifar10")(cache_home / "data", made("cifar10"))
+    assert str(cache_home / "data") in load("cifar10").source
+
+
+def test_the_letters_sample_is_not_taken_for_emnist(root, no_download):
+    parquet("emnist_letters_sample", image="image")(root, made("emnist"))
+    with pytest.raises(UserError, match="'emnist' was not found"):
+        load("emnist", root)
+
+
+def test_digits_need_no_files(tmp_path):
+    assert len(load("digits", tmp_path / "missing", download=False).train) == 1347
+
+
+# The cache
+
+
+def caches(folder):
+    return sorted(folder.rglob("*.npz"))
+
+
+def test_cache_lies_beside_the_source(root, cache_home, monkeypatch):
+    parquet("cifar10")(root, made("cifar10"))
+    load("cifar10", root)
+    assert [path.parent for path in caches(root)] == [root / "cifar10" / ".pfl-cache"]
+    assert not cache_home.exists()
+    monkeypatch.setattr(ParquetFiles, "read", None)  # not called again
+    assert_holds(load("cifar10", root), made("cifar10"))
+
+
+def test_changed_source_is_read_again(root):
+    parquet("cifar10")(root, made("cifar10", seed=1))
+    load("cifar10", root)
+    parquet("cifar10")(root, made("cifar10", seed=2))
+    for path in (root / "cifar10").glob("*.parquet"):
+        os.utime(path, (1, 1))
+    assert_holds(load("cifar10", root), made("cifar10", seed=2))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "foreign"])
+def test_damaged_cache_is_rebuilt(root, damage):
+    parquet("cifar10")(root, made("cifar10"))
+    load("cifar10", root)
+    (path,) = caches(root)
+    content = path.read_bytes()
+    middle = len(content) // 2
+    broken = {
+        "truncated": content[:middle],
+        "flipped": content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :],
+        "empty": b"",
+        "foreign": b"not a zip file",
+    }
+    path.write_bytes(broken[damage])
+    assert_holds(load("cifar10", root), made("cifar10"))
+    assert path.read_bytes()[:2] == b"PK"
+    assert path.stat().st_size == len(content)
+
+
+def test_read_only_source_is_cached_for_the_user(root, cache_home):
+    parquet("cifar10")(root, made("cifar10"))
+    (root / "cifar10").chmod(0o555)
+    try:
+        load("cifar10", root)
+    finally:
+        (root / "cifar10").chmod(0o755)
+    assert not caches(root)
+    assert [path.parent for path in caches(cache_home)] == [cache_home / "arrays"]
+
+
+def test_no_place_for_a_cache(root, cache_home):
+    parquet("cifar10")(root, made("cifar10"))
+    (root / "cifar10" / ".pfl-cache").write_text("a file, not a folder")
+    cache_home.parent.write_text("so is this")
+    assert_holds(load("cifar10", root), made("cifar10"))
+
+
+def test_full_disk_leaves_no_part_of_a_cache(root, cache_home, monkeypatch):
+    def fail(*_, **__):
+        raise OSError("No space left on device")
+
+    parquet("cifar10")(root, made("cifar10"))
+    monkeypatch.setattr(np, "savez", fail)
+    assert_holds(load("cifar10", root), made("cifar10"))
+    assert not list(root.rglob("*.tmp"))
+    assert not list(cache_home.rglob("*.tmp"))
+
+
+# Files that are not what they should be
+
+
+def error_of(*args, **kwargs):
+    with pytest.raises(UserError) as error:
+        load(*args, **kwargs)
+    text = str(error.value)
+    assert "\n" not in text
+    assert len(text) < 1000
+    return text
+
+
+def test_unknown_name():
+    text = error_of("cifar11")
+    assert text.startswith(
+        "unknown dataset 'cifar11' (did you mean 'cifar10'?): choose from cifar10, cifar100,"
+    )
+
+
+def test_truncated_files(layout):
+    name, root, _ = layout
+    path = max((path for path in root.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    text = error_of(name, root)
+    assert text.startswith(f"{path} could not be read: expected a")
+    assert text.endswith("fetch it again or remove it")
+    assert not caches(root)
+
+
+def test_missing_file(layout):
+    name, root, _ = layout
+    path = max(path for path in root.rglob("*") if path.is_file())
+    path.unlink()
+    text = error_of(name, root)
+    assert f"{path.parent} are incomplete: " in text
+    assert path.name.removesuffix(".gz") in text
+
+
+def test_missing_shard(root):
+    parquet_shards("cifar10")(root, made("cifar10"))
+    (root / "cifar10" / "train-00001-of-00003.parquet").unlink()
+    assert "incomplete: train-00001-of-00003.parquet is missing" in error_of("cifar10", root)
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_wrong_labels(root, shift):
+    halves = tuple((x, y + shift) for x, y in made("cifar10"))
+    parquet("cifar10")(root, halves)
+    assert f"hold labels {shift}..{9 + shift} instead of 0..9: they are not CIFAR-10" in error_of(
+        "cifar10", root
+    )
+
+
+def test_missing_labels(root):
+    parquet("cifar10")(root, made("cifar10"))
+    write_parquet_file(root / "cifar10" / "test.parquet", made("cifar10")[1][0][:2], [1, None])
+    assert "test files" in error_of("cifar10", root)
+
+
+def test_letters_beyond_z(root):
+    (x, y), test = made("emnist")
+    y[0] = 26
+    parquet("emnist", image="image")(root, ((x, y + 1), test))
+    assert "labels 1..27 instead of 1..26" in error_of("emnist", root)
+
+
+def test_no_images(root):
+    parquet("cifar10")(root, made("cifar10"))
+    schema = pq.read_schema(root / "cifar10" / "train.parquet")
+    pq.write_table(schema.empty_table(), root / "cifar10" / "train.parquet")
+    assert "the training files" in error_of("cifar10", root)
+
+
+def test_images_of_another_dataset(root):
+    parquet("cifar10")(root, made("fmnist"))
+    assert "images of 32x32, but the one in row 0 has 28x28" in error_of("cifar10", root)
+
+
+def test_idx_images_of_another_size(root):
+    halves = tuple((x[:, :, :20, :20], y) for x, y in made("fmnist"))
+    idx("FashionMNIST/raw", ("train", "t10k"))(root, halves)
+    assert "images of shape (1, 20, 20) instead of (1, 28, 28)" in error_of("fmnist", root)
+
+
+@pytest.mark.parametrize("columns", [{"image": "picture"}, {"label": "class"}])
+def test_unknown_columns(root, columns):
+    parquet("cifar10", **columns)(root, made("cifar10"))
+    text = error_of("cifar10", root)
+    assert "expected the columns img or image" in text
+    assert next(iter(columns.values())) in text
+
+
+def test_broken_image(root):
+    parquet("cifar10")(root, made("cifar10"))
+    pq.write_table(
+        pa.table({"img": [{"bytes": b"\x89PNG\r\n\x1a\nrest", "path": None}], "label": [0]}),
+        root / "cifar10" / "test.parquet",
+    )
+    assert "an image in every row, but row 0 holds none" in error_of("cifar10", root)
+
+
+def test_more_images_than_labels(root):
+    idx("FashionMNIST/raw", ("train", "t10k"))(root, made("fmnist"))
+    path = root / "FashionMNIST/raw/t10k-labels-idx1-ubyte"
+    path.write_bytes(idx_bytes(np.zeros(N_TEST - 1)))
+    assert f"has images ({N_TEST}), but it has {N_TEST - 1}" in error_of("fmnist", root)
+
+
+def test_pickles_cannot_run_code(root, tmp_path):
+    class Attack:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "ran",)
+
+    cifar100_pickles(root, made("cifar100"))
+    (root / "cifar-100-python" / "test").write_bytes(pickle.dumps({"data": Attack(), "fine_labels": []}))
+    assert "could not be read" in error_of("cifar100", root)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_data_folder_is_a_file(root):
+    path = root / "file"
+    path.touch()
+    assert f"{path} is a file" in error_of("cifar10", path)
+
+
+def test_data_folder_that_may_not_be_searched(root, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("Permission denied")
+
+    monkeypatch.setattr(ParquetFiles, "find", refuse)
+    assert f"{root / 'cifar10'} cannot be searched (Permission denied)" in error_of("cifar10", root)
+
+
+# Downloads
+
+
+def test_nothing_found(root, no_download):
+    text = error_of("cifar10", root)
+    for part in (
+        root / "cifar10",
+        root / "cifar-10-batches-py",
+        "no network",
+        "--data-dir",
+        "--dataset digits",
+    ):
+        assert str(part) in text
+
+
+def test_download_can_be_forbidden(root, monkeypatch):
+    monkeypatch.setattr(datasets.loading, "fetch", None)
+    assert "downloading is off" in error_of("cifar10", root, download=False)
+
+
+@pytest.mark.parametrize("name", [name for name, info in DATASETS.items() if info.download])
+def test_no_network(name, root, monkeypatch):
+    """Through the real torchvision, whose import is repaired where its wheel does not fit torch's."""
+
+    def refuse(*_, **__):
+        raise urllib.error.URLError("Name or service not known")
+
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    # Debian's files would be found on some machines.
+    monkeypatch.setattr(datasets.loading, "_find", lambda *_: None)
+    text = error_of(name, root)
+    assert "the download failed" in text
+    assert "Name or service not known" in text
+    assert not list(root.iterdir())
+
+
+def fake_torchvision(monkeypatch, write):
+    def make(scratch, download):
+        assert download
+        write(Path(scratch))
+
+    monkeypatch.setattr(
+        datasets.download, "_import_torchvision_datasets", lambda: types.SimpleNamespace(CIFAR10=make)
+    )
+
+
+def test_download_goes_into_the_data_folder(tmp_path, monkeypatch):
+    fake_torchvision(monkeypatch, lambda folder: cifar10_pickles(folder, made("cifar10")))
+    root = tmp_path / "not" / "yet"
+    assert_holds(load("cifar10", root), made("cifar10"))
+    assert [path.name for path in root.iterdir()] == ["cifar-10-batches-py"]
+
+
+def test_download_for_a_read_only_data_folder(root, cache_home, monkeypatch):
+    fake_torchvision(monkeypatch, lambda folder: cifar10_pickles(folder, made("cifar10")))
+    root.chmod(0o555)
+    try:
+        assert str(cache_home) in load("cifar10", root).source
+    finally:
+        root.chmod(0o755)
+    assert not list(root.iterdir())
+
+
+def test_broken_download_leaves_nothing(root, monkeypatch):
+    def half(folder):
+        cifar10_pickles(folder, made("cifar10"))
+        raise RuntimeError("File not found or\ncorrupted.")
+
+    fake_torchvision(monkeypatch, half)
+    assert "the download failed (File not found or corrupted.)" in error_of("cifar10", root)
+    assert not list(root.iterdir())
+
+
+def test_without_torchvision(root, monkeypatch):
+    for module in ("torchvision", "torchvision.datasets"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert "the download failed (" in error_of("cifar10", root)

@@ -1,0 +1,41 @@
+"""The table and the picture of a split."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from datasets import SplitSpec, load, make_split
+from datasets.describe import split_picture, split_table
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+@pytest.fixture(params=["distinct", "dirichlet"])
+def split(request, digits):
+    spec = SplitSpec(request.param, 20, 30, 10, classes_per_client=2, dirichlet_alpha=0.3)
+    return make_split(spec, digits.train.y, digits.test.y, 10, np.random.default_rng(0))
+
+
+def test_table(split, digits):
+    table = split_table(split, digits)
+    assert table.index.name == "client"
+    assert len(table) == 20
+    assert table["train"].sum() == 600
+    assert (table["test"] == 10).all()
+    for part, row in zip(split.train, table.itertuples(), strict=True):
+        names = row.class_names.split(", ")
+        counts = np.bincount(digits.train.y[part], minlength=10)
+        assert row.classes == len(names) == (counts > 0).sum()
+        assert [counts[int(name)] for name in names] == sorted(counts[counts > 0], reverse=True)
+
+
+def test_picture(split, digits, tmp_path):
+    path = tmp_path / "new" / "split.png"
+    split_picture(split, digits, path)
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        assert image.width == 1500
+        assert len(image.convert("RGB").getcolors(maxcolors=2**20)) > 3
