@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
+import uuid
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["cached", "is_writable", "user_cache"]
+__all__ = ["cached", "existing", "is_writable", "user_cache"]
 
 _VERSION = 1  # raise it when decoding changes, so that older caches are not used
 _ARRAYS = ("train_x", "train_y", "test_x", "test_y")
@@ -23,13 +23,17 @@ def user_cache() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "pfl-benchmark"
 
 
+def existing(path: Path) -> Path:
+    """Return `path` or its nearest parent that exists."""
+    return next(place for place in (path, *path.parents) if place.exists())
+
+
 def is_writable(folder: Path) -> bool:
     """Say whether files may be made in `folder` (or in the nearest parent that exists).
 
     A folder without any write bit counts as read-only even for root, whom the system would let write.
     """
-    while not folder.exists():
-        folder = folder.parent
+    folder = existing(folder)
     return folder.is_dir() and os.access(folder, os.W_OK) and bool(folder.stat().st_mode & 0o222)
 
 
@@ -77,15 +81,14 @@ def _write(path: Path, arrays: dict[str, np.ndarray]) -> bool:
     """Write a cache under a temporary name and rename it; say whether that was possible."""
     if not is_writable(path.parent):
         return False
-    temporary = None
+    temporary = path.with_name(f"{path.stem}-{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-            temporary = Path(file.name)
+        with temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
         os.replace(temporary, path)
     except OSError:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         return False
+    finally:
+        temporary.unlink(missing_ok=True)
     return True

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from datasets.cache import existing
+
 __all__ = ["Download", "fetch"]
 
 _TIMEOUT = 20.0  # seconds a silent server is waited for
@@ -32,12 +34,13 @@ def fetch(what: Download, into: Path) -> None:
     Raises ImportError without torchvision, OSError, RuntimeError or others of the network's errors.
     """
     torchvision_datasets = _import_torchvision_datasets()
-    into.mkdir(parents=True, exist_ok=True)
     timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_TIMEOUT)
     try:
-        with tempfile.TemporaryDirectory(prefix=".download-", dir=into) as scratch:
+        # Beside the target for the rename; `into` itself is not made for a download that fails.
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=existing(into)) as scratch:
             getattr(torchvision_datasets, what.name)(scratch, download=True, **what.options)
+            into.mkdir(parents=True, exist_ok=True)
             os.replace(Path(scratch) / what.folder, into / what.folder)
     finally:
         socket.setdefaulttimeout(timeout)

@@ -82,9 +82,8 @@ def _find(info: DatasetInfo, roots: list[Path]) -> tuple[Layout, Path, Files] | 
             try:
                 files = layout.find(root)
             except OSError as error:
-                raise UserError(
-                    f"{root / layout.folder} cannot be searched ({one_line(error)}): allow it"
-                ) from error
+                reason = f"{root / layout.folder} cannot be searched ({one_line(error)})"
+                raise UserError(f"{reason}: give yourself access to it, or name another folder") from error
             if files is not None:
                 return layout, root, files
     return None

@@ -473,8 +473,9 @@ def test_broken_download_leaves_nothing(root, monkeypatch):
         raise RuntimeError("File not found or\ncorrupted.")
 
     fake_torchvision(monkeypatch, half)
-    assert "the download failed (File not found or corrupted.)" in error_of("cifar10", root)
-    assert not list(root.iterdir())
+    for folder in (root, root / "not" / "yet"):
+        assert "the download failed (File not found or corrupted.)" in error_of("cifar10", folder)
+        assert not list(root.iterdir())
 
 
 def test_without_torchvision(root, monkeypatch):
