@@ -28,7 +28,7 @@ class DittoHyper:
 
 @register
 class Ditto(Algorithm):
-    """Every participant trains a copy of the global model, which is sent, and its personal model, which stays.
+    """Participants train a copy of the global model, which is sent, and a personal model, which stays.
 
     The personal step is ``m ← 0.5 m + ∇ℓ(v); v ← v − η m − η λ (v_old − a)`` with the anchor `a` = the
     global model *as received* (FedRep models/Update.py LocalUpdateDitto; without momentum it is the official

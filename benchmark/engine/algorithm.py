@@ -99,7 +99,7 @@ class Algorithm:
     Hyper: ClassVar[type] = NoHyper
     ablations: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # name -> hyper-parameters it sets
     aggregation: ClassVar[Literal["uniform", "samples"]] = "uniform"  # weights of the server's mean
-    ensemble_space: Literal["logit", "probability"] = "logit"  # what the members of an ensemble are summed in
+    ensemble_space: str = "logit"  # what the members of an ensemble are summed in: logit or probability
 
     def __init__(self, task: Task, hyper: Any) -> None:
         self.task, self.hyper = task, hyper
@@ -165,6 +165,16 @@ class Algorithm:
         """True in rounds in which everyone takes part and after which the server's part goes to everyone."""
         return round == self.task.rounds
 
+    @property
+    def least_rounds(self) -> int:
+        """The smallest number of rounds that this method can be run for."""
+        return 1
+
+    def capacities(self) -> list[tuple[int, int]]:
+        """Parameters of the (shared, personal) layers of each stage's network."""
+        shared = self.network.count(self.shared_layers())
+        return [(shared, self.network.count(self.personal_layers()))]
+
     def trunk(self) -> Trunk | None:
         """The common beginning that this run shares with others, if any."""
         return None
@@ -229,4 +239,4 @@ class Algorithm:
         """Whole models of `clients`, stacked: received, kept, or else still at θ_0."""
         kept = self.clients.gather(clients)
         common = expand({**self.task.initial, **message}, len(clients))
-        return {name: kept[name] if name in kept else common[name] for name in self.network.keys()}
+        return {name: kept[name] if name in kept else common[name] for name in self.network.shapes()}

@@ -54,16 +54,17 @@ def plan_rounds(config: RunConfig, schedule: Schedule, make: Callable[[int], Alg
         sent = planned_bytes(algorithm, schedule)
         return sent <= limit, planned_epochs(algorithm, schedule) <= most_epochs, sent
 
-    low, high = 0, 1
+    least = make(config.rounds).least_rounds
+    low, high = least - 1, least
     while all(fits(high)[:2]):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if all(fits(middle)[:2]) else (low, middle)
-    if low == 0:
+    if low < least:
         raise UserError(
-            f"--byte-budget {limit:,} is too small: one round of '{config.algo}' with everyone taking part "
-            f"costs {fits(1)[2]:,} bytes; give at least that"
+            f"--byte-budget {limit:,} is too small: the least that '{config.algo}' can do, {least} round(s), "
+            f"costs {fits(least)[2]:,} bytes; give at least that"
         )
     fits_bytes, _, _ = fits(low + 1)
     return Plan(low, "compute" if fits_bytes else "bytes", limit, fits(low)[2])

@@ -98,8 +98,9 @@ class RunConfig:
             choices = spec.metadata.get("choices")
             value = getattr(self, spec.name)
             if choices and value not in choices:
+                known = ", ".join(choices)
                 raise UserError(
-                    f"{flag(spec.name)} is '{value}'; expected one of: {', '.join(choices)}{nearest(value, choices)}"
+                    f"{flag(spec.name)} is '{value}'; expected one of: {known}{nearest(value, choices)}"
                 )
 
     @property

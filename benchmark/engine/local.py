@@ -81,7 +81,7 @@ class Outcome:
         models: trained parameters by model name, stacked [m, ...].
         loss: mean training loss of each client over the call's last epoch [m]; 0 if nothing was trained.
         samples, steps: samples processed and SGD steps taken, over all clients.
-        features: per client, inputs of the collected layer [N, d] and their labels [N]; empty if not asked for.
+        features: per client, inputs of the collected layer [N, d] and their labels [N], if asked for.
     """
 
     round: int

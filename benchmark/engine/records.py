@@ -58,7 +58,7 @@ def open_store(root: Path) -> Path:
             found = "unknown"
         if found != FORMAT:
             raise UserError(
-                f"results folder {root} holds records of format {found}, this version writes format {FORMAT}; "
+                f"results folder {root} holds records of format {found}; this version writes {FORMAT}; "
                 "choose another --results-dir, or use the version that wrote them"
             )
     else:

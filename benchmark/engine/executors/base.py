@@ -76,4 +76,5 @@ class Executor(ABC):
         return self._map(one, len(clients))
 
     def close(self) -> None:
-        """Give back what the executor holds."""
+        """Give back what the executor holds (by default nothing)."""
+        return

@@ -1,0 +1,7 @@
+"""PPFE: progressive personalization, model reduction and boosting over stages (the paper's own method)."""
+
+from __future__ import annotations
+
+from algorithms.ppfe.method import PPFE
+
+__all__ = ["PPFE"]

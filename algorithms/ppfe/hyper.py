@@ -1,0 +1,99 @@
+"""Hyper-parameters and named ablations of PPFE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmark.engine.hyper import option
+
+__all__ = ["ABLATIONS", "PPFEHyper"]
+
+
+@dataclass(frozen=True)
+class PPFEHyper:
+    """Every choice the paper varies or leaves open; defaults are its text where it is unambiguous."""
+
+    T: int = option(4, "stages: one more than fully connected layers that may become personal", least=1)
+    stage_rounds: tuple[int, ...] = option(
+        (30, 50, 40, 40), "rounds of the stages, as proportions of --rounds; the first T count", least=0
+    )
+    body_rate: tuple[float, ...] = option(
+        (1.0, 1.0, 0.1, 0.1), "learning rate of the shared layers by stage, in multiples of --lr", least=0
+    )
+    heads: int = option(
+        0, "0: stage t has t−1 personal layers; n: every stage after the first has n", least=0
+    )
+    reduction: str = option(
+        "svd",
+        "how the fully connected layers shrink from stage 3 on",
+        choices=("svd", "sparse", "width", "none"),
+    )
+    ranks: tuple[int, ...] = option(
+        (),
+        "svd: ranks of the layers in stage 3, then in stage 4, …; empty: the paper's for this net",
+        least=1,
+    )
+    factor_policy: str = option(
+        "clamp",
+        "svd: ranks above the matrix rank are cut, kept as stated, or layers stay dense",
+        choices=("clamp", "literal", "skip_last", "skip_if_not_smaller"),
+    )
+    mask_rates: tuple[float, ...] = option(
+        (0.3, 0.4, 0.5),
+        "sparse: masked share of a layer, in the order they become personal",
+        least=0,
+        below=1,
+    )
+    width_alpha: float = option(0.25, "width: personal hidden layers of stage t have W·t^(−α) units", least=0)
+    fc_init: str = option(
+        "prev",
+        "start of stages 3 and 4: the previous stage's model, FedAvg's dense layers, or all of FedAvg's",
+        choices=("prev", "fedavg", "fedavg_all"),
+    )
+    reweight: bool = option(True, "reweight samples between stages")
+    rw_loss: str = option(
+        "ce_norm",
+        "loss ℓ of reweighting: cross-entropy over its maximum, 0/1 error, or raw cross-entropy as exponent",
+        choices=("ce_norm", "zero_one", "ce_raw"),
+    )
+    rw_target: str = option(
+        "single",
+        "model whose loss counts: the stage's alone, or the ensemble's",
+        choices=("single", "ensemble"),
+    )
+    rw_sign: int = option(1, "sign of the exponent: 1 as in Algorithm 1, -1 as in the text", least=-1)
+    rw_double: bool = option(False, "twice the exponent, AdaBoost's full step under 0/1 loss")
+    beta_neg: bool = option(False, "allow negative ensemble weights β")
+    samme: bool = option(False, "add SAMME's log(C − 1) to β")
+    ens_space: str = option(
+        "logit", "what the ensemble sums: logits or probabilities", choices=("logit", "probability")
+    )
+    ensemble: str = option("all", "stages that predict: all, or the last one alone", choices=("all", "last"))
+
+
+def _fixed_head(layers: int) -> Mapping[str, Any]:
+    """M1 to M3: FedAvg for 30 rounds, then that many personal layers for the rest (130 of 160)."""
+    return {
+        "T": 2,
+        "stage_rounds": (30, 130),
+        "body_rate": (1.0, 1.0),
+        "heads": layers,
+        "reduction": "none",
+        "reweight": False,
+        "ensemble": "last",
+    }
+
+
+ABLATIONS: dict[str, Mapping[str, Any]] = {
+    "no-reduction": {"reduction": "none"},
+    "no-progression": {"reduction": "none", "heads": 1},
+    "no-progression-no-reweighting": {"reduction": "none", "heads": 1, "reweight": False},
+    "no-reweighting": {"reweight": False},
+    "fixed-head-1": _fixed_head(1),
+    "fixed-head-2": _fixed_head(2),
+    "fixed-head-3": _fixed_head(3),
+    "sparse": {"reduction": "sparse"},
+    "width": {"reduction": "width"},
+}

@@ -1,0 +1,264 @@
+"""PPFE: the method as hooks of the common round loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from algorithms.ppfe.diagnostics import StageRecord, describe
+from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
+from algorithms.ppfe.hyper import ABLATIONS, PPFEHyper
+from algorithms.ppfe.reduction import REDUCTIONS
+from algorithms.ppfe.reweight import reweight
+from algorithms.ppfe.stages import Stage, check_stages, least_rounds, plan_stages
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic, Trunk
+from benchmark.engine.clients import ClientStore
+from benchmark.engine.config import RunConfig
+from benchmark.engine.evaluate import chunks
+from benchmark.engine.local import LocalCall, Phase
+from benchmark.engine.params import clone, expand, select
+from benchmark.models import Network, Params
+
+__all__ = ["PPFE"]
+
+
+@register
+class PPFE(Algorithm):
+    """Stages of growing personalization, each started from the one before, boosted into an ensemble.
+
+    Stage 1 is FedAvg. Stage t makes the last t − 1 layers personal, shrinks the fully connected layers from
+    stage 3 on, and trains with sample weights that grow where the previous stage did badly. The final model
+    of a client is the β-weighted sum of its stage models. Evaluations on the way are of the stage model being
+    trained; the last one is of the ensemble.
+
+    Source: paper, section 4 and Algorithm 1; no official code is public. Readings of what the paper leaves
+    open are the defaults of `PPFEHyper`.
+    """
+
+    name = "ppfe"
+    title = "PPFE"
+    reference = "Federated Ensemble Learning with Progressive Model Personalization, arXiv 2602.14244"
+    Hyper = PPFEHyper
+    ablations = ABLATIONS
+
+    @classmethod
+    def check(cls, config: RunConfig, network: Network, hyper: PPFEHyper) -> None:
+        check_stages(network, config.rounds, hyper)
+        REDUCTIONS[hyper.reduction].check(network, hyper)
+
+    def __init__(self, task: Task, hyper: PPFEHyper) -> None:
+        self.reduction = REDUCTIONS[hyper.reduction](task.network, hyper, task.streams)
+        self.stages = plan_stages(task.network, task.rounds, hyper)
+        self.networks = {s.number: self.reduction.network(s.number, s.personal) for s in self.stages}
+        self.current = self.stages[0]
+        super().__init__(task, hyper)
+        self.ensemble_space = hyper.ens_space
+        self._fedavg: Params = {}  # θ_F, the model at the end of stage 1
+        self._finished: list[tuple[Params, ClientStore]] = []  # ψ and φ of closed stages
+        self._records: list[StageRecord] = []
+        sizes = task.data.train_sizes
+        self._weights = torch.ones(sum(sizes))  # ω of all clients, one after the other
+        self._bounds = [0, *torch.tensor(sizes).cumsum(0).tolist()]
+
+    # -- stages ---------------------------------------------------------------------------------
+
+    def _stage_of(self, round: int) -> Stage:
+        return next(stage for stage in self.stages if round <= stage.last)
+
+    def stage(self, round: int) -> int:
+        return self._stage_of(round).number
+
+    def closes_stage(self, round: int) -> bool:
+        return round == self._stage_of(round).last
+
+    @property
+    def least_rounds(self) -> int:
+        return least_rounds(self.hyper.stage_rounds[: self.hyper.T])
+
+    def trunk(self) -> Trunk | None:
+        return Trunk("fedavg", self.stages[0].last)
+
+    def shared_layers(self) -> tuple[str, ...]:
+        return tuple(name for name in self.network.names if name not in self.current.personal)
+
+    def traffic(self, round: int) -> Traffic:
+        stage = self._stage_of(round)
+        network = self.networks[stage.number]
+        size = 4 * network.count(name for name in network.names if name not in stage.personal)
+        return Traffic(size, size)
+
+    def capacities(self) -> list[tuple[int, int]]:
+        return [
+            (self.networks[s.number].count() - personal, personal)
+            for s in self.stages
+            for personal in [self.networks[s.number].count(s.personal)]
+        ]
+
+    def start_round(self, round: int) -> None:
+        stage = self._stage_of(round)
+        if stage.number != self.current.number:
+            self._enter(stage)
+
+    def _enter(self, stage: Stage) -> None:
+        """Build the network of a stage and its start values (specification 4.5)."""
+        source, target = self.network, self.networks[stage.number]
+        dense = self.task.network
+        shared = [name for name in target.names if name not in stage.personal]
+        if stage.number == 2 or self.hyper.fc_init != "prev":
+            start = expand(self._fedavg, 1)
+            if self.hyper.fc_init != "fedavg_all" and stage.number > 2:
+                convolutions = dense.keys(name for name in dense.names if name not in dense.splittable)
+                start.update(expand(select(self.server, convolutions), 1))
+            made = self.reduction.convert(start, dense, target, target.names, stage.personal)
+            common = {key: value[0].clone() for key, value in made.items()}
+            server = select(common, target.keys(shared))
+            clients = ClientStore(select(common, target.keys(stage.personal)), self.task.data.clients)
+        else:
+            made = self.reduction.convert(expand(self.server, 1), source, target, shared, stage.personal)
+            server = {key: value[0].clone() for key, value in made.items()}
+            clients = self._inherit(source, target, stage)
+        self.current, self.network, self.server, self.clients = stage, target, server, clients
+
+    def _inherit(self, source: Network, target: Network, stage: Stage) -> ClientStore:
+        """Every client's personal layers from its own model of the previous stage."""
+        inherited: ClientStore | None = None
+        for chunk in chunks(range(self.task.data.clients)):
+            models = self.assemble(chunk, self.server)
+            made = self.reduction.convert(models, source, target, stage.personal, stage.personal)
+            if inherited is None:
+                # Nobody will read these common values: stages close with everyone, so all clients have rows.
+                common = {key: value[0] for key, value in made.items()}
+                inherited = ClientStore(common, self.task.data.clients)
+            inherited.scatter(chunk, made)
+        assert inherited is not None
+        return inherited
+
+    # -- local training -------------------------------------------------------------------------
+
+    def phases(self, round: int) -> list[Phase]:
+        stage = self._stage_of(round)
+        network, lr = self.networks[stage.number], self.config.lr
+        rates = {n: lr if n in stage.personal else lr * stage.body_rate for n in network.names}
+        masks = self.reduction.masks(network, stage.personal) if stage.personal else None
+        if masks is not None:
+            masks = {key: mask.to(self.task.data.device) for key, mask in masks.items()}
+        return [Phase(rates, self.config.local_epochs, masks=masks)]
+
+    def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
+        call = super().begin(clients, message, round)
+        if self.hyper.reweight and self.current.number > 1:
+            device = self.task.data.device
+            call.sample_weights = [self._own(client).to(device) for client in clients]
+        return call
+
+    def _own(self, client: int) -> Tensor:
+        """A client's part of the sample weights (a view)."""
+        return self._weights[self._bounds[client] : self._bounds[client + 1]]
+
+    # -- the end of a stage ---------------------------------------------------------------------
+
+    def finish_round(self, round: int) -> None:
+        if not self.closes_stage(round):
+            return
+        if self.current.number == 1:
+            self._fedavg = clone(self.server)
+        record = StageRecord.empty(self.task.data.clients)
+        self._records.append(record)
+        self._finished.append((clone(self.server), self.clients))
+        for chunk in chunks(range(self.task.data.clients)):
+            models = self.assemble(chunk, self.server)
+            for part in ("train", "test"):
+                outputs = self.task.executor.forward(self.network, models, chunk, part)
+                record.scores[part].extend(output.cpu() for output in outputs)
+            for client in chunk:
+                self._reweight(client, record)
+
+    def _reweight(self, client: int, record: StageRecord) -> None:
+        """Algorithm 1's Reweight for one client; fills its entries of the stage's record."""
+        labels = self.task.data.labels(client).cpu()
+        weights, classes = self._own(client), self.task.data.classes
+        result = reweight(record.scores["train"][client], labels, weights, classes, self.hyper)
+        record.betas[client] = result.beta
+        if self.hyper.rw_target == "ensemble":
+            # β of this stage is part of the ensemble that sets it: the stage's own value is provisional.
+            scores = self._ensemble_scores(client, "train")
+            result = reweight(scores, labels, weights, classes, self.hyper)
+            record.betas[client] = result.beta
+        record.measure(client, result, weights, labels)
+        if self.hyper.reweight:
+            weights.copy_(result.weights)
+
+    def _ensemble_scores(self, client: int, part: str) -> Tensor:
+        """Scores of the ensemble of the closed stages on a client's samples [n, C]."""
+        weights = ensemble_weights([record.betas for record in self._records])[client]
+        scores = [record.scores[part][client] for record in self._records]
+        return weighted_scores(scores, weights, self.hyper.ens_space)
+
+    # -- evaluation -----------------------------------------------------------------------------
+
+    def members(self, clients: Sequence[int]) -> list[Member]:
+        if len(self._finished) < len(self.stages) or self.hyper.ensemble == "last":
+            return super().members(clients)
+        weights = ensemble_weights([record.betas for record in self._records])[list(clients)]
+        weights = weights.to(self.task.data.device)
+        members = []
+        for position, stage in enumerate(self.stages):
+            shared, store = self._finished[position]
+            params = {**expand(shared, len(clients)), **store.gather(clients)}
+            members.append(Member(self.networks[stage.number], params, weights[:, position]))
+        return members
+
+    def notes(self) -> list[str]:
+        whole = self.task.network.count()
+        lines = []
+        for stage in self.stages:
+            network = self.networks[stage.number]
+            total, shared = network.count(), self.traffic(stage.last).up // 4
+            percent = 100 * (total / whole - 1)
+            change = f" ({abs(percent):.2f} % {'fewer' if percent < 0 else 'more'})" if percent else ""
+            lines.append(
+                f"stage {stage.number}: rounds {stage.first}-{stage.last}, personal "
+                f"{', '.join(stage.personal) or 'none'}; {total:,} parameters{change}, "
+                f"{shared:,} shared ({100 * shared / whole:.2f} % of the whole model)"
+            )
+        masks = self.reduction.masks(self.networks[len(self.stages)], self.stages[-1].personal) or {}
+        for key, mask in masks.items():
+            masked = int((mask == 0).sum())
+            lines.append(f"mask: {masked:,} of {mask.numel():,} entries of {key} stay 0 while it is personal")
+        return lines
+
+    def diagnostics(self) -> dict[str, Any]:
+        labels = {
+            part: [self.task.data.labels(k, part).cpu() for k in range(self.task.data.clients)]
+            for part in ("train", "test")
+        }
+        plan = [(s.number, s.first, s.last, list(s.personal)) for s in self.stages]
+        return describe(self._records, plan, labels, self.hyper.ens_space)
+
+    # -- resume ---------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {
+            **super().state(),
+            "stage": self.current.number,
+            "fedavg": self._fedavg,
+            "weights": self._weights,
+            "finished": [{"server": shared, "clients": store.state()} for shared, store in self._finished],
+            "records": [record.state() for record in self._records],
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        super().load(state)
+        self.current = self.stages[state["stage"] - 1]
+        self.network = self.networks[self.current.number]
+        self._fedavg, self._weights = dict(state["fedavg"]), state["weights"].cpu()
+        self._finished = []
+        for closed in state["finished"]:
+            store = ClientStore({}, self.task.data.clients)
+            store.load(closed["clients"])
+            self._finished.append((dict(closed["server"]), store))
+        self._records = [StageRecord.load(record) for record in state["records"]]

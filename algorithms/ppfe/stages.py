@@ -1,0 +1,88 @@
+"""The stage plan: which rounds, layers and rates each stage has."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from algorithms.ppfe.hyper import PPFEHyper
+from benchmark.errors import UserError
+from benchmark.models import Network
+
+__all__ = ["Stage", "check_stages", "divide_rounds", "least_rounds", "plan_stages"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the paper's section 4.1.
+
+    Attributes:
+        number: t, from 1 (FedAvg) on.
+        first, last: its rounds, inclusive.
+        personal: personal layers; all others are shared.
+        body_rate: learning rate of the shared layers in multiples of the personal one.
+    """
+
+    number: int
+    first: int
+    last: int
+    personal: tuple[str, ...]
+    body_rate: float
+
+
+def divide_rounds(total: int, proportions: tuple[int, ...]) -> list[int]:
+    """Divide `total` rounds in the given proportions by largest remainders (ties to earlier stages)."""
+    whole = sum(proportions)
+    counts = [total * part // whole for part in proportions]
+    by_remainder = sorted(range(len(counts)), key=lambda i: -(total * proportions[i] % whole))
+    for i in by_remainder[: total - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+def least_rounds(proportions: tuple[int, ...]) -> int:
+    """The smallest number of rounds that leaves every stage one."""
+    return next(n for n in itertools.count(len(proportions)) if 0 not in divide_rounds(n, proportions))
+
+
+def plan_stages(network: Network, rounds: int, hyper: PPFEHyper) -> list[Stage]:
+    """The stages of a run of `rounds` rounds."""
+    stages, first = [], 1
+    for t, count in enumerate(divide_rounds(rounds, hyper.stage_rounds[: hyper.T]), start=1):
+        personal = network.tail(hyper.heads or t - 1) if t > 1 else ()
+        stages.append(Stage(t, first, first + count - 1, personal, hyper.body_rate[t - 1]))
+        first += count
+    return stages
+
+
+def check_stages(network: Network, rounds: int, hyper: PPFEHyper) -> None:
+    """Refuse plans that cannot be run.
+
+    Raises:
+        UserError: too many stages or personal layers, missing entries, or a stage without rounds.
+    """
+    most = len(network.splittable)
+    if not hyper.heads and most + 1 < hyper.T:
+        raise UserError(
+            f"T={hyper.T}: this network has {most} fully connected layers to personalize, one a stage after "
+            f"the first; give at most {most + 1}"
+        )
+    if hyper.heads > most:
+        raise UserError(
+            f"heads={hyper.heads}: this network has {most} fully connected layers; give at most that"
+        )
+    for name in ("stage_rounds", "body_rate"):
+        if len(getattr(hyper, name)) < hyper.T:
+            raise UserError(
+                f"{name} has {len(getattr(hyper, name))} entries for T={hyper.T} stages; give {hyper.T}"
+            )
+    if 0 in hyper.stage_rounds[: hyper.T]:
+        raise UserError(
+            f"stage_rounds={','.join(map(str, hyper.stage_rounds))}: every stage needs at least 1 round"
+        )
+    counts = divide_rounds(rounds, hyper.stage_rounds[: hyper.T])
+    if 0 in counts:
+        raise UserError(
+            f"{rounds} rounds leave stage {counts.index(0) + 1} of {hyper.T} without a round; "
+            "give more --rounds or other stage_rounds"
+        )
