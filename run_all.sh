@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Sets up everything this project needs, then runs a profile of the benchmark or its tests.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage() {
+    cat <<'TEXT'
+usage: ./run_all.sh [--profile quick|paper] [options of `python -m benchmark tables`]
+       ./run_all.sh test [options of pytest]
+
+  (no --profile)   paper where a CUDA GPU is present, quick elsewhere
+  --profile quick  every table and figure on small data that comes with the packages; minutes on a laptop
+  --profile paper  every table and figure at the paper's scale; finished cells are never run again
+  --only TABLE ... only these tables (python -m benchmark tables --help names them)
+  --seeds N        number of seeds
+  --dry-run        print what would be run, and for how long
+  test             linter, type checker and test suite
+
+The first call makes a virtual environment in .venv; PFL_PYTHON=/path/to/python uses that interpreter as it
+is and installs nothing.
+TEXT
+}
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { say "error: $*"; exit 2; }
+
+recent() { # is $1 a Python of at least 3.11?
+    command -v "$1" >/dev/null 2>&1 && "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+setup() { # sets $python
+    if [ -n "${PFL_PYTHON:-}" ]; then
+        recent "$PFL_PYTHON" || fail "PFL_PYTHON=$PFL_PYTHON is not a Python of version 3.11 or later"
+        python=$PFL_PYTHON
+        return
+    fi
+    python=.venv/bin/python
+    local wanted stamp=.venv/requirements.sha256 found=''
+    wanted=$(cksum <requirements.txt)
+    if [ -x "$python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+        return
+    fi
+    for candidate in python3.12 python3.11 python3.13 python3.14 python3 python; do
+        if recent "$candidate"; then found=$candidate; break; fi
+    done
+    [ -n "$found" ] || fail "no Python of version 3.11 or later found; install one, or name it with PFL_PYTHON"
+    say "setting up .venv with $("$found" --version) (once; PyTorch is a large download where it is not cached)"
+    "$found" -m venv .venv || fail "cannot create .venv; install Python's venv module (Debian: python3-venv)"
+    "$python" -m pip install --quiet --disable-pip-version-check -r requirements.txt ||
+        fail "pip could not install requirements.txt; see its message above, then call this again"
+    printf '%s' "$wanted" >"$stamp"
+}
+
+case "${1:-}" in
+-h | --help) usage; exit 0 ;;
+test)
+    shift
+    setup
+    "$python" -m ruff check .
+    "$python" -m ruff format --check .
+    "$python" -m mypy
+    exec "$python" -m pytest "$@"
+    ;;
+esac
+
+setup
+profile_given=no
+for argument in "$@"; do
+    case "$argument" in --profile | --profile=*) profile_given=yes ;; esac
+done
+if [ "$profile_given" = no ]; then
+    if "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
+        say "profile: paper, because a CUDA GPU is present (--profile quick for the small one)"
+        set -- --profile paper "$@"
+    else
+        say "profile: quick, because there is no CUDA GPU here (--profile paper for the paper's scale)"
+        set -- --profile quick "$@"
+    fi
+fi
+exec "$python" -m benchmark tables "$@"
