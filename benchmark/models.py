@@ -48,6 +48,12 @@ class Layer(ABC):
     def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
         """Return the layer's output for the batch `x` [B, ...]; `dropout` None means evaluation mode."""
 
+    @abstractmethod
+    def apply_stacked(
+        self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
+    ) -> Tensor:
+        """The same for m models at once: stacked parameters [m, ...] and batches `x` [m, B, ...]."""
+
     @property
     def drops(self) -> bool:
         """True if the layer is random in training mode."""
@@ -76,6 +82,21 @@ class Conv(Layer):
     def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
         weight, bias = params[f"{self.name}.weight"], params[f"{self.name}.bias"]
         return F.relu(F.max_pool2d(F.conv2d(x, weight, bias, padding=self.padding), 2))
+
+    def apply_stacked(
+        self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
+    ) -> Tensor:
+        # Patches times kernels as one batched matrix product; on CPUs as fast as a grouped convolution.
+        weight, bias = params[f"{self.name}.weight"], params[f"{self.name}.bias"]
+        if self.padding:
+            x = F.pad(x, [self.padding] * 4)
+        windows = x.unfold(3, self.kernel, 1).unfold(4, self.kernel, 1)  # [m, B, C, H', W', k, k]
+        models, batch, _, height, width = windows.shape[:5]
+        patches = windows.permute(0, 1, 3, 4, 2, 5, 6).reshape(models, batch * height * width, -1)
+        kernels = weight.reshape(models, self.channels_out, -1).transpose(1, 2)
+        out = torch.baddbmm(bias.unsqueeze(1), patches, kernels).view(models * batch, height, width, -1)
+        out = F.relu(F.max_pool2d(out.permute(0, 3, 1, 2), 2))
+        return out.reshape(models, batch, *out.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -114,6 +135,13 @@ class Linear(_Dense):
         x = F.linear(x.flatten(1), params[f"{self.name}.weight"], params[f"{self.name}.bias"])
         return self._finish(x, dropout)
 
+    def apply_stacked(
+        self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
+    ) -> Tensor:
+        weight, bias = params[f"{self.name}.weight"], params[f"{self.name}.bias"]
+        x = torch.baddbmm(bias.unsqueeze(1), x.flatten(2), weight.transpose(1, 2))
+        return self._finish(x, dropout)
+
 
 @dataclass(frozen=True)
 class LowRank(_Dense):
@@ -135,6 +163,13 @@ class LowRank(_Dense):
         inner = F.linear(x.flatten(1), params[f"{self.name}.first"])
         x = F.linear(inner, params[f"{self.name}.second"], params[f"{self.name}.bias"])
         return self._finish(x, dropout)
+
+    def apply_stacked(
+        self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
+    ) -> Tensor:
+        inner = torch.bmm(x.flatten(2), params[f"{self.name}.first"].transpose(1, 2))
+        second, bias = params[f"{self.name}.second"], params[f"{self.name}.bias"]
+        return self._finish(torch.baddbmm(bias.unsqueeze(1), inner, second.transpose(1, 2)), dropout)
 
 
 @dataclass(frozen=True)
@@ -205,6 +240,19 @@ class Network:
         """Run layers ``start`` to ``stop`` (exclusive; default: to the end) on the batch `x` [B, ...]."""
         for layer in self.layers[start:stop]:
             x = layer.apply(params, x, dropout)
+        return x
+
+    def apply_stacked(
+        self,
+        params: Mapping[str, Tensor],
+        x: Tensor,
+        start: int = 0,
+        stop: int | None = None,
+        dropout: DropoutSource | None = None,
+    ) -> Tensor:
+        """`apply` for m models at once: stacked parameters [m, ...] and batches `x` [m, B, ...]."""
+        for layer in self.layers[start:stop]:
+            x = layer.apply_stacked(params, x, dropout)
         return x
 
     def with_layers(self, changed: Mapping[str, Layer]) -> Network:

@@ -85,6 +85,18 @@ class LocalWork:
             result.features = (torch.cat([z for z, _ in collected]), torch.cat([c for _, c in collected]))
         return result
 
+    def first_layer(self, network: Network, phase: Phase) -> int:
+        """Index of the first layer that must run at every step: what comes before can be run once a phase.
+
+        That is so for frozen layers before the first trained (or collected) one, if nothing is random there.
+        """
+        trained = [layer.name in phase.rates for layer in network.layers]
+        start = trained.index(True) if True in trained else 0
+        if phase.collect is not None:
+            start = min(start, network.index(phase.collect))
+        random = self.config.augment or any(layer.drops for layer in network.layers[:start])
+        return 0 if random else start
+
     def _dropout(self, round: int, client: int) -> DropoutSource:
         rng = self.streams.get("dropout", round, client)
 
@@ -107,12 +119,7 @@ class LocalWork:
 
         Layers before the first trained one are run once per phase where nothing random lies between.
         """
-        trained = [layer.name in phase.rates for layer in network.layers]
-        start = trained.index(True) if True in trained else 0
-        if phase.collect is not None:
-            start = min(start, network.index(phase.collect))
-        if self.config.augment or any(layer.drops for layer in network.layers[:start]):
-            start = 0
+        start = self.first_layer(network, phase)
         x = raw if self.config.augment else self.layout(self.data.encode(raw))
         if start > 0 and phase.epochs > 0:
             x = forward(network, params, x, stop=start)

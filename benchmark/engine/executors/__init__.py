@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from benchmark.engine.executors.base import Executor
 from benchmark.engine.executors.loop import LoopExecutor
+from benchmark.engine.executors.stacked import StackedExecutor
 from benchmark.engine.executors.threads import ThreadsExecutor
 
-__all__ = ["EXECUTORS", "Executor", "LoopExecutor", "ThreadsExecutor", "choose_executor"]
+__all__ = ["EXECUTORS", "Executor", "LoopExecutor", "StackedExecutor", "ThreadsExecutor", "choose_executor"]
 
-EXECUTORS: dict[str, type[Executor]] = {"loop": LoopExecutor, "threads": ThreadsExecutor}
+EXECUTORS: dict[str, type[Executor]] = {
+    "loop": LoopExecutor,
+    "threads": ThreadsExecutor,
+    "stacked": StackedExecutor,
+}
 
 
 def choose_executor(device_type: str) -> str:

@@ -1,0 +1,255 @@
+"""A whole cohort as one batched computation, parameters stacked on a leading client axis.
+
+Clients are trained in lockstep: step s takes the s-th batch of every client's epoch. Clients with fewer
+samples have shorter or no batches there; their places are filled and masked, and a client without a batch
+keeps its parameters and momentum, so the result is the `loop` executor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmark.engine.data import Part
+from benchmark.engine.executors.base import Executor
+from benchmark.engine.local import LocalCall, Outcome, Phase
+from benchmark.engine.streams import Purpose
+from benchmark.models import DropoutSource, Network, Params
+
+__all__ = ["StackedExecutor"]
+
+FORWARD_SAMPLES = 2048  # of all clients together, in passes that need no gradient
+
+
+@dataclass
+class _Plan:
+    """The batches of one phase, for all steps and clients: index tables of static shape.
+
+    Attributes:
+        rows: positions in the clients' (padded) data [steps, m, B].
+        scale: 1 / batch size where a place holds a sample, 0 where it is filled up [steps, m, B].
+        active: 1 for clients that have a batch in the step [steps, m].
+        last: first step of the phase's last epoch.
+        counts: batch sizes by step and client, on the host.
+    """
+
+    rows: Tensor
+    scale: Tensor
+    active: Tensor
+    last: int
+    counts: np.ndarray
+
+
+class StackedExecutor(Executor):
+    """Trains all clients of a call together; evaluation is batched in the same way."""
+
+    name = "stacked"
+
+    def _map(self, task: Callable[[int], object], count: int) -> list:
+        raise NotImplementedError("clients are never worked on one by one here")
+
+    # -- training -------------------------------------------------------------------------------
+
+    def train(self, call: LocalCall) -> Outcome:
+        config, streams = self._work.config, self._work.streams
+        device, clients = self.data.device, call.clients
+        models = {
+            slot: {name: tensor.detach().clone() for name, tensor in model.params.items()}
+            for slot, model in call.models.items()
+        }
+        sizes = [self.data.train_sizes[client] for client in clients]
+        raw = _pad([self.data.raw(client) for client in clients])
+        labels = _pad([self.data.labels(client) for client in clients])
+        weights = _pad(call.sample_weights) if call.sample_weights is not None else None
+        orders: dict[Purpose, list[np.random.Generator]] = {}
+        augments = [streams.get("augment", call.round, client) for client in clients]
+        dropouts = [streams.get("dropout", call.round, client) for client in clients]
+        loss = torch.zeros(len(clients), device=device)
+        samples = steps = 0
+        collected: list[list[tuple[Tensor, Tensor]]] = [[] for _ in clients]
+        plain = self.data.encode(raw) if not config.augment else None
+        for phase in call.phases:
+            if phase.stream not in orders:
+                orders[phase.stream] = [streams.get(phase.stream, call.round, client) for client in clients]
+            network, params = call.models[phase.model].network, models[phase.model]
+            plan = _plan(sizes, phase.epochs, config.batch_size, orders[phase.stream], device)
+            start = self._work.first_layer(network, phase)
+            step = _Step(
+                network, params, phase, config.momentum, config.weight_decay, bool(plan.active.all())
+            )
+            per_epoch = len(plan.rows) // phase.epochs if phase.epochs else 0
+            x = plain
+            if x is not None and start > 0 and phase.epochs > 0:
+                x = _forward(network, params, x, 0, start)
+            for index in range(len(plan.rows)):
+                if config.augment and index % per_epoch == 0:
+                    x = self._augmented(raw, sizes, augments)
+                assert x is not None
+                if index == plan.last:
+                    loss = torch.zeros_like(loss)
+                noise = _dropout(dropouts, plan.counts[index], device)
+                hidden, targets = _take(x, plan.rows[index]), _take(labels, plan.rows[index])
+                scale = plan.scale[index]
+                if weights is not None:
+                    scale = scale * _take(weights, plan.rows[index])
+                features, losses = step(hidden, targets, scale, plan.active[index], start, noise)
+                if features is not None:
+                    for k, count in enumerate(plan.counts[index]):
+                        if count:
+                            collected[k].append((features[k, :count], targets[k, :count]))
+                loss += losses * torch.from_numpy(plan.counts[index]).to(device)
+            step.release()
+            samples += sum(sizes) * phase.epochs
+            steps += int((plan.counts > 0).sum())
+            if phase.epochs:
+                final = loss / torch.tensor(sizes, device=device)
+        features = [(torch.cat([z for z, _ in c]), torch.cat([y for _, y in c])) for c in collected if c]
+        trained = any(phase.epochs for phase in call.phases)
+        return Outcome(call.round, clients, models, final if trained else loss, samples, steps, features)
+
+    def _augmented(self, raw: Tensor, sizes: Sequence[int], rngs: list[np.random.Generator]) -> Tensor:
+        """One epoch's augmented input; every client draws from its own stream, as in the other executors."""
+        parts = [
+            self.data.augment(raw[k, :n], rng) for k, (n, rng) in enumerate(zip(sizes, rngs, strict=True))
+        ]
+        return self.data.encode(_pad(parts))
+
+    # -- evaluation -----------------------------------------------------------------------------
+
+    def forward(
+        self,
+        network: Network,
+        params: Params,
+        clients: Sequence[int],
+        part: Part,
+        stop: int | None = None,
+    ) -> list[Tensor]:
+        sizes = self.data.train_sizes if part == "train" else self.data.test_sizes
+        x = self.data.encode(_pad([self.data.raw(client, part) for client in clients]))
+        outputs = _forward(network, params, x, 0, stop)
+        return [outputs[k, : sizes[client]] for k, client in enumerate(clients)]
+
+
+class _Step:
+    """One lockstep step of all clients: forward, backward, update in place."""
+
+    def __init__(
+        self,
+        network: Network,
+        params: Params,
+        phase: Phase,
+        momentum: float,
+        weight_decay: float,
+        everyone: bool,
+    ) -> None:
+        self._network, self._params, self._phase = network, params, phase
+        self._momentum, self._decay, self._everyone = momentum, weight_decay, everyone
+        self._cut = network.index(phase.collect) if phase.collect is not None else None
+        self._names = network.keys(phase.rates)
+        self._leaves = [params[name].requires_grad_() for name in self._names]
+        self._buffers = [torch.zeros_like(leaf) for leaf in self._leaves]
+        self._rates = [phase.rates[name.split(".")[0]] for name in self._names]
+
+    def __call__(
+        self, x: Tensor, targets: Tensor, scale: Tensor, active: Tensor, start: int, noise: DropoutSource
+    ) -> tuple[Tensor | None, Tensor]:
+        """Returns the collected features [m, B, d] (if asked for) and the clients' batch losses [m]."""
+        network, params, features = self._network, self._params, None
+        if self._cut is not None:
+            x = network.apply_stacked(params, x, start, self._cut, noise)
+            features, start = x.detach().flatten(2), self._cut
+        logits = network.apply_stacked(params, x, start, None, noise)
+        losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+        losses = (losses * scale).sum(1)
+        # Each client's loss depends on its own slice only: the gradient of the sum is all their gradients.
+        grads = torch.autograd.grad(losses.sum(), self._leaves)
+        with torch.no_grad():
+            self._update(grads, active)
+        return features, losses.detach()
+
+    def _update(self, grads: Sequence[Tensor], active: Tensor) -> None:
+        proximal, masks = self._phase.proximal, self._phase.masks or {}
+        for name, leaf, buffer, grad, rate in zip(
+            self._names, self._leaves, self._buffers, grads, self._rates, strict=True
+        ):
+            if self._decay and not name.endswith(".bias"):
+                grad = grad.add(leaf, alpha=self._decay)
+            if name in masks:
+                grad = grad * masks[name]
+            pull = (leaf - proximal.anchor[name]) * proximal.strength if proximal else None
+            if self._everyone:
+                buffer.mul_(self._momentum).add_(grad)
+                leaf.add_(buffer, alpha=-rate)
+                if pull is not None:
+                    leaf.add_(pull, alpha=-rate)
+            else:
+                present = active.view(-1, *[1] * (leaf.dim() - 1))
+                buffer.copy_(torch.where(present > 0, buffer * self._momentum + grad, buffer))
+                change = buffer if pull is None else buffer + pull
+                leaf.sub_(change * present, alpha=rate)
+
+    def release(self) -> None:
+        """End of the phase: the tensors become plain values again."""
+        for leaf in self._leaves:
+            leaf.requires_grad_(False)
+
+
+def _plan(
+    sizes: Sequence[int], epochs: int, batch: int, rngs: list[np.random.Generator], device: torch.device
+) -> _Plan:
+    """Draw the permutations of a phase and lay its batches out."""
+    per_epoch = -(-max(sizes) // batch)
+    shape = (epochs, len(sizes), per_epoch * batch)
+    rows, filled = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+    for k, (size, rng) in enumerate(zip(sizes, rngs, strict=True)):
+        filled[:, k, :size] = True
+        for epoch in range(epochs):
+            rows[epoch, k, :size] = rng.permutation(size)
+
+    def by_step(table: np.ndarray) -> np.ndarray:
+        split = table.reshape(epochs, len(sizes), per_epoch, batch).transpose(0, 2, 1, 3)
+        return np.ascontiguousarray(split).reshape(epochs * per_epoch, len(sizes), batch)
+
+    taken = by_step(filled)
+    counts = taken.sum(axis=2)
+    scale = (taken / np.maximum(counts, 1)[:, :, None]).astype(np.float32)
+    active = (counts > 0).astype(np.float32)
+    tables = (torch.from_numpy(table).to(device) for table in (by_step(rows), scale, active))
+    return _Plan(*tables, last=(epochs - 1) * per_epoch, counts=counts)
+
+
+def _pad(parts: Sequence[Tensor]) -> Tensor:
+    """Stack clients' data [n_k, ...] to [m, max n_k, ...], filled up with zeros."""
+    if len({len(part) for part in parts}) == 1:
+        return torch.stack(list(parts))
+    return torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True)
+
+
+def _take(table: Tensor, rows: Tensor) -> Tensor:
+    """Rows [m, B] of every client's part of `table` [m, n, ...]."""
+    return table[torch.arange(len(rows), device=rows.device)[:, None], rows]
+
+
+@torch.no_grad()
+def _forward(network: Network, params: Params, x: Tensor, start: int, stop: int | None) -> Tensor:
+    """Evaluation-mode output for `x` [m, n, ...], in bounded memory."""
+    width = max(1, FORWARD_SAMPLES // len(x))
+    return torch.cat([network.apply_stacked(params, part, start, stop) for part in x.split(width, 1)], dim=1)
+
+
+def _dropout(rngs: list[np.random.Generator], counts: np.ndarray, device: torch.device) -> DropoutSource:
+    """Masks of a step: every client draws as many rows as its batch has, from its own stream."""
+
+    def mask(shape: tuple[int, ...], rate: float) -> Tensor:
+        kept = np.zeros(shape, dtype=np.float32)
+        for k, (rng, count) in enumerate(zip(rngs, counts, strict=True)):
+            if count:
+                kept[k, :count] = rng.random((count, *shape[2:]), dtype=np.float32) >= rate
+        return torch.from_numpy(kept).to(device).div_(1 - rate)
+
+    return mask
