@@ -16,7 +16,9 @@ __all__ = ["FedRep"]
 class FedRepHyper(FedPerHyper):
     """Hyper-parameters of FedRep."""
 
-    head_epochs: int = option(4, "epochs of the head with the body frozen, first", least=0)
+    head_epochs: int = option(
+        -1, "epochs of the head, first; -1: what body_epochs leaves of --local-epochs", least=-1
+    )
     body_epochs: int = option(1, "epochs of the body with the head frozen, second", least=0)
 
 
@@ -25,7 +27,7 @@ class FedRep(FedPer):
     """Head phase, then body phase, each with a fresh optimiser that holds only its own parameters.
 
     Source: Collins et al., ICML 2021; lgcollins/FedRep. Official epochs are 10 + 1 (CIFAR-10, S=2) and
-    10 + 5; the paper gives every method 5 local epochs, hence 4 + 1. The frozen part really is frozen:
+    10 + 5; the paper gives every method 5 local epochs, hence 4 + 1 by default. The frozen part really is frozen:
     with PyTorch before 2 the official code's shared optimiser moves it by momentum.
     """
 
@@ -36,9 +38,14 @@ class FedRep(FedPer):
 
     def joint_phases(self, round: int) -> list[Phase]:
         return [
-            Phase.of(self.personal_layers(), self.config.lr, self.hyper.head_epochs),
+            Phase.of(self.personal_layers(), self.config.lr, self._head_epochs()),
             Phase.of(self.shared_layers(), self.config.lr, self.hyper.body_epochs),
         ]
 
+    def _head_epochs(self) -> int:
+        if self.hyper.head_epochs >= 0:
+            return self.hyper.head_epochs
+        return max(0, self.config.local_epochs - self.hyper.body_epochs)
+
     def _frozen_epochs(self) -> int:
-        return max(FROZEN_EPOCHS, self.hyper.head_epochs)
+        return max(FROZEN_EPOCHS, self._head_epochs())

@@ -26,9 +26,10 @@ from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import TrunkStore
 from benchmark.environment import environment
 from benchmark.errors import UserError, nearest
+from benchmark.flags import as_flags
 from benchmark.models import NETWORKS, build_network
 
-__all__ = ["Execution", "Prepared", "method_label", "prepare", "run_cell", "split_of", "with_hyper"]
+__all__ = ["Execution", "Prepared", "check", "method_label", "prepare", "run_cell", "split_of", "with_hyper"]
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,18 @@ def method_label(config: RunConfig) -> str:
 
 
 def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
-    """The split of a run: a function of the dataset, the configuration's split fields and the seed."""
+    """The split of a run: a function of the dataset, the configuration's split fields and the seed.
+
+    Raises:
+        UserError: the dataset cannot be divided so.
+    """
+    try:
+        return _split(config, dataset)
+    except UserError as error:
+        raise UserError(as_flags(str(error))) from error
+
+
+def _split(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
     spec = datasets.SplitSpec(
         partition=config.partition,  # type: ignore[arg-type]  # validated
         clients=config.clients,

@@ -79,9 +79,11 @@ def describe(
     for count, (number, first, last, personal) in enumerate(plan[: len(records)], start=1):
         record = records[count - 1]
         smallest_edge = torch.stack([r.edges for r in records[:count]]).min(dim=0).values.clamp_min(0)
+        alone = torch.ones(len(record.betas), 1)
+        together = ensemble_weights([r.betas for r in records[:count]])
         accuracies = {
-            f"{kind}_{part}_accuracy": _accuracy(chosen, labels[part], part, space)
-            for kind, chosen in (("stage", [record]), ("ensemble", records[:count]))
+            f"{kind}_{part}_accuracy": _accuracy(chosen, weights, labels[part], part, space)
+            for kind, chosen, weights in (("stage", [record], alone), ("ensemble", records[:count], together))
             for part in ("train", "test")
         }
         stages.append(
@@ -104,9 +106,10 @@ def describe(
     return {"stages": stages}
 
 
-def _accuracy(records: Sequence[StageRecord], labels: Sequence[Tensor], part: str, space: str) -> float:
-    """Share of all samples that the records' ensemble classifies correctly."""
-    weights = ensemble_weights([record.betas for record in records])
+def _accuracy(
+    records: Sequence[StageRecord], weights: Tensor, labels: Sequence[Tensor], part: str, space: str
+) -> float:
+    """Share of all samples that the records, weighted [K, stages], classify correctly together."""
     correct = 0
     for client, own in enumerate(labels):
         scores = [record.scores[part][client] for record in records]

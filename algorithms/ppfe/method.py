@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.evaluate import chunks
 from benchmark.engine.local import LocalCall, Phase
 from benchmark.engine.params import clone, expand, select
+from benchmark.errors import UserError
 from benchmark.models import Network, Params
 
 __all__ = ["PPFE"]
@@ -47,6 +49,8 @@ class PPFE(Algorithm):
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: PPFEHyper) -> None:
+        if hyper.rw_sign not in (1, -1):
+            raise UserError(f"rw_sign={hyper.rw_sign}: expected 1 (Algorithm 1) or -1 (the text)")
         check_stages(network, config.rounds, hyper)
         REDUCTIONS[hyper.reduction].check(network, hyper)
 
@@ -80,7 +84,9 @@ class PPFE(Algorithm):
         return least_rounds(self.hyper.stage_rounds[: self.hyper.T])
 
     def trunk(self) -> Trunk | None:
-        return Trunk("fedavg", self.stages[0].last)
+        first = self.stages[0]
+        # At another learning rate stage 1 is no run of FedAvg, and nobody's common beginning.
+        return Trunk("fedavg", first.last) if first.body_rate == 1 else None
 
     def shared_layers(self) -> tuple[str, ...]:
         return tuple(name for name in self.network.names if name not in self.current.personal)
@@ -188,15 +194,17 @@ class PPFE(Algorithm):
             scores = self._ensemble_scores(client, "train")
             result = reweight(scores, labels, weights, classes, self.hyper)
             record.betas[client] = result.beta
+        if not self.hyper.reweight:
+            result = replace(result, weights=weights)
         record.measure(client, result, weights, labels)
-        if self.hyper.reweight:
-            weights.copy_(result.weights)
+        weights.copy_(result.weights)
 
     def _ensemble_scores(self, client: int, part: str) -> Tensor:
-        """Scores of the ensemble of the closed stages on a client's samples [n, C]."""
+        """The ensemble of the closed stages on a client's samples, as logits [n, C]."""
         weights = ensemble_weights([record.betas for record in self._records])[client]
-        scores = [record.scores[part][client] for record in self._records]
-        return weighted_scores(scores, weights, self.hyper.ens_space)
+        parts = [record.scores[part][client] for record in self._records]
+        scores = weighted_scores(parts, weights, self.hyper.ens_space)
+        return scores.clamp_min(1e-12).log() if self.hyper.ens_space == "probability" else scores
 
     # -- evaluation -----------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ RANKS: dict[tuple[int, ...], tuple[int, ...]] = {
     (1024, 128, 64, 26): (100, 50, 24, 80, 40, 16),  # EMNIST Letters
     (128, 256, 128, 2): (64, 64, 2, 20, 20, 2),  # Sent140
 }
-# Any other net: the highest ranks, as one share of every layer's largest possible rank, that shrink the whole
-# network by at least the paper's 6 % and 18 % (and by 12 points more in each further stage).
+# Any other net or stage: the highest ranks, as one share of every layer's largest possible rank, that shrink
+# the whole network by at least the paper's 6 % and 18 % (and by 12 points more in each further stage).
 SHRINKAGE = (0.06, 0.18)
 
 
@@ -69,10 +69,6 @@ def product(layer: Layer, params: Mapping[str, Tensor]) -> Tensor:
     if isinstance(layer, LowRank):
         return params[f"{layer.name}.second"] @ params[f"{layer.name}.first"]
     return params[f"{layer.name}.weight"]
-
-
-def is_dense(layer: Layer) -> bool:
-    return isinstance(layer, (Linear, LowRank))
 
 
 class Reduction(ABC):
@@ -156,7 +152,7 @@ class SparseReduction(NoReduction):
             count = math.prod(shape)
             rng = self.streams.get("mask", network.index(name))
             mask = torch.ones(count)
-            mask[rng.permutation(count)[: int(self.hyper.mask_rates[order] * count)]] = 0
+            mask[rng.permutation(count)[: math.floor(self.hyper.mask_rates[order] * count + 1e-9)]] = 0
             masks[key] = mask.reshape(shape)
         return masks
 
@@ -210,8 +206,9 @@ class SvdReduction(Reduction):
         assert isinstance(last, Linear)
         ranks = self.hyper.ranks or RANKS.get((*widths, last.outputs), ())
         step = stage - FIRST_REDUCED_STAGE
-        if ranks:
-            return ranks[step * len(names) : (step + 1) * len(names)]
+        stated = ranks[step * len(names) : (step + 1) * len(names)]
+        if stated:
+            return stated
         sizes = [(layer.inputs, layer.outputs) for layer in linear if isinstance(layer, Linear)]
         fewer = self.dense.count() * (SHRINKAGE[0] + step * (SHRINKAGE[1] - SHRINKAGE[0]))
         for percent in range(100, 0, -1):
@@ -243,6 +240,9 @@ class SvdReduction(Reduction):
             if isinstance(new, LowRank):
                 weight = product(old, params)
                 values[f"{name}.first"], values[f"{name}.second"] = factor(weight, new.rank)
+                values[f"{name}.bias"] = params[f"{name}.bias"]
+            elif isinstance(old, LowRank):
+                values[f"{name}.weight"] = product(old, params)
                 values[f"{name}.bias"] = params[f"{name}.bias"]
             else:
                 values.update({key: params[key] for key in target.keys([name])})

@@ -65,6 +65,7 @@ def reweight(scores: Tensor, labels: Tensor, weights: Tensor, classes: int, hype
         beta += 0.5 * math.log(classes - 1)
     if not hyper.beta_neg:
         beta = max(0.0, beta)
-    step = hyper.rw_sign * beta * (2 if hyper.rw_double else 1)
-    changed = weights * torch.exp(step * exponent)
+    step = hyper.rw_sign * beta * (2 if hyper.rw_double else 1) * exponent
+    # Normalising takes any common factor away; without this one raw cross-entropy can overflow.
+    changed = weights * torch.exp(step - step.max())
     return Reweighted(epsilon, beta, (changed * (count / changed.sum())).to(torch.float32))

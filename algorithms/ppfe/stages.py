@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from dataclasses import dataclass
 
 from algorithms.ppfe.hyper import PPFEHyper
@@ -41,8 +41,12 @@ def divide_rounds(total: int, proportions: tuple[int, ...]) -> list[int]:
 
 
 def least_rounds(proportions: tuple[int, ...]) -> int:
-    """The smallest number of rounds that leaves every stage one."""
-    return next(n for n in itertools.count(len(proportions)) if 0 not in divide_rounds(n, proportions))
+    """The smallest number of rounds from which on every stage has one."""
+    # With enough rounds every quota is at least 1. Below, largest remainders can take a stage's only round
+    # away again when the total grows, so the first number that works is not enough.
+    enough = math.ceil(sum(proportions) / min(proportions))
+    empty = [n for n in range(len(proportions), enough) if 0 in divide_rounds(n, proportions)]
+    return max(empty, default=len(proportions) - 1) + 1
 
 
 def plan_stages(network: Network, rounds: int, hyper: PPFEHyper) -> list[Stage]:

@@ -79,9 +79,8 @@ class StackedExecutor(Executor):
             network, params = call.models[phase.model].network, models[phase.model]
             plan = _plan(sizes, phase.epochs, config.batch_size, orders[phase.stream], device)
             start = self._work.first_layer(network, phase)
-            step = _Step(
-                network, params, phase, config.momentum, config.weight_decay, bool(plan.active.all())
-            )
+            everyone = bool((plan.counts > 0).all())
+            step = _Step(network, params, phase, config.momentum, config.weight_decay, everyone)
             per_epoch = len(plan.rows) // phase.epochs if phase.epochs else 0
             x = plain
             if x is not None and start > 0 and phase.epochs > 0:
@@ -114,10 +113,8 @@ class StackedExecutor(Executor):
 
     def _augmented(self, raw: Tensor, sizes: Sequence[int], rngs: list[np.random.Generator]) -> Tensor:
         """One epoch's augmented input; every client draws from its own stream, as in the other executors."""
-        parts = [
-            self.data.augment(raw[k, :n], rng) for k, (n, rng) in enumerate(zip(sizes, rngs, strict=True))
-        ]
-        return self.data.encode(_pad(parts))
+        own = zip(raw, sizes, rngs, strict=True)
+        return self.data.encode(_pad([self.data.augment(images[:size], rng) for images, size, rng in own]))
 
     # -- evaluation -----------------------------------------------------------------------------
 
@@ -219,8 +216,11 @@ def _plan(
     counts = taken.sum(axis=2)
     scale = (taken / np.maximum(counts, 1)[:, :, None]).astype(np.float32)
     active = (counts > 0).astype(np.float32)
-    tables = (torch.from_numpy(table).to(device) for table in (by_step(rows), scale, active))
-    return _Plan(*tables, last=(epochs - 1) * per_epoch, counts=counts)
+
+    def upload(table: np.ndarray) -> Tensor:
+        return torch.from_numpy(table).to(device)
+
+    return _Plan(upload(by_step(rows)), upload(scale), upload(active), (epochs - 1) * per_epoch, counts)
 
 
 def _pad(parts: Sequence[Tensor]) -> Tensor:
