@@ -27,8 +27,8 @@ class FedRep(FedPer):
     """Head phase, then body phase, each with a fresh optimiser that holds only its own parameters.
 
     Source: Collins et al., ICML 2021; lgcollins/FedRep. Official epochs are 10 + 1 (CIFAR-10, S=2) and
-    10 + 5; the paper gives every method 5 local epochs, hence 4 + 1 by default. The frozen part really is frozen:
-    with PyTorch before 2 the official code's shared optimiser moves it by momentum.
+    10 + 5; the paper gives every method 5 local epochs, hence 4 + 1 by default. The frozen part really is
+    frozen: with PyTorch before 2 the official code's shared optimiser moves it by momentum.
     """
 
     name = "fedrep"

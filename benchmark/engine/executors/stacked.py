@@ -34,6 +34,7 @@ class _Plan:
         rows: positions in the clients' (padded) data [steps, m, B].
         scale: 1 / batch size where a place holds a sample, 0 where it is filled up [steps, m, B].
         active: 1 for clients that have a batch in the step [steps, m].
+        share: batch size / samples of the client [steps, m].
         last: first step of the phase's last epoch.
         counts: batch sizes by step and client, on the host.
     """
@@ -41,6 +42,7 @@ class _Plan:
     rows: Tensor
     scale: Tensor
     active: Tensor
+    share: Tensor
     last: int
     counts: np.ndarray
 
@@ -101,15 +103,12 @@ class StackedExecutor(Executor):
                     for k, count in enumerate(plan.counts[index]):
                         if count:
                             collected[k].append((features[k, :count], targets[k, :count]))
-                loss += losses * torch.from_numpy(plan.counts[index]).to(device)
+                loss += losses * plan.share[index]
             step.release()
             samples += sum(sizes) * phase.epochs
             steps += int((plan.counts > 0).sum())
-            if phase.epochs:
-                final = loss / torch.tensor(sizes, device=device)
-        features = [(torch.cat([z for z, _ in c]), torch.cat([y for _, y in c])) for c in collected if c]
-        trained = any(phase.epochs for phase in call.phases)
-        return Outcome(call.round, clients, models, final if trained else loss, samples, steps, features)
+        own = [(torch.cat([z for z, _ in c]), torch.cat([y for _, y in c])) for c in collected if c]
+        return Outcome(call.round, clients, models, loss, samples, steps, own)
 
     def _augmented(self, raw: Tensor, sizes: Sequence[int], rngs: list[np.random.Generator]) -> Tensor:
         """One epoch's augmented input; every client draws from its own stream, as in the other executors."""
@@ -217,10 +216,13 @@ def _plan(
     scale = (taken / np.maximum(counts, 1)[:, :, None]).astype(np.float32)
     active = (counts > 0).astype(np.float32)
 
+    share = (counts / np.asarray(sizes)).astype(np.float32)
+
     def upload(table: np.ndarray) -> Tensor:
         return torch.from_numpy(table).to(device)
 
-    return _Plan(upload(by_step(rows)), upload(scale), upload(active), (epochs - 1) * per_epoch, counts)
+    last = (epochs - 1) * per_epoch
+    return _Plan(upload(by_step(rows)), upload(scale), upload(active), upload(share), last, counts)
 
 
 def _pad(parts: Sequence[Tensor]) -> Tensor:
