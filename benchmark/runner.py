@@ -27,7 +27,7 @@ from benchmark.engine.trunks import TrunkStore
 from benchmark.environment import environment
 from benchmark.errors import UserError, nearest
 from benchmark.flags import as_flags
-from benchmark.models import NETWORKS, build_network
+from benchmark.models import NETWORKS, Network, build_network
 
 __all__ = ["Execution", "Prepared", "check", "method_label", "prepare", "run_cell", "split_of", "with_hyper"]
 
@@ -63,14 +63,14 @@ class Execution:
             raise UserError(f"--device {name} is not supported; expected auto, cpu, cuda or cuda:N")
         return device
 
-    def pick_executor(self, device: torch.device) -> str:
-        """The name of the executor to use.
+    def pick_executor(self, device: torch.device, network: Network | None = None) -> str:
+        """The name of the executor to use for a network (None: for one too large to stack on CPUs).
 
         Raises:
             UserError: unknown executor.
         """
         if self.executor == "auto":
-            return choose_executor(device.type)
+            return choose_executor(device.type, network)
         if self.executor not in EXECUTORS:
             known = ", ".join(["auto", *EXECUTORS])
             raise UserError(
@@ -104,7 +104,7 @@ def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
 
     owners = [other.name for other in ALGORITHMS.values() if name in other.ablations]
     if owners:
-        return f"ablation '{name}' belongs to {' and '.join(owners)}, not to '{method.name}'; use --algo {owners[0]}"
+        return f"ablation '{name}' belongs to {owners[0]}, not to '{method.name}'; use --algo {owners[0]}"
     if not method.ablations:
         return f"'{method.name}' has no ablations; drop --ablation {name}"
     known = ", ".join(method.ablations)
@@ -169,14 +169,15 @@ class Prepared:
         return method(dataclasses.replace(self.task, rounds=rounds), hyper)
 
 
-def prepare(config: RunConfig, execution: Execution) -> Prepared:
-    """Load the data, deal them to the clients and build the network and executor of a run."""
+def prepare(config: RunConfig, execution: Execution, dataset: datasets.Dataset | None = None) -> Prepared:
+    """Load the data (unless given), deal them to the clients and build the network and executor of a run."""
     device = execution.pick_device()
-    name = execution.pick_executor(device)
-    dataset = datasets.load(config.dataset, execution.data_dir)
+    if dataset is None:
+        dataset = datasets.load(config.dataset, execution.data_dir)
     split = split_of(config, dataset)
     streams = Streams(config.seed)
     network = build_network(config.dataset, config.dropout)
+    name = execution.pick_executor(device, network)
     data = FederatedData(dataset, split, device)
     executor = EXECUTORS[name](config, data, streams)
     initial = network.init(streams.get("init"), device)
@@ -212,7 +213,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
         UserError: bad input; nothing is left half-written.
     """
     check(config)
-    execution.pick_executor(execution.pick_device())
+    execution.pick_executor(execution.pick_device(), build_network(config.dataset, config.dropout))
     record = RunRecord(execution.results_dir, config, method_label(config))
     if record.done:
         open_store(execution.results_dir)
@@ -255,6 +256,7 @@ def _describe(prepared: Prepared) -> dict[str, Any]:
     counts = (split.class_counts(prepared.dataset.train.y) > 0).sum(axis=1)
     return {
         "checksum": split.checksum,
+        "dataset_images": [len(prepared.dataset.train), len(prepared.dataset.test)],
         "train_samples": [int(min(split.train_sizes)), int(max(split.train_sizes))],
         "test_samples": [int(min(split.test_sizes)), int(max(split.test_sizes))],
         "classes_per_client": [int(counts.min()), int(counts.max())],

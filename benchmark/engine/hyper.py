@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -70,7 +71,10 @@ def _convert(value: Any, kind: Any) -> Any:
         return _BOOLEANS[str(value).lower()]
     if kind is int and isinstance(value, float):
         raise ValueError
-    return kind(value.strip() if isinstance(value, str) else value)
+    number = kind(value.strip() if isinstance(value, str) else value)
+    if kind is float and not math.isfinite(number):
+        raise ValueError
+    return number
 
 
 def _describe(kind: Any) -> str:

@@ -180,6 +180,9 @@ class _Loop:
             )
             line["evaluated"] = algorithm.evaluated(adapted)
             line.update(_rounded(self.metrics.summary()))
+            self._check_finite(
+                torch.from_numpy(self.metrics.loss), list(range(len(self.metrics.loss))), number
+            )
         line["bytes_broadcast"] = ledger.bytes_broadcast
         line["adaptation_samples"] = ledger.adaptation_samples
         line["seconds_closing"] = as_float(time.perf_counter() - started)

@@ -7,8 +7,10 @@ keeps its parameters and momentum, so the result is the `loop` executor's.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +19,8 @@ from torch import Tensor
 
 from benchmark.engine.data import Part
 from benchmark.engine.executors.base import Executor
-from benchmark.engine.local import LocalCall, Outcome, Phase
+from benchmark.engine.executors.threads import CorePool
+from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
 from benchmark.engine.streams import Purpose
 from benchmark.models import DropoutSource, Network, Params
 
@@ -48,16 +51,51 @@ class _Plan:
 
 
 class StackedExecutor(Executor):
-    """Trains all clients of a call together; evaluation is batched in the same way."""
+    """Trains the clients of a call together; evaluation is batched in the same way.
+
+    On CPUs the cohort is divided into as many stacks as there are cores, which run side by side.
+    """
 
     name = "stacked"
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._pool = CorePool() if self.data.device.type == "cpu" else None
+
     def _map(self, task: Callable[[int], object], count: int) -> list:
-        raise NotImplementedError("clients are never worked on one by one here")
+        return self._pool.map(task, count) if self._pool else [task(i) for i in range(count)]
+
+    def _stacks(self, count: int) -> list[slice]:
+        """Contiguous parts of a cohort, one a stack."""
+        stacks = min(count, self._pool.size if self._pool else 1)
+        bounds = [count * i // stacks for i in range(stacks + 1)]
+        return [slice(a, b) for a, b in itertools.pairwise(bounds)]
+
+    def close(self) -> None:
+        if self._pool:
+            self._pool.close()
 
     # -- training -------------------------------------------------------------------------------
 
     def train(self, call: LocalCall) -> Outcome:
+        stacks = self._stacks(len(call.clients))
+        outcomes = self._map(lambda i: self._train(_part_of(call, stacks[i])), len(stacks))
+        models = {
+            slot: {name: torch.cat([o.models[slot][name] for o in outcomes]) for name in model.params}
+            for slot, model in call.models.items()
+        }
+        return Outcome(
+            round=call.round,
+            clients=call.clients,
+            models=models,
+            loss=torch.cat([o.loss for o in outcomes]),
+            samples=sum(o.samples for o in outcomes),
+            steps=sum(o.steps for o in outcomes),
+            features=[own for o in outcomes for own in o.features],
+        )
+
+    def _train(self, call: LocalCall) -> Outcome:
+        """Train one stack."""
         config, streams = self._work.config, self._work.streams
         device, clients = self.data.device, call.clients
         models = {
@@ -126,9 +164,16 @@ class StackedExecutor(Executor):
         stop: int | None = None,
     ) -> list[Tensor]:
         sizes = self.data.train_sizes if part == "train" else self.data.test_sizes
-        x = self.data.encode(_pad([self.data.raw(client, part) for client in clients]))
-        outputs = _forward(network, params, x, 0, stop)
-        return [outputs[k, : sizes[client]] for k, client in enumerate(clients)]
+        stacks = self._stacks(len(clients))
+
+        def one(i: int) -> list[Tensor]:
+            own = clients[stacks[i]]
+            models = {name: tensor[stacks[i]] for name, tensor in params.items()}
+            x = self.data.encode(_pad([self.data.raw(client, part) for client in own]))
+            outputs = _forward(network, models, x, 0, stop)
+            return [outputs[k, : sizes[client]] for k, client in enumerate(own)]
+
+        return [output for outputs in self._map(one, len(stacks)) for output in outputs]
 
 
 class _Step:
@@ -193,6 +238,16 @@ class _Step:
         """End of the phase: the tensors become plain values again."""
         for leaf in self._leaves:
             leaf.requires_grad_(False)
+
+
+def _part_of(call: LocalCall, part: slice) -> LocalCall:
+    """The call for some of its clients."""
+    models = {
+        slot: LocalModel(model.network, {name: tensor[part] for name, tensor in model.params.items()})
+        for slot, model in call.models.items()
+    }
+    weights = call.sample_weights[part] if call.sample_weights is not None else None
+    return LocalCall(call.round, call.clients[part], models, call.phases, weights)
 
 
 def _plan(

@@ -11,7 +11,7 @@ import torch
 
 from benchmark.engine.executors.base import Executor
 
-__all__ = ["ThreadsExecutor", "available_cores"]
+__all__ = ["CorePool", "ThreadsExecutor", "available_cores"]
 
 
 def available_cores() -> int:
@@ -21,21 +21,16 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-class ThreadsExecutor(Executor):
-    """Trains as many clients at once as there are cores, each with one intra-op thread.
+class CorePool:
+    """A thread per core, each with one intra-op thread: small tensors gain little from more."""
 
-    Small convolutions gain little from several threads; whole clients do not wait for each other.
-    """
-
-    name = "threads"
-    channels_last = True
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._pool = ThreadPoolExecutor(available_cores())
+    def __init__(self) -> None:
+        self.size = available_cores()
+        self._pool = ThreadPoolExecutor(self.size)
         self._threads = torch.get_num_threads()
 
-    def _map(self, task: Callable[[int], object], count: int) -> list:
+    def map(self, task: Callable[[int], Any], count: int) -> list:
+        """Run ``task(0) … task(count − 1)`` and return the results in that order."""
         # The setting is inherited by threads on their first use of PyTorch and by this one at once.
         torch.set_num_threads(1)
         try:
@@ -45,3 +40,20 @@ class ThreadsExecutor(Executor):
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+
+
+class ThreadsExecutor(Executor):
+    """Trains as many clients at once as there are cores; whole clients do not wait for each other."""
+
+    name = "threads"
+    channels_last = True
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._pool = CorePool()
+
+    def _map(self, task: Callable[[int], object], count: int) -> list:
+        return self._pool.map(task, count)
+
+    def close(self) -> None:
+        self._pool.close()

@@ -1,0 +1,176 @@
+"""The command line: ``python -m benchmark [command] ...``.
+
+Each command is a module of `benchmark.commands`. Exit codes: 0 done, 2 bad input (one line on standard
+error), 1 a fault of the program (traceback), 130 interrupted, 141 the reader of the output went away.
+Nothing here imports PyTorch, so that ``--help`` is immediate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import os
+import shutil
+import signal
+import sys
+import textwrap
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from benchmark.commands import Command, command_names, find_command
+from benchmark.errors import UserError
+
+__all__ = ["Parser", "main"]
+
+PROGRAM = "python -m benchmark"
+DEFAULT_COMMAND = "run"
+_WORDS = {
+    "expected one argument": "expected a value after it",
+    "ignored explicit argument": "takes no value, but was given",
+}  # argparse's complaints, more plainly
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry out one command line (default: the process's) and return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with _terminable():
+            _dispatch(words)
+            sys.stdout.flush()
+    except UserError as error:
+        print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; to continue, give the same command again", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        _drop_output()
+        return 141
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _dispatch(words: list[str]) -> None:
+    if words[:1] == ["--version"]:
+        from benchmark import __version__
+
+        print(f"pfl-benchmark {__version__}")
+        return
+    if not words or words[0] in ("-h", "--help"):
+        print(_overview())
+        return
+    name, rest = (DEFAULT_COMMAND, words) if words[0].startswith("-") else (words[0], words[1:])
+    command = find_command(name)
+    parser = _parser(name, command)
+    if "-h" in rest or "--help" in rest:  # wins over whatever else is missing or wrong
+        print(parser.format_help(), end="")
+    else:
+        command.execute(parser.parse(rest))
+
+
+def _overview() -> str:
+    default = _parser(DEFAULT_COMMAND, find_command(DEFAULT_COMMAND))
+    width = max(map(len, command_names()))
+    lines = [
+        "A reference benchmark of personalized federated learning.",
+        "",
+        f"commands ({PROGRAM} COMMAND --help tells more):",
+        *(f"  {name:{width}}  {find_command(name).HELP}" for name in command_names()),
+        "",
+        f"Without a command, flags are those of {DEFAULT_COMMAND}:",
+        "",
+        default.format_help().rstrip(),
+    ]
+    return "\n".join(lines)
+
+
+def _parser(name: str, command: Command) -> Parser:
+    shown = f"[{name}]" if name == DEFAULT_COMMAND else name
+    parser = Parser(
+        usage=f"{PROGRAM} {shown} {command.USAGE}",
+        epilog=f"examples:\n{command.EXAMPLES}",
+        formatter_class=_help_formatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    command.add_arguments(parser)
+    parser.add_argument_group("help").add_argument(
+        "-h", "--help", action="store_true", help="show this and exit"
+    )
+    return parser
+
+
+def _help_formatter(prog: str) -> argparse.HelpFormatter:
+    width = min(shutil.get_terminal_size().columns, 110) - 2
+    return _HelpFormatter(prog, max_help_position=32, width=width)
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Breaks no line inside of a name such as cifar10-s2."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are `UserError`s of one line."""
+
+    def parse(self, words: list[str]) -> argparse.Namespace:
+        """Parse all of `words`.
+
+        Raises:
+            UserError: an unknown flag (suggests the nearest), a missing or bad value, a stray word.
+        """
+        given, rest = self.parse_known_args(words)
+        if not rest:
+            return given
+        word = next((word for word in rest if word.startswith("-")), None)
+        if word is None:
+            raise UserError(f"unexpected '{rest[0]}'; values follow a flag, and --help shows all flags")
+        raise UserError(f"unknown flag '{word.split('=')[0]}'{self._nearest(word)}; --help shows all flags")
+
+    def _nearest(self, word: str) -> str:
+        # Without the dashes, which all have in common.
+        name = word.split("=")[0].lstrip("-")
+        known = [flag.lstrip("-") for action in self._actions for flag in action.option_strings]
+        close = difflib.get_close_matches(name, known, n=1)
+        return f" (did you mean '--{close[0]}'?)" if close else ""
+
+    def error(self, message: str) -> NoReturn:
+        message = message.removeprefix("argument ")
+        for theirs, ours in _WORDS.items():
+            message = message.replace(theirs, ours)
+        raise UserError(message)
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let a request to terminate end the program in the same orderly way as Ctrl-C."""
+
+    def stop(*_: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not in the main thread, which alone gets signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _drop_output() -> None:
+    """Nobody reads any more: what is still buffered must not fail again when the process ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

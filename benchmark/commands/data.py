@@ -1,0 +1,140 @@
+"""``data``: a dataset, and which client of a setting gets what of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmark.engine.config import flag
+from benchmark.errors import UserError
+from benchmark.flags import (
+    DATA_FIELDS,
+    add_config_flags,
+    add_data_dir,
+    add_setting,
+    changes,
+    describe_split,
+    path,
+    resolve,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HELP = "where a dataset comes from and how a setting deals it to the clients: table and picture"
+USAGE = "[--setting NAME] [flags]"
+EXAMPLES = """\
+  python -m benchmark data --dataset digits
+  python -m benchmark data --setting cifar10-dir0.3 --seed 1 --full
+  python -m benchmark data --dataset digits --dirichlet 0.1 --clients 10 --out split.png"""
+
+_PICTURES = Path("results/splits")
+_ENDS = 6  # rows of a long table that are shown at its beginning and at its end
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    data = parser.add_argument_group("setting and data")
+    add_setting(data)
+    add_config_flags(data, (*DATA_FIELDS, "seed"))
+    add_data_dir(data)
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--out", type=path("--out"), metavar="FILE.png", help=f"the picture (default: in {_PICTURES})"
+    )
+    output.add_argument("--full", action="store_true", help="the table of clients with all its rows")
+    output.add_argument(
+        "--json", action="store_true", help="print one JSON object, with all clients, instead of the tables"
+    )
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Print the description and save the picture."""
+    setting, config = resolve(arguments)
+    if arguments.out is not None and arguments.out.suffix.lower() != ".png":
+        raise UserError(f"--out is {arguments.out}; expected the name of a .png file")
+
+    import datasets
+    from benchmark.engine.records import slug
+    from benchmark.runner import split_of
+    from benchmark.terminal import shown_path
+    from datasets.describe import split_picture, split_table
+
+    dataset = datasets.load(config.dataset, arguments.data_dir)
+    split = split_of(config, dataset)
+    name = f"{setting}-seed{config.seed}"
+    if changes(setting, config, DATA_FIELDS):
+        name = f"{slug(config)}-{split.checksum[:8]}"
+    picture = arguments.out or _PICTURES / f"{name}.png"
+    try:
+        split_picture(split, dataset, picture)
+    except OSError as error:
+        raise UserError(
+            f"cannot write the picture {picture}: {error.strerror or error}; choose another --out"
+        ) from error
+    table = split_table(split, dataset)
+    facts = {
+        "setting": setting,
+        "changed": changes(setting, config, DATA_FIELDS),
+        "seed": config.seed,
+        "split": describe_split(config),
+        "dataset": dataset.name,
+        "source": dataset.source,
+        "train_samples": len(dataset.train),
+        "test_samples": len(dataset.test),
+        "dataset_classes": dataset.classes,
+        "checksum": split.checksum,
+        "picture": shown_path(picture),
+    }
+    if arguments.json:
+        rows = table.assign(class_names=table["class_names"].str.split(", ")).reset_index()
+        print(json.dumps({**facts, "clients": rows.to_dict("records")}))
+    else:
+        print(_overview(facts, table))
+        print()
+        print(_clients(table, arguments.full))
+        print()
+        print(f"picture  {facts['picture']}")
+
+
+def _overview(facts: dict[str, Any], table: pd.DataFrame) -> str:
+    changed = "".join(f" {flag(name)} {value}" for name, value in facts["changed"].items())
+    images = f"{facts['train_samples']:,} training, {facts['test_samples']:,} test"
+    rows = [
+        ("setting", f"{facts['setting']}{changed}, seed {facts['seed']}"),
+        ("source", f"{facts['dataset']}, {facts['source']}"),
+        ("images", f"{images}, {facts['dataset_classes']} classes"),
+        ("split", facts["split"]),
+        ("training", f"{_range(table['train'])} images a client, {table['train'].sum():,} in all"),
+        ("test", f"{_range(table['test'])} images a client"),
+        ("classes", f"{_range(table['classes'])} a client"),
+        ("checksum", f"{facts['checksum']} (equal splits have equal checksums)"),
+    ]
+    return "\n".join(f"{name:<10}{value}" for name, value in rows)
+
+
+def _range(column: pd.Series) -> str:
+    low, high = column.min(), column.max()
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _clients(table: pd.DataFrame, full: bool) -> str:
+    """The table of clients; unless `full`, without its middle and no wider than the terminal."""
+    rows = [tuple(map(str, row)) for row in table.itertuples()]
+    if not full and len(rows) > 2 * _ENDS + 1:
+        left_out = f"({len(rows) - 2 * _ENDS} more, --full shows all)"
+        rows = [*rows[:_ENDS], ("...", "", "", "", left_out), *rows[-_ENDS:]]
+    head = ("client", "train", "test", "classes", "which, the most frequent first")
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = []
+    for row in (head, *rows):
+        numbers = "  ".join(f"{cell:>{width}}" for cell, width in zip(row[:-1], widths, strict=False))
+        names = row[-1]
+        room = shutil.get_terminal_size().columns - len(numbers) - 2
+        if not full and len(names) > room:
+            names = names[: max(room - 3, 0)] + "..."
+        lines.append(f"{numbers}  {names}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,197 @@
+"""``list``: the methods, settings and datasets there are."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import JustifyMethod
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from benchmark.errors import UserError, nearest
+from benchmark.terminal import Console, show
+
+HELP = "methods with their hyper-parameters and ablations, settings, datasets"
+USAGE = "[methods | settings | datasets] [--json]"
+EXAMPLES = """\
+  python -m benchmark list
+  python -m benchmark list methods
+  python -m benchmark list settings --json"""
+
+_WIDE = 100  # columns
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("what", nargs="?", help="methods, settings or datasets (default: all three)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Print what was asked for."""
+    parts: dict[str, tuple[Callable[[], list[dict[str, Any]]], Callable[[list[dict[str, Any]]], None]]] = {
+        "methods": (methods, _show_methods),
+        "settings": (settings, _show_settings),
+        "datasets": (datasets, _show_datasets),
+    }
+    what = arguments.what
+    if what is not None and what not in parts:
+        raise UserError(f"list knows no '{what}'{nearest(what, parts)}; known: {', '.join(parts)}")
+    names = [what] if what else [*parts]
+    if arguments.json:
+        print(json.dumps({name: parts[name][0]() for name in names}))
+        return
+    for place, name in enumerate(names):
+        if place:
+            print()
+        parts[name][1](parts[name][0]())
+
+
+# -- what there is, as JSON values --------------------------------------------------------------------
+
+
+def methods() -> list[dict[str, Any]]:
+    """Name, title, reference, hyper-parameters and ablations of every method."""
+    from algorithms import ALGORITHMS
+
+    return [
+        {
+            "name": method.name,
+            "title": method.title,
+            "reference": method.reference,
+            "hyper": {
+                spec.name: {
+                    "default": spec.default,
+                    "doc": spec.metadata["doc"],
+                    "choices": list(spec.metadata["choices"]),
+                }
+                for spec in dataclasses.fields(method.Hyper)
+            },
+            "ablations": {name: dict(values) for name, values in method.ablations.items()},
+        }
+        for _, method in sorted(ALGORITHMS.items())
+    ]
+
+
+def settings() -> list[dict[str, Any]]:
+    """Name, title and all configuration fields of every setting."""
+    from benchmark.engine.config import RunConfig
+    from benchmark.settings import DEFAULT_SETTING, SETTINGS
+
+    return [
+        {
+            "name": name,
+            "title": setting.title,
+            "default": name == DEFAULT_SETTING,
+            "config": {
+                key: value
+                for key, value in RunConfig(**setting.values).to_dict().items()
+                if key not in ("algo", "hyper", "seed")
+            },
+        }
+        for name, setting in SETTINGS.items()
+    ]
+
+
+def datasets() -> list[dict[str, Any]]:
+    """Name, title, shape, sizes and number of classes of every dataset, and whether it needs no files."""
+    from datasets import DATASETS
+
+    return [
+        {
+            "name": name,
+            "title": info.title,
+            "shape": list(info.shape),
+            "classes": info.classes,
+            "train_samples": info.sizes[0],
+            "test_samples": info.sizes[1],
+            "builtin": info.builtin is not None,
+        }
+        for name, info in DATASETS.items()
+    ]
+
+
+# -- for people -----------------------------------------------------------------------------------------
+
+
+def _show_methods(found: list[dict[str, Any]]) -> None:
+    show(_title("Methods", "--algo NAME, --set KEY=VALUE, --ablation NAME"))
+    for method in found:
+        rows = Table.grid(padding=(0, 2, 0, 0))
+        rows.add_column(no_wrap=True)
+        rows.add_column()
+        for name, spec in method["hyper"].items():
+            choices = f" ({', '.join(spec['choices'])})" if spec["choices"] else ""
+            rows.add_row(f"    --set {name}={_typed(spec['default'])}", spec["doc"] + choices)
+        for name, values in method["ablations"].items():
+            rows.add_row(f"    --ablation {name}", _assignments(values))
+        name = Text.assemble("\n  ", (method["name"], "bold"), f"   {method['title']}")
+        show(name, Text(f"    {method['reference']}", "dim"), *([rows] if rows.row_count else []))
+
+
+def _show_settings(found: list[dict[str, Any]]) -> None:
+    rows = []
+    for setting in found:
+        config = setting["config"]
+        split = config["partition"]
+        if split == "dirichlet":
+            split += f" {config['dirichlet']:g}"
+        elif split != "iid":
+            split += f" {config['classes_per_client']}"
+        mark = " *" if setting["default"] else ""
+        figures = [
+            config[name] for name in ("clients", "samples_per_client", "test_samples_per_client", "rounds")
+        ]
+        rows.append((setting["name"] + mark, setting["title"], config["dataset"], split, *figures))
+    head = ("name", "title", "dataset", "split", "clients", "train", "test", "rounds")
+    _show_table(
+        "Settings", "--setting NAME (* the default); train and test images are per client", head, rows
+    )
+
+
+def _show_datasets(found: list[dict[str, Any]]) -> None:
+    rows = [
+        (
+            info["name"],
+            info["title"],
+            "x".join(map(str, info["shape"])),
+            info["classes"],
+            info["train_samples"],
+            info["test_samples"],
+            "comes with scikit-learn" if info["builtin"] else "files or download",
+        )
+        for info in found
+    ]
+    head = ("name", "title", "shape", "classes", "train", "test", "source")
+    _show_table("Datasets", "--dataset NAME; files are looked for in --data-dir", head, rows)
+
+
+def _title(title: str, flags: str) -> Text:
+    return Text.assemble((title, "bold"), f"   {flags}")
+
+
+def _show_table(title: str, flags: str, head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    # On a narrow terminal titles go, since names say as much: figures must not be cut.
+    shown = [name for name in head if name != "title" or Console().width >= _WIDE]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in shown:
+        justify: JustifyMethod = "right" if isinstance(rows[0][head.index(name)], int) else "left"
+        table.add_column(name, justify=justify, no_wrap=True)
+    for row in rows:
+        cells = [row[head.index(name)] for name in shown]
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells))
+    show(_title(title, flags), "", Padding(table, (0, 0, 0, 2)))
+
+
+def _assignments(values: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={_typed(value)}" for name, value in values.items())
+
+
+def _typed(value: Any) -> str:
+    """A hyper-parameter's value as one would type it."""
+    return ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)

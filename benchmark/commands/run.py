@@ -1,0 +1,168 @@
+"""``run``: one method, one setting, one seed."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from benchmark.engine.config import RunConfig, flag
+from benchmark.errors import UserError
+from benchmark.flags import (
+    DATA_FIELDS,
+    PROTOCOL_FIELDS,
+    add_config_flags,
+    add_data_dir,
+    add_setting,
+    changes,
+    describe_split,
+    parse_assignments,
+    path,
+    resolve,
+)
+
+HELP = "one method on one setting with one seed (the default command)"
+USAGE = "--algo METHOD [--setting NAME] [flags]"
+EXAMPLES = """\
+  python -m benchmark --algo fedrep --dataset digits       seconds, and no download
+  python -m benchmark --algo ppfe                          the paper's first column, CIFAR-10 (100, 2)
+  python -m benchmark --algo ppfe --ablation no-reduction --seed 1
+  python -m benchmark --algo ditto --set lam=0.1 --setting cifar10-dir0.3
+  python -m benchmark --algo fedavg --dataset digits --dirichlet 0.1 --rounds 20 --lr 0.05
+  python -m benchmark --algo fedavg --dataset digits --json | tail -n 1 | jq .accuracy
+
+A finished run is not run again; one that was stopped goes on from its checkpoint at the same command."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    method = parser.add_argument_group("method")
+    method.add_argument(
+        "--algo", metavar="METHOD", help="required; `python -m benchmark list methods` tells them all"
+    )
+    method.add_argument("--ablation", metavar="NAME", help="a named variant of the method")
+    method.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a hyper-parameter of the method; may be repeated",
+    )
+    data = parser.add_argument_group("setting and data")
+    add_setting(data)
+    add_config_flags(data, DATA_FIELDS)
+    add_data_dir(data)
+    add_config_flags(parser.add_argument_group("protocol"), PROTOCOL_FIELDS)
+    execution = parser.add_argument_group("execution")
+    execution.add_argument(
+        "--device", metavar="NAME", help="cpu, cuda or cuda:N (default: auto, a GPU where there is one)"
+    )
+    execution.add_argument(
+        "--executor",
+        metavar="NAME",
+        help="how clients are trained (default: auto, the fastest for the device)",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--results-dir",
+        type=path("--results-dir"),
+        metavar="DIR",
+        help="folder of the records (default: results/runs)",
+    )
+    output.add_argument(
+        "--json", action="store_true", help="print the summary as one JSON object instead of a table"
+    )
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Carry out the run and print its summary."""
+    setting, config = configure(arguments)
+
+    from benchmark.engine.records import RunRecord
+    from benchmark.models import build_network
+    from benchmark.progress import RunProgress
+    from benchmark.runner import Execution, check, method_label, run_cell
+    from benchmark.terminal import shown_path
+
+    chosen = {name: getattr(arguments, name) for name in ("device", "executor", "data_dir", "results_dir")}
+    execution = Execution(**{name: value for name, value in chosen.items() if value is not None})
+    check(config)
+    device = execution.pick_device()
+    executor = execution.pick_executor(device, build_network(config.dataset))
+    record = RunRecord(execution.results_dir, config, method_label(config))
+    headline = " | ".join(
+        [
+            f"{method_label(config)} on {_describe_setting(setting, config)}",
+            f"{device}, executor {executor}",
+            f"record {shown_path(record.folder)}",
+        ]
+    )
+    if record.done:
+        summary = run_cell(config, execution, RunProgress(headline, "", resumes=False))
+        print(f"{headline} | already finished, not run again", file=sys.stderr)
+    else:
+        resumes = (record.folder / "checkpoint.pt").exists()
+        with RunProgress(headline, f"preparing {config.dataset}", resumes) as progress:
+            summary = run_cell(config, execution, progress)
+    summary["record"] = shown_path(summary["record"])
+    print(json.dumps(summary) if arguments.json else _table(summary))
+
+
+def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
+    """The setting's name and the whole configuration that the flags of `add_arguments` ask for.
+
+    Raises:
+        UserError: a flag is missing or wrong, or some contradict each other.
+    """
+    from algorithms import ALGORITHMS, find
+    from benchmark.runner import with_hyper
+
+    if not arguments.algo:
+        raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")
+    method = find(arguments.algo)
+    setting, config = resolve(arguments)
+    known = [spec.name for spec in dataclasses.fields(method.Hyper)]
+    given = parse_assignments(arguments.set, arguments.algo, known)
+    config = dataclasses.replace(config, algo=arguments.algo)
+    return setting, with_hyper(config, given, arguments.ablation)
+
+
+def _describe_setting(setting: str, config: RunConfig) -> str:
+    changed = changes(setting, config, PROTOCOL_FIELDS)
+    changed.pop("rounds", None)  # is told when they begin
+    parts = [describe_split(config), *(f"{flag(name)} {value}" for name, value in changed.items())]
+    return f"{setting} ({', '.join(parts)}), seed {config.seed}"
+
+
+def _table(summary: Mapping[str, Any]) -> str:
+    from benchmark.terminal import duration, percent, size
+
+    whose = {"global": "the global model", "personal": "each client's personal model"}[summary["evaluated"]]
+    trained = f"{summary['samples']:,} samples trained on"
+    if summary["adaptation_samples"]:
+        trained += f"; {summary['adaptation_samples']:,} more to adapt the final model"
+    rows = [
+        (
+            "accuracy",
+            percent(summary["accuracy"]),
+            f"{whose} after round {summary['rounds']}, all test images",
+        ),
+        ("  unweighted", percent(summary["accuracy_unweighted"]), "mean over clients"),
+        ("  worst 10 %", percent(summary["accuracy_worst10"]), "mean over the clients that fare worst"),
+        ("  spread", percent(summary["accuracy_std"]), "standard deviation over clients"),
+        ("bytes up", size(summary["bytes_up"]), "clients to server"),
+        ("bytes down", size(summary["bytes_down"]), "server to participants"),
+        ("broadcast", size(summary["bytes_broadcast"]), "server to everyone, when a stage or the run ends"),
+        ("samples/s", f"{summary['samples_per_second']:,.0f}", trained),
+        (
+            "time",
+            duration(summary["seconds"]),
+            f"{summary['seconds']:.1f} seconds of training and evaluation",
+        ),
+    ]
+    width = max(len(value) for _, value, _ in rows)
+    lines = [f"{name:<14}{value:>{width}}   {meaning}" for name, value, meaning in rows]
+    return "\n".join([*lines, f"{'record':<14}{summary['record']}"])

@@ -1,0 +1,268 @@
+"""Flags made from the fields of `RunConfig`, and the way back from flags and setting to a `RunConfig`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from benchmark.engine.config import RunConfig, flag
+from benchmark.errors import UserError
+from benchmark.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
+
+__all__ = [
+    "DATA_FIELDS",
+    "PROTOCOL_FIELDS",
+    "add_config_flags",
+    "add_data_dir",
+    "add_setting",
+    "as_flags",
+    "changes",
+    "describe_split",
+    "parse_assignments",
+    "path",
+    "resolve",
+]
+
+_FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
+_KINDS = get_type_hints(RunConfig)
+
+DATA_FIELDS = (
+    "dataset",
+    "partition",
+    "classes_per_client",
+    "dirichlet",
+    "clients",
+    "samples_per_client",
+    "test_samples_per_client",
+)
+# All other fields that have a flag of their own form; a new field joins them.
+PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper"))
+
+_MORE_HELP = {
+    "dataset": "; without --setting it stands for the first setting that uses it",
+    "dirichlet": "; implies --partition dirichlet",
+}
+
+
+# -- flags ------------------------------------------------------------------------------------------
+
+
+def add_setting(group: argparse._ArgumentGroup) -> None:
+    """Add ``--setting``."""
+    group.add_argument(
+        "--setting",
+        metavar="NAME",
+        help=f"dataset, split and protocol: {', '.join(SETTINGS)} (default: {DEFAULT_SETTING})",
+    )
+
+
+def add_config_flags(group: argparse._ArgumentGroup, names: Iterable[str]) -> None:
+    """Add the flags of some fields; a flag that is not given leaves None."""
+    for name in names:
+        spec, kind = _FIELDS[name], _KINDS[name]
+        text = spec.metadata["doc"] + _MORE_HELP.get(name, "") + f" (default: {_default(name)})"
+        text = text.replace("%", "%%")
+        if kind is bool:
+            group.add_argument(flag(name), action=argparse.BooleanOptionalAction, default=None, help=text)
+            continue
+        choices = spec.metadata.get("choices")
+        metavar = f"{{{','.join(choices)}}}" if choices else {int: "N", float: "X", str: "NAME"}[kind]
+        group.add_argument(flag(name), type=_reader(name), metavar=metavar, help=text)
+
+
+def add_data_dir(group: argparse._ArgumentGroup) -> None:
+    """Add ``--data-dir``."""
+    group.add_argument(
+        "--data-dir",
+        type=path("--data-dir"),
+        metavar="DIR",
+        help="folder that holds the datasets (default: the environment's PFL_DATA_DIR, else a cache folder)",
+    )
+
+
+def _default(name: str) -> str:
+    default = _FIELDS[name].default
+    text = ("yes" if default else "no") if isinstance(default, bool) else f"{default}"
+    if any(name in setting.values for setting in SETTINGS.values()):
+        return f"the setting's, else {text}"
+    return text
+
+
+def _reader(name: str) -> Callable[[str], Any]:
+    """The conversion of a flag's text, with our own words where it fails."""
+    kind, default = _KINDS[name], _FIELDS[name].default
+
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if kind is not str and not math.isfinite(value):
+            what = "a whole number" if kind is int else "a number"
+            raise UserError(f"{flag(name)} is '{text}'; expected {what}, such as {default}")
+        if kind is int and abs(value) >= 2**63:
+            raise UserError(f"{flag(name)} is {text}; expected a number that fits 64 bits")
+        return value
+
+    return read
+
+
+def path(name: str) -> Callable[[str], Path]:
+    """The conversion of the text of a flag that takes a path."""
+
+    def read(text: str) -> Path:
+        if not text:
+            raise UserError(f"{name} is empty; expected a path")
+        return Path(text).expanduser()
+
+    return read
+
+
+def as_flags(message: str) -> str:
+    """A message about fields of a split, with the flags that set them in their place."""
+    message = message.replace("dirichlet_alpha", flag("dirichlet"))
+    # Longest first: samples_per_client is a part of test_samples_per_client.
+    for name in sorted(DATA_FIELDS, key=len, reverse=True):
+        if "_" in name:
+            message = message.replace(name, flag(name))
+    return message
+
+
+# -- from flags to a configuration ------------------------------------------------------------------
+
+
+def resolve(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
+    """The setting's name and the configuration that the flags ask for, without the method.
+
+    Raises:
+        UserError: unknown setting or dataset, or flags that contradict each other.
+    """
+    given = {name: value for name in _FIELDS if (value := getattr(arguments, name, None)) is not None}
+    given.pop("algo", None)
+    dataset = given.get("dataset")
+    name = arguments.setting or (default_setting(dataset) if dataset else DEFAULT_SETTING)
+    values = find_setting(name).values
+    if dataset not in (None, values["dataset"]):
+        raise UserError(
+            f"--setting {name} uses the dataset '{values['dataset']}', not '{dataset}'; "
+            "give one of the two flags"
+        )
+    _check_budget(given)
+    config = dataclasses.replace(RunConfig(), **{**values, **given, "partition": _partition(values, given)})
+    config.validate()
+    # What the partition does not use must not make two runs of one and the same.
+    if config.partition != "dirichlet":
+        config = dataclasses.replace(config, dirichlet=RunConfig.dirichlet)
+    if config.partition not in ("distinct", "shards"):
+        config = dataclasses.replace(config, classes_per_client=RunConfig.classes_per_client)
+    _check_split(config, "dirichlet" in given)
+    return name, config
+
+
+def _partition(values: Any, given: dict[str, Any]) -> str:
+    """The partition that the flags mean.
+
+    Raises:
+        UserError: they contradict each other.
+    """
+    by_classes, by_alpha, law = "classes_per_client" in given, "dirichlet" in given, given.get("partition")
+    if by_classes and by_alpha:
+        raise UserError("--classes-per-client and --dirichlet are two different splits; give one of them")
+    if by_classes and law in ("dirichlet", "iid"):
+        raise UserError(f"--classes-per-client has no meaning under --partition {law}; drop one of them")
+    if by_alpha and law not in (None, "dirichlet"):
+        raise UserError(f"--dirichlet has no meaning under --partition {law}; drop one of them")
+    if law is not None:
+        return law
+    if by_alpha:
+        return "dirichlet"
+    if by_classes and values["partition"] not in ("distinct", "shards"):
+        return "distinct"
+    return values["partition"]
+
+
+def _check_split(config: RunConfig, has_alpha: bool) -> None:
+    if config.partition == "dirichlet" and not (config.dirichlet or has_alpha):
+        raise UserError("--partition dirichlet needs --dirichlet and a number above 0, such as 0.3")
+    if config.partition == "dirichlet" and not config.dirichlet > 0:
+        raise UserError(
+            f"--dirichlet is {config.dirichlet:g}; expected a number above 0, such as 0.3 (smaller: clients "
+            "differ more)"
+        )
+    if config.classes_per_client < 1:
+        raise UserError(
+            f"--classes-per-client is {config.classes_per_client}; expected a whole number of at least 1"
+        )
+
+
+def _check_budget(given: dict[str, Any]) -> None:
+    for name in ("byte_budget", "compute_cap"):
+        if name in given and given.get("budget", RunConfig.budget) != "bytes":
+            raise UserError(f"{flag(name)} has a meaning only under --budget bytes; add that flag")
+
+
+def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> dict[str, str]:
+    """The hyper-parameters given as ``--set key=value``.
+
+    Args:
+        known: the hyper-parameters of the method.
+
+    Raises:
+        UserError: no key=value, a number that is not finite, or a key that has a flag of its own.
+    """
+    known = set(known)
+    values = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key, value = key.strip().replace("-", "_"), value.strip()
+        if not (key and equals and value):
+            raise UserError(f"--set {pair}: expected key=value, such as lam=0.5")
+        if key not in known and key in _FIELDS and key != "hyper":
+            kept = f"{flag(key)} {value}"
+            if _KINDS[key] is bool:
+                kept = f"{flag(key)} or {flag('no_' + key)}"
+            raise UserError(f"--set {pair}: {key} is no hyper-parameter of '{algo}'; use {kept}")
+        if any(not _finite(part) for part in value.split(",")):
+            raise UserError(f"--set {pair}: expected a finite number")
+        values[key] = value
+    return values
+
+
+def _finite(text: str) -> bool:
+    """False for the text of a number that is infinite or none (``nan``)."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return True
+
+
+# -- words ------------------------------------------------------------------------------------------
+
+
+def describe_split(config: RunConfig) -> str:
+    """A split in words: ``20 clients, 2 classes and 60 training images each``."""
+    images = f"{config.samples_per_client} training images"
+    classes = config.classes_per_client
+    return (
+        f"{config.clients} clients, "
+        + {
+            "distinct": f"{classes} class{'es' * (classes > 1)} and {images} each",
+            "shards": f"{classes} shard{'s' * (classes > 1)} and {images} each",
+            "dirichlet": f"Dirichlet {config.dirichlet:g}, {images} each on average",
+            "iid": f"all alike, {images} each",
+        }[config.partition]
+    )
+
+
+def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> dict[str, Any]:
+    """The fields in which `config` differs from its setting; method and seed do not count."""
+    plain = dataclasses.replace(RunConfig(), **find_setting(setting).values)
+    return {
+        name: value
+        for name in names
+        if name not in ("algo", "hyper", "seed") and (value := getattr(config, name)) != getattr(plain, name)
+    }

@@ -1,0 +1,77 @@
+"""How figures and paths are shown to people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import rich.console
+
+__all__ = ["Console", "duration", "is_interactive", "percent", "show", "shown_path", "size"]
+
+_PLAIN_WIDTH = 110  # columns of output that goes to a file or pipe
+
+
+class Console(rich.console.Console):
+    """Rich output in which nothing is coloured by guesswork.
+
+    Into a file or pipe it writes plain text of a fixed width.
+    """
+
+    def __init__(self, stderr: bool = False) -> None:
+        self._interactive = is_interactive(sys.stderr if stderr else sys.stdout)
+        super().__init__(
+            stderr=stderr,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            force_terminal=self._interactive,
+            width=None if self._interactive else _PLAIN_WIDTH,
+        )
+
+
+def show(*parts: rich.console.RenderableType) -> None:
+    """Print to standard output, without the spaces that fill up the lines of a table."""
+    console = Console()
+    with console.capture() as text:
+        for part in parts:
+            console.print(part)
+    print("\n".join(line.rstrip() for line in text.get().splitlines()))
+
+
+def is_interactive(stream: object) -> bool:
+    """Say whether a person watches `stream` on a terminal that can move its cursor."""
+    isatty = getattr(stream, "isatty", None)
+    return bool(isatty and isatty()) and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def shown_path(path: str | Path) -> str:
+    """`path`, relative where it lies below the current folder."""
+    path = Path(path)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
+
+
+def percent(share: float) -> str:
+    """``81.25 %`` for 0.8125."""
+    return f"{100 * share:.2f} %"
+
+
+def size(count: float) -> str:
+    """Bytes in decimal units: ``1.23 GB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.4g} TB"
+
+
+def duration(seconds: float) -> str:
+    """``4.2 s``, ``3:20`` (minutes) or ``2:03:20`` (hours)."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,172 @@
+"""Bad input of every kind: exit code 2, one line that names the flag and the remedy, nothing left behind."""
+
+import json
+
+import pytest
+import torch
+
+from algorithms import ALGORITHMS
+from benchmark.cli import main
+from benchmark.commands import command_names
+
+DIGITS = "--algo fedavg --dataset digits --device cpu"
+
+# Arguments, and what the line must say.
+CASES = [
+    ("--dataset digits", ["--algo is required", *sorted(ALGORITHMS)]),
+    ("--algo fedvag", ["'fedvag'", "did you mean 'fedavg'"]),
+    ("--algo fedavg --dataset digit", ["did you mean 'digits'"]),
+    ("--algo fedavg --setting cifar10-s22", ["did you mean 'cifar10-s2'"]),
+    (f"{DIGITS} --setting cifar10-s2", ["--setting cifar10-s2", "'cifar10'", "'digits'"]),
+    (f"{DIGITS} --ablation nothing", ["has no ablations"]),
+    ("--algo ditto --dataset digits --set lamb=1", ["'lamb'", "did you mean 'lam'"]),
+    ("--algo ditto --dataset digits --set lam=x", ["lam=x", "a number"]),
+    ("--algo ditto --dataset digits --set lam=nan", ["lam=nan", "finite"]),
+    ("--algo ditto --dataset digits --set lam=-inf", ["lam=-inf", "finite"]),
+    ("--algo ditto --dataset digits --set lam", ["key=value"]),
+    ("--algo ditto --dataset digits --set =1", ["key=value"]),
+    ("--algo ditto --dataset digits --set momentum=0.9", ["--momentum 0.9"]),
+    ("--algo ditto --dataset digits --set batch-size=5", ["--batch-size 5"]),
+    ("--algo ditto --dataset digits --set augment=true", ["--augment or --no-augment"]),
+    (f"{DIGITS} --classes-per-client 11", ["--classes-per-client is 11", "at most 10"]),
+    (f"{DIGITS} --classes-per-client 0", ["--classes-per-client is 0"]),
+    (f"{DIGITS} --samples-per-client 5000", ["--samples-per-client is 5,000", "at most"]),
+    (f"{DIGITS} --test-samples-per-client 5000", ["--test-samples-per-client is 5,000", "at most"]),
+    (f"{DIGITS} --classes-per-client 2 --dirichlet 0.3", ["--classes-per-client", "--dirichlet"]),
+    (f"{DIGITS} --classes-per-client 2 --partition iid", ["--classes-per-client", "--partition iid"]),
+    (f"{DIGITS} --dirichlet 0.3 --partition shards", ["--dirichlet", "--partition shards"]),
+    (f"{DIGITS} --partition dirichlet", ["--partition dirichlet needs --dirichlet"]),
+    (f"{DIGITS} --partition dirichlt", ["did you mean 'dirichlet'"]),
+    (f"{DIGITS} --dirichlet 0", ["--dirichlet is 0", "above 0"]),
+    (f"{DIGITS} --participation 0", ["--participation is 0", "(0, 1]"]),
+    (f"{DIGITS} --participation 1.1", ["--participation is 1.1", "(0, 1]"]),
+    (f"{DIGITS} --rounds 1.5", ["--rounds is '1.5'", "a whole number"]),
+    (f"{DIGITS} --rounds", ["--rounds", "a value"]),
+    (f"{DIGITS} --lr -0.1", ["--lr is -0.1", "positive"]),
+    (f"{DIGITS} --batch-size {2**63}", ["--batch-size", "64 bits"]),
+    (f"{DIGITS} --byte-budget 100", ["--byte-budget", "--budget bytes"]),
+    (f"{DIGITS} --budget bytes --byte-budget 100", ["--byte-budget", "too small"]),
+    (f"{DIGITS} --round 3", ["unknown flag '--round'", "did you mean '--rounds'"]),
+    (f"{DIGITS} --learning_rate=3", ["unknown flag '--learning_rate'"]),
+    (f"{DIGITS} -rounds 3", ["did you mean '--rounds'"]),
+    (f"{DIGITS} extra", ["unexpected 'extra'"]),
+    (f"{DIGITS} --json=1", ["--json", "no value"]),
+    (f"{DIGITS} --results-dir=", ["--results-dir is empty"]),
+    (f"{DIGITS} --executor lop", ["did you mean 'loop'"]),
+    ("--algo fedavg --dataset digits --device tpu", ["'tpu'", "cuda"]),
+    ("rnu --algo fedavg", ["unknown command 'rnu'", "did you mean 'run'", *command_names()]),
+    ("list mehtods", ["did you mean 'methods'"]),
+    ("data --algo fedavg", ["unknown flag '--algo'"]),
+    ("data --dataset digits --out split.jpg", ["split.jpg", ".png"]),
+]
+# Every flag of a count refuses zero and less, every flag of a number what is none.
+CASES += [
+    (f"{DIGITS} --{name} {value}", [f"--{name} is {value}"])
+    for name in (
+        "clients",
+        "samples-per-client",
+        "test-samples-per-client",
+        "rounds",
+        "local-epochs",
+        "batch-size",
+    )
+    for value in (0, -3)
+]
+CASES += [
+    (f"{DIGITS} --{name} {value}", [f"--{name} is '{value}'", "a number"])
+    for name in ("lr", "momentum", "participation", "dirichlet", "weight-decay", "dropout", "compute-cap")
+    for value in ("nan", "inf", "abc")
+]
+
+
+def refused(answer, *parts):
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
+    for part in parts:
+        assert part in answer.err
+
+
+@pytest.fixture(autouse=True)
+def _somewhere_else(monkeypatch, tmp_path):
+    """So that a default results folder would show up."""
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+
+
+@pytest.mark.parametrize(("words", "parts"), CASES, ids=[words for words, _ in CASES])
+def test_one_clear_line(words, parts, command, tmp_path):
+    refused(command(words), *parts)
+    assert not list((tmp_path / "cwd").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("owner", "ablation"),
+    [(method.name, name) for method in ALGORITHMS.values() for name in method.ablations],
+)
+def test_ablation_of_another_method(owner, ablation, command):
+    refused(command(f"--algo fedavg --dataset digits --ablation {ablation}"), ablation, owner)
+    refused(command(f"--algo {owner} --dataset digits --ablation {ablation}x"), f"did you mean '{ablation}'")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_cuda_where_there_is_none(command):
+    refused(command("--algo fedavg --dataset digits --device cuda"), "--device cuda", "--device cpu")
+
+
+def test_missing_data_offer_digits(command, tmp_path, monkeypatch):
+    def no_network(*_):
+        raise OSError("no network")
+
+    monkeypatch.setattr("datasets.loading.fetch", no_network)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    nowhere = str(tmp_path / "nowhere")
+    refused(command("--algo fedavg", ["--data-dir", nowhere]), nowhere, "no network", "--dataset digits")
+
+
+def test_truncated_data_file(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "data" / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
+        (folder / name).write_bytes(b"\x80\x04\x95")
+    refused(
+        command("--algo fedavg", ["--data-dir", str(tmp_path / "data")]), "data_batch_1", "could not be read"
+    )
+
+
+def test_results_folder_below_a_file(command, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for folder in (tmp_path / "file", tmp_path / "file" / "runs"):
+        refused(command(DIGITS, ["--results-dir", str(folder)]), str(folder), "--results-dir")
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_results_folder_of_another_format(command, tmp_path):
+    (tmp_path / "store.json").write_text(json.dumps({"format": 99}))
+    refused(command(DIGITS, ["--results-dir", str(tmp_path)]), "format 99", "--results-dir")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cwd", "store.json"]
+
+
+def test_picture_that_cannot_be_written(command, tmp_path):
+    (tmp_path / "file").write_text("x")
+    refused(command("data --dataset digits", ["--out", str(tmp_path / "file" / "x.png")]), "--out")
+
+
+def test_diverged_training_says_what_to_do(tiny_run):
+    answer = tiny_run("--algo fedavg --lr 1e30")
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.splitlines()[-1].startswith("error: training diverged")
+    assert "smaller --lr" in answer.err
+
+
+def test_a_fault_of_ours_shows_its_traceback(capsys, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr("benchmark.commands.list.settings", broken)
+    assert main(["list", "settings"]) == 1
+    assert "Traceback" in (shown := capsys.readouterr().err)
+    assert "ZeroDivisionError: a fault" in shown

@@ -1,0 +1,69 @@
+"""The command line as a process of its own: start-up, signals, pipes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WAIT = 300  # seconds, for a machine that is busy with other things
+
+
+def start(*words, **options):
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_help_does_not_load_pytorch():
+    code = (
+        "import sys; from benchmark.cli import main; assert main(['--help']) == 0; "
+        "assert not {'torch', 'numpy', 'pandas'} & set(sys.modules)"
+    )
+    process = start("-c", code)
+    _, err = process.communicate(timeout=WAIT)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_request_to_terminate(tmp_path):
+    """Ends a run as Ctrl-C does."""
+    flags = "--algo fedavg --dataset digits --rounds 100000 --eval-every 0 --device cpu"
+    process = start("-m", "benchmark", *flags.split(), "--results-dir", str(tmp_path))
+    assert process.stderr is not None
+    headline = process.stderr.readline()  # from here on it trains
+    process.terminate()
+    out, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 130
+    assert headline.startswith("fedavg on digits-s2")
+    assert (out, err) == ("", "interrupted; to continue, give the same command again\n")
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert not list(tmp_path.rglob("done"))
+
+
+def test_reader_that_goes_away():
+    """Also for output that is still buffered when the process ends."""
+    read, write = os.pipe()
+    os.close(read)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmark", "--help"],
+        cwd=ROOT,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(write)
+    _, err = process.communicate(timeout=WAIT)
+    assert (process.returncode, err) == (141, "")
+
+
+def test_letters_that_the_output_lacks():
+    """An ASCII terminal gets a question mark for α, not a traceback."""
+    process = start("-m", "benchmark", "--help", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    out, err = process.communicate(timeout=WAIT)
+    assert (process.returncode, err) == (0, "")
+    assert "concentration ? of" in out

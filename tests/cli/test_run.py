@@ -1,0 +1,121 @@
+"""``run``: what it prints, the record it leaves, and how it goes on after an interruption."""
+
+import functools
+import json
+from pathlib import Path
+
+import pytest
+
+import benchmark.runner
+from benchmark.progress import RunProgress
+
+KEYS = {
+    "accuracy",
+    "accuracy_unweighted",
+    "accuracy_worst10",
+    "accuracy_std",
+    "bytes_up",
+    "bytes_down",
+    "samples",
+    "samples_per_second",
+    "seconds",
+    "record",
+}
+TIMED = ("samples_per_second", "seconds", "record", "resumed")
+
+
+def test_table_and_lines(tiny_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    answer = tiny_run("--algo fedper --lr 0.05")
+    assert answer.code == 0
+    headline, *lines = answer.err.splitlines()
+    for part in (
+        "fedper on digits-s2",
+        "6 clients",
+        "2 classes",
+        "--lr 0.05",
+        "seed 0",
+        "cpu",
+        "executor loop",
+    ):
+        assert part in headline
+    assert [line.split("  ")[0] for line in lines] == ["round 2/4", "round 4/4"]
+    table = dict(
+        line[:14].strip() and (line[:14].strip(), line[14:].strip()) for line in answer.out.splitlines()
+    )
+    assert list(table) == [
+        "accuracy", "unweighted", "worst 10 %", "spread", "bytes up", "bytes down", "broadcast",
+        "samples/s", "time", "record",
+    ]  # fmt: skip
+    record = Path(table["record"])
+    assert not record.is_absolute()
+    assert table["record"] in headline
+    summary = json.loads((record / "summary.json").read_text())
+    assert table["accuracy"].startswith(f"{100 * summary['accuracy']:.2f} %")
+    assert "personal model" in table["accuracy"]
+
+
+def test_json_and_finished_run(tiny_run):
+    first = tiny_run("--algo fedavg --json")
+    assert first.code == 0
+    assert first.out.count("\n") == 1
+    assert set(first.json) >= KEYS
+    assert first.json["evaluated"] == "global"
+    record = Path(first.json["record"])
+    before = (record / "rounds.jsonl").stat().st_mtime_ns
+    again = tiny_run("--algo fedavg --json")
+    assert again.code == 0
+    assert again.json == first.json
+    assert "already finished" in again.err
+    assert again.err.count("\n") == 1
+    assert (record / "rounds.jsonl").stat().st_mtime_ns == before
+    table = tiny_run("--algo fedavg").out
+    assert f"{100 * first.json['accuracy']:.2f} %" in table
+    assert "global model" in table
+
+
+@pytest.mark.parametrize(
+    ("words", "hyper"),
+    [
+        ("--algo ditto --set lam=0.5 --set personal-epochs=2", {"lam": 0.5, "personal_epochs": 2}),
+        ("--algo fedrep --set lr=1 --lr 0.1", None),
+    ],
+)
+def test_set_reaches_the_method(words, hyper, tiny_run):
+    answer = tiny_run(words, "--json")
+    if hyper is None:
+        assert answer.code == 2
+        return
+    config = json.loads((Path(answer.json["record"]) / "config.json").read_text())["config"]
+    assert hyper.items() <= config["hyper"].items()
+
+
+def test_interrupted_run_goes_on(tiny_run, tmp_path, monkeypatch):
+    eager = functools.partial(benchmark.runner.Execution, checkpoint_seconds=0)
+    monkeypatch.setattr(benchmark.runner, "Execution", eager)
+    whole = tiny_run("--algo fedrep --json").json
+    elsewhere = ["--results-dir", str(tmp_path / "other")]
+    with monkeypatch.context() as patch:
+        patch.setattr(RunProgress, "round", _interrupt_in_round_three)
+        answer = tiny_run("--algo fedrep --json", elsewhere)
+    assert answer.code == 130
+    assert answer.out == ""
+    assert answer.err.splitlines()[-1] == "interrupted; to continue, give the same command again"
+    assert "Traceback" not in answer.err
+    resumed = tiny_run("--algo fedrep --json", elsewhere)
+    assert "resumes after round 3" in resumed.err
+    assert [line.split("  ")[0] for line in resumed.err.splitlines()[1:]] == ["round 4/4"]
+    assert {**resumed.json, **dict.fromkeys(TIMED)} == {**whole, **dict.fromkeys(TIMED)}
+
+
+def _interrupt_in_round_three(self, line):
+    if line["round"] == 3:
+        raise KeyboardInterrupt
+
+
+def test_shared_beginning_is_said(tiny_run):
+    tiny_run("--algo fedavg")
+    answer = tiny_run("--algo fedavg-ft")
+    assert answer.code == 0
+    assert "taken over from a run that shares them" in answer.err
+    assert [line.split("  ")[0] for line in answer.err.splitlines()[1:]] == ["round 4/4"]
