@@ -79,7 +79,7 @@ def _convert(value: Any, kind: Any) -> Any:
 
 def _describe(kind: Any) -> str:
     if get_origin(kind) is tuple:
-        return f"{_describe(get_args(kind)[0])}s separated by commas"
+        return f"{_describe(get_args(kind)[0]).split(maxsplit=1)[1]}s separated by commas"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}[kind]
 
 

@@ -135,6 +135,9 @@ class _Loop:
             outcome = self.executor.train(algorithm.begin(clients, message, number))
             ledger.charge_training(outcome)
             self._check_finite(outcome.loss, clients, number)
+            for params in outcome.models.values():
+                for stacked in params.values():
+                    self._check_finite(stacked.flatten(1).abs().amax(1), clients, number)
             upload = algorithm.upload(outcome)
             ledger.charge_upload(upload)
             mean.add(upload, algorithm.weights(clients))

@@ -1,0 +1,179 @@
+"""Shared fixtures: a tiny federation on the digits, and ways to run a method on it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from algorithms import ALGORITHMS, find
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.budget import Plan
+from benchmark.engine.config import RunConfig
+from benchmark.engine.params import clone
+from benchmark.engine.records import RunRecord
+from benchmark.engine.rounds import run
+from benchmark.models import Params
+from benchmark.runner import Execution, Prepared, prepare, run_cell, with_hyper
+
+# Tiny tensors gain nothing from a second thread, and on a busy machine lose much by waiting for it.
+torch.set_num_threads(1)
+
+TINY = {
+    "dataset": "digits",
+    "clients": 6,
+    "participation": 0.4,  # three clients in an ordinary round
+    "samples_per_client": 20,
+    "test_samples_per_client": 10,
+    "rounds": 4,
+    "local_epochs": 1,
+    "batch_size": 8,  # an epoch has two whole batches and a short one
+    "lr": 0.05,
+    "eval_every": 2,
+}
+
+
+class Quiet:
+    """An observer that does nothing."""
+
+    def start(self, rounds: int, done: int) -> None:
+        pass
+
+    def round(self, line: Any) -> None:
+        pass
+
+
+@dataclass
+class Played:
+    """A run together with the objects that made it.
+
+    Attributes:
+        history: what the server held after each round.
+    """
+
+    prepared: Prepared
+    algorithm: Algorithm
+    summary: dict[str, Any] = field(default_factory=dict)
+    history: list[Params] = field(default_factory=list)
+
+    def models(self) -> Params:
+        """The models that the clients are evaluated with, stacked (for methods with one member)."""
+        (member,) = self.algorithm.members(range(self.prepared.config.clients))
+        return clone(member.params)
+
+
+@dataclass
+class Finished:
+    """A record on disk, without what depends on the clock."""
+
+    folder: Path
+    summary: dict[str, Any]
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        text = (self.folder / "rounds.jsonl").read_text()
+        timed = ("seconds", "seconds_closing")
+        return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in text.splitlines()]
+
+    def content(self) -> dict[str, Any]:
+        """All that a rerun of the same configuration must reproduce, bit for bit."""
+        timed = ("seconds", "samples_per_second", "environment", "resumed", "record")
+        stored = json.loads((self.folder / "summary.json").read_text())
+        diagnostics = self.folder / "diagnostics.json"
+        return {
+            "lines": self.lines,
+            "summary": {name: value for name, value in stored.items() if name not in timed},
+            "clients": (self.folder / "clients.csv").read_text(),
+            "diagnostics": diagnostics.read_text() if diagnostics.exists() else "",
+        }
+
+
+@pytest.fixture(params=sorted(ALGORITHMS))
+def algo(request) -> str:
+    """Every registered method in turn."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Callable[..., RunConfig]:
+    """``tiny("ditto", {"lam": 0}, rounds=3)``: the tiny configuration of a method."""
+
+    def make(algo: str, hyper: dict[str, Any] | None = None, **changes: Any) -> RunConfig:
+        find(algo)
+        return with_hyper(RunConfig(**{"algo": algo, **TINY, **changes}), hyper or {})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def launch() -> Callable[..., Finished]:
+    """Run a configuration as the command line does, checkpointing after every round."""
+
+    def go(config: RunConfig, root: Path, observer: Any = None, executor: str = "loop") -> Finished:
+        execution = Execution(device="cpu", executor=executor, results_dir=root, checkpoint_seconds=0)
+        summary = run_cell(config, execution, observer or Quiet())
+        return Finished(Path(summary["record"]), summary)
+
+    return go
+
+
+@pytest.fixture(scope="session")
+def unbroken(tiny, launch, tmp_path_factory) -> Callable[[str], Finished]:
+    """The finished tiny run of a method with its defaults, made once a session."""
+    made: dict[str, Finished] = {}
+
+    def get(algo: str) -> Finished:
+        if algo not in made:
+            made[algo] = launch(tiny(algo), tmp_path_factory.mktemp("unbroken"))
+        return made[algo]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def ready() -> Callable[[RunConfig], Played]:
+    """A method on its data before the first round."""
+
+    def make(config: RunConfig, executor: str = "loop") -> Played:
+        prepared = prepare(config, Execution(device="cpu", executor=executor))
+        return Played(prepared, prepared.make(config.rounds))
+
+    return make
+
+
+@pytest.fixture
+def play(ready, tmp_path_factory) -> Callable[..., Played]:
+    """Run a configuration by the engine alone; ``watch(algorithm, line)`` is called after every round."""
+
+    def go(
+        config: RunConfig, executor: str = "loop", watch: Callable[[Algorithm, Any], None] | None = None
+    ) -> Played:
+        played = ready(config, executor)
+
+        class Watcher(Quiet):
+            def round(self, line: Any) -> None:
+                played.history.append(clone(played.algorithm.server))
+                if watch is not None:
+                    watch(played.algorithm, line)
+
+        record = RunRecord(tmp_path_factory.mktemp("played"), config, config.algo)
+        record.folder.mkdir()
+        schedule, plan = played.prepared.schedule, Plan(config.rounds, "rounds")
+        played.summary = run(played.algorithm, schedule, plan, record, None, Watcher(), {}, 1e9)
+        played.prepared.task.executor.close()
+        return played
+
+    return go
+
+
+@pytest.fixture(scope="session")
+def differing() -> Callable[[Params, Params], list[str]]:
+    """Names of the tensors in which two dictionaries differ by as much as a bit (or that one lacks)."""
+
+    def compare(a: Params, b: Params) -> list[str]:
+        return [n for n in {**a, **b} if n not in a or n not in b or not torch.equal(a[n], b[n])]
+
+    return compare
