@@ -172,8 +172,7 @@ class _Loop:
         if algorithm.closes_stage(number):
             ledger.charge_broadcast(algorithm.download(), self.schedule.clients)
         if not last and config.eval_every and number % config.eval_every == 0:
-            line["evaluated"] = algorithm.evaluated(adapted)
-            line.update(_rounded(evaluate(algorithm, self.executor).summary()))
+            self._evaluated(evaluate(algorithm, self.executor), number, adapted, line)
         algorithm.finish_round(number)
         if last:
             self.metrics = (
@@ -181,15 +180,17 @@ class _Loop:
                 if adapted
                 else evaluate(algorithm, self.executor)
             )
-            line["evaluated"] = algorithm.evaluated(adapted)
-            line.update(_rounded(self.metrics.summary()))
-            self._check_finite(
-                torch.from_numpy(self.metrics.loss), list(range(len(self.metrics.loss))), number
-            )
+            self._evaluated(self.metrics, number, adapted, line)
         line["bytes_broadcast"] = ledger.bytes_broadcast
         line["adaptation_samples"] = ledger.adaptation_samples
         line["seconds_closing"] = as_float(time.perf_counter() - started)
         return line
+
+    def _evaluated(self, metrics: ClientMetrics, number: int, adapted: bool, line: dict[str, Any]) -> None:
+        """Enter an evaluation into the round's line."""
+        self._check_finite(torch.from_numpy(metrics.loss), list(range(len(metrics.loss))), number)
+        line["evaluated"] = self.algorithm.evaluated(adapted)
+        line.update(_rounded(metrics.summary()))
 
     def _checkpoint(self) -> None:
         waited = time.perf_counter() - self._saved
