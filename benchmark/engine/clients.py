@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmark.engine.params import clone, row
+from benchmark.engine.params import clone, expand, row
 from benchmark.models import Params
 
 __all__ = ["ClientStore"]
@@ -32,6 +32,8 @@ class ClientStore:
 
     def gather(self, clients: Sequence[int]) -> Params:
         """Copies of what `clients` keep, stacked [m, ...]."""
+        if not clients:
+            return expand(self.initial, 0)
         own = [self._kept.get(client, self.initial) for client in clients]
         return {name: torch.stack([params[name] for params in own]) for name in self.initial}
 

@@ -1,0 +1,198 @@
+"""pFedFDA: shared body, and a head computed from class statistics instead of trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from algorithms.gaussian_head import START, Gaussians, class_prior, fit, head, one_thread
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Member, Task
+from benchmark.engine.clients import ClientStore
+from benchmark.engine.config import RunConfig
+from benchmark.engine.hyper import option
+from benchmark.engine.local import LocalCall, Outcome, Phase
+from benchmark.errors import UserError
+from benchmark.models import Network, Params
+
+__all__ = ["PFedFDA"]
+
+EVALUATION = 0  # the "round" of the folds drawn in evaluations, so that each evaluation draws the same ones
+LEAST_EVALUATED = 3  # samples below which an evaluated client takes the common mean of a class
+
+# A client's features [N, d] and labels [N], in float64 on the CPU.
+Sample = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class PFedFDAHyper:
+    """Hyper-parameters of pFedFDA."""
+
+    cov_reg: str = option(
+        "official",
+        "regularisation of a client's covariance: 1e-4 everywhere + I as in the official code, or 1e-4 I",
+        choices=("official", "eps_I"),
+    )
+    fda_feats: str = option(
+        "all_epochs",
+        "features that training statistics are made of: those seen in all local epochs or in the last one, "
+        "or those of one pass after training",
+        choices=("all_epochs", "last_epoch", "eval_pass"),
+    )
+    single_beta: bool = option(False, "one interpolation coefficient for means and covariance")
+
+
+@register
+class PFedFDA(Algorithm):
+    """The body is trained under a frozen Gaussian head; body and class statistics are averaged.
+
+    The server holds the body, class means M [C, d] and one covariance Σ [d, d] (d = inputs of the last
+    layer, which is never sent). Every participant sets its last layer to the Bayes rule of (M, Σ) with its
+    own class frequencies, trains the body, estimates means and covariance of its features and sends them
+    interpolated with (M, Σ); cross-validation chooses the coefficients (b_μ, b_Σ). A client is evaluated
+    with the head of its statistics under the last body, interpolated with the last (M, Σ) in the same way;
+    there is no fine-tuning.
+
+    Source: McLaughlin and Su, NeurIPS 2024; cj-mclaughlin/pFedFDA clients/client_fedfda.py and
+    servers/server_fedfda.py. Its aggregation is weighted by samples, unlike that of the other methods here.
+    With ``all_epochs``, as official, copies of a sample fall into both folds, which favours the local
+    statistics during training (not in evaluation); the other values of `fda_feats` avoid that.
+    Without the official I in the covariance (``eps_I``) the head's weights grow with one over the smallest
+    variance: on the digits training collapses or diverges at a learning rate of 0.01 or 0.001, not at 0.0001.
+    """
+
+    name = "pfedfda"
+    title = "pFedFDA"
+    reference = "McLaughlin and Su, NeurIPS 2024; cj-mclaughlin/pFedFDA"
+    Hyper = PFedFDAHyper
+    aggregation = "samples"
+
+    @classmethod
+    def check(cls, config: RunConfig, network: Network, hyper: PFedFDAHyper) -> None:
+        if network.names[0] == "rnn":
+            raise UserError(
+                f"'{cls.name}' is not defined for text, and '{config.dataset}' is a text dataset; "
+                "expected an image dataset such as cifar10: choose another --dataset or another --algo"
+            )
+
+    def __init__(self, task: Task, hyper: PFedFDAHyper) -> None:
+        super().__init__(task, hyper)
+        self._last = task.network.names[-1]
+        weight = task.initial[f"{self._last}.weight"]
+        classes, width = weight.shape
+        means = task.streams.get("init", 1).random((classes, width))  # round 0 of this stream is θ_0
+        self.server["means"] = torch.from_numpy(means).to(weight)
+        self.server["covariance"] = torch.eye(width).to(weight)
+        # Coefficients of the last participation: what a failed search falls back on.
+        start = torch.tensor(START, dtype=torch.float64, device=weight.device)
+        self.clients = ClientStore({"coefficients": start}, task.data.clients)
+        self._evaluated: dict[int, tuple[float, float]] = {}  # of the last evaluation, for the record only
+
+    def shared_layers(self) -> tuple[str, ...]:
+        return self.network.names[:-1]
+
+    def personal_layers(self) -> tuple[str, ...]:
+        return ()
+
+    def phases(self, round: int) -> list[Phase]:
+        body = Phase.of(self.shared_layers(), self.config.lr, self.config.local_epochs)
+        return [body if self.hyper.fda_feats == "eval_pass" else replace(body, collect=self._last)]
+
+    def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
+        call = super().begin(clients, message, round)
+        self._install(call.models["model"].params, [_gaussians(message)] * len(clients), clients)
+        return call
+
+    def upload(self, outcome: Outcome) -> Params:
+        model, clients = outcome.models["model"], outcome.clients
+        fits = self._fit(clients, self._seen(outcome), _gaussians(self.server), outcome.round, least=1)
+        like = self.server["means"]
+        sent = {name: model[name] for name in self.network.keys(self.shared_layers())}
+        sent["means"] = torch.stack([mixed.means for _, mixed in fits]).to(like)
+        sent["covariance"] = torch.stack([mixed.covariance for _, mixed in fits]).to(like)
+        chosen = torch.tensor([b for b, _ in fits], dtype=torch.float64, device=like.device)
+        outcome.models["statistics"] = {"coefficients": chosen}
+        return sent
+
+    def keep(self, outcome: Outcome) -> None:
+        self.clients.scatter(outcome.clients, outcome.models["statistics"])
+
+    def members(self, clients: Sequence[int]) -> list[Member]:
+        params = self.assemble(clients, self.server)
+        samples = self._pass(params, clients)
+        fits = self._fit(clients, samples, _gaussians(self.server), EVALUATION, LEAST_EVALUATED)
+        self._evaluated.update(zip(clients, (b for b, _ in fits), strict=True))
+        self._install(params, [mixed for _, mixed in fits], clients)
+        return [Member(self.network, params)]
+
+    def diagnostics(self) -> dict[str, Any]:
+        """Coefficients (b_μ, b_Σ) that the clients were last evaluated with, in the order of the clients."""
+        pairs = [self._evaluated[client] for client in sorted(self._evaluated)]
+        return {
+            name: {"mean": sum(b) / len(b), "min": min(b), "max": max(b), "clients": list(b)}
+            for name, b in zip(("b_means", "b_covariance"), zip(*pairs, strict=True), strict=False)
+        }
+
+    # -- helpers --------------------------------------------------------------------------------
+
+    @one_thread()
+    def _install(self, params: Params, gaussians: Sequence[Gaussians], clients: Sequence[int]) -> None:
+        """Make each client's last layer the head of its Gaussians."""
+        layers = [head(own, self._prior(k)) for own, k in zip(gaussians, clients, strict=True)]
+        for name, tensors in zip(("weight", "bias"), zip(*layers, strict=True), strict=True):
+            key = f"{self._last}.{name}"
+            params[key] = torch.stack(tensors).to(params[key])
+
+    def _prior(self, client: int) -> Tensor:
+        data = self.task.data
+        return class_prior(data.labels(client).cpu(), data.classes)
+
+    def _seen(self, outcome: Outcome) -> list[Sample]:
+        """The features that the statistics of a participation are made of."""
+        if self.hyper.fda_feats == "eval_pass":
+            return self._pass(outcome.models["model"], outcome.clients)
+        samples = [_sample(*pair) for pair in outcome.features]
+        if self.hyper.fda_feats == "last_epoch":
+            sizes = [self.task.data.train_sizes[client] for client in outcome.clients]
+            samples = [(z[-n:], y[-n:]) for (z, y), n in zip(samples, sizes, strict=True)]
+        return samples
+
+    def _pass(self, params: Params, clients: Sequence[int]) -> list[Sample]:
+        """Features of the clients' training data in evaluation mode."""
+        stop = self.network.index(self._last)
+        outputs = self.task.executor.forward(self.network, params, clients, "train", stop)
+        return [
+            _sample(z.flatten(1), self.task.data.labels(k)) for z, k in zip(outputs, clients, strict=True)
+        ]
+
+    @one_thread()
+    def _fit(
+        self, clients: Sequence[int], samples: list[Sample], common: Gaussians, round: int, least: int
+    ) -> list[tuple[tuple[float, float], Gaussians]]:
+        """Each client's coefficients and its Gaussians interpolated with the common ones."""
+        previous = self.clients.gather(clients)["coefficients"].tolist()
+        return [
+            fit(
+                *sample,
+                common,
+                self._prior(client),
+                self.task.streams.get("folds", round, client),
+                cov_reg=self.hyper.cov_reg,
+                single=self.hyper.single_beta,
+                least=least,
+                previous=before,
+            )
+            for client, sample, before in zip(clients, samples, previous, strict=True)
+        ]
+
+
+def _gaussians(message: Params) -> Gaussians:
+    return Gaussians(message["means"].double().cpu(), message["covariance"].double().cpu())
+
+
+def _sample(features: Tensor, labels: Tensor) -> Sample:
+    return features.double().cpu(), labels.cpu()
