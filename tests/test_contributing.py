@@ -24,7 +24,18 @@ def test_the_worked_example_is_one_new_file_and_runs(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    small = "--dataset digits --clients 4 --rounds 2 --local-epochs 1 --samples-per-client 20".split()
+    small = [
+        "--dataset",
+        "digits",
+        "--clients",
+        "4",
+        "--rounds",
+        "2",
+        "--local-epochs",
+        "1",
+        "--samples-per-client",
+        "20",
+    ]
     output = benchmark("--algo", "fast-head", *small, "--set", "head_rate=5", "--json")
     summary = json.loads(output.splitlines()[-1])
     assert summary["evaluated"] == "personal"

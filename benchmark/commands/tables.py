@@ -1,0 +1,264 @@
+"""``tables``: every table and figure of the paper, making first the runs that are missing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmark.errors import UserError
+from benchmark.flags import add_data_dir, path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmark.store import Store
+    from benchmark.studies.grid import Cell, Profile, Study
+
+HELP = "every table and figure of the paper: make the runs that are missing, then render"
+USAGE = "[--profile quick|paper] [--only STUDY ...] [flags]"
+EXAMPLES = """\
+  python -m benchmark tables                               small data, minutes, no download
+  python -m benchmark tables --profile paper --dry-run     the whole plan, and how long it would take here
+  python -m benchmark tables --profile paper --only main reduction --seeds 1
+  python -m benchmark tables --profile paper --render-only
+
+Finished runs are not run again; interrupted ones go on from where they were at the same command."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "--profile",
+        default="quick",
+        metavar="NAME",
+        help="quick (digits, a check of the machinery) or paper (the paper's scale) (default: quick)",
+    )
+    what.add_argument(
+        "--only",
+        nargs="+",
+        action="extend",
+        metavar="STUDY",
+        help="main, sparse, dirichlet, reduction, fixed-heads, progression, data-size, heterogeneity, "
+        "synthetic, communication (default: all)",
+    )
+    what.add_argument(
+        "--seeds",
+        type=_seeds,
+        metavar="N",
+        help="make and show seeds 0 to N-1 (default: make the profile's, show all that are there)",
+    )
+    what.add_argument(
+        "--dry-run", action="store_true", help="only say what is done, what is missing, how long"
+    )
+    what.add_argument("--render-only", action="store_true", help="run nothing; render what there is")
+    execution = parser.add_argument_group("execution")
+    execution.add_argument(
+        "--device", metavar="NAME", help="cpu, cuda or cuda:N (default: auto, a GPU where there is one)"
+    )
+    execution.add_argument(
+        "--executor",
+        metavar="NAME",
+        help="how clients are trained (default: auto, the fastest for the device)",
+    )
+    add_data_dir(execution)
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--results-dir",
+        type=path("--results-dir"),
+        metavar="DIR",
+        help="folder of the records, with tables/ and figures/ in it (default: results/PROFILE)",
+    )
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Fill, then render.
+
+    Raises:
+        UserError: unknown study or profile, a folder that cannot be used.
+        SystemExit: with code 1, if a run has failed.
+    """
+    from benchmark.studies.catalogue import find_profile, find_studies
+
+    profile, studies = find_profile(arguments.profile), find_studies(arguments.only)
+    if arguments.dry_run and arguments.render_only:
+        raise UserError("--dry-run and --render-only contradict each other; give one of them")
+    root = arguments.results_dir or Path("results") / profile.name
+    job = Job(arguments, profile, studies, root)
+    if arguments.dry_run:
+        job.show_plan()
+        return
+    failed = 0 if arguments.render_only else job.fill()
+    job.render()
+    if failed:
+        raise SystemExit(1)
+
+
+class Job:
+    """One call of the command."""
+
+    def __init__(
+        self, arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study], root: Path
+    ) -> None:
+        from benchmark.engine.records import open_store
+        from benchmark.runner import Execution
+        from benchmark.store import Store
+        from benchmark.studies.grid import plan
+
+        self.arguments, self.profile, self.studies = arguments, profile, studies
+        chosen = {name: getattr(arguments, name) for name in ("device", "executor", "data_dir")}
+        chosen = {name: value for name, value in chosen.items() if value is not None}
+        self.execution = Execution(**chosen, results_dir=root)
+        self.execution.pick_executor(self.execution.pick_device())
+        only_looks = arguments.dry_run or arguments.render_only
+        if not only_looks or root.exists():
+            open_store(root)
+        self.seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
+        self.store: Store = Store.scan(root)
+        self.cells = plan(studies, profile, self.seeds or profile.seeds)
+        if only_looks:
+            for found in self.store.damaged:
+                _say(f"damaged record, counts as missing: {found.folder.name}: {found.reason}")
+
+    @property
+    def missing(self) -> list[Cell]:
+        return [cell for cell in self.cells if self.store.find(cell.config) is None]
+
+    @property
+    def computed(self) -> list[Study]:
+        """Studies that are computed and not up to date."""
+        from benchmark.studies import computed
+
+        return [
+            study
+            for study in self.studies
+            if study.computed and not computed.is_done(study, self.profile, self.store.root, self.seeds)
+        ]
+
+    # -- filling --------------------------------------------------------------------------------------
+
+    def fill(self) -> int:
+        """Make what is missing; returns the number of runs that failed."""
+        from benchmark.studies import computed
+        from benchmark.terminal import duration
+
+        for line in self.store.set_aside():
+            _say(line)
+        for study in self.computed:
+            _say(f"{study.name}: computing")
+            computed.fill(study, self.profile, self.store.root, self.seeds)
+        missing = self.missing
+        if not missing:
+            return 0
+        from benchmark.studies.display import CellProgress
+        from benchmark.studies.fill import fill, unavailable
+
+        absent = unavailable(missing, self.arguments.data_dir)
+        for name, problem in absent.items():
+            count = sum(cell.config.dataset == name for cell in missing)
+            _say(f"{count} cells stay missing: {problem}")
+        missing = [cell for cell in missing if cell.config.dataset not in absent]
+        if not missing:
+            return 0
+        estimates = self._estimates(missing)
+        _say(
+            f"{self.profile.name}: {len(missing)} of {len(self.cells)} cells to run, "
+            f"about {duration(sum(estimates.values()))} on this machine"
+        )
+        with CellProgress(missing, estimates) as progress:
+            outcome = fill(missing, self.execution, progress)
+        for fault in outcome.faults:
+            _say(fault)
+        for cell, problem in outcome.failed:
+            _say(f"failed: {cell.title}: {problem}")
+        for cell in missing:
+            self._take_up(cell)
+        return len(outcome.failed)
+
+    def _take_up(self, cell: Cell) -> None:
+        from benchmark.engine.records import RunRecord
+        from benchmark.runner import method_label
+
+        self.store.add(RunRecord(self.store.root, cell.config, method_label(cell.config)).folder)
+
+    def _estimates(self, missing: Sequence[Cell]) -> dict[str, float]:
+        return {cell.config.hash: seconds for cell, seconds in self._estimated(missing)[0]}
+
+    def _estimated(self, cells: Sequence[Cell]) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
+        """Expected seconds of cells, and what they rest on by dataset."""
+        from benchmark.studies.estimate import Estimator
+
+        estimator = Estimator(self.store.records(), self.execution)
+        return [(cell, estimator.seconds(cell.config)) for cell in cells], estimator.basis
+
+    # -- rendering ------------------------------------------------------------------------------------
+
+    def render(self) -> None:
+        """Write tables and figures and say where they are."""
+        from benchmark.studies.render import render
+        from benchmark.terminal import shown_path
+
+        force = self.arguments.render_only
+        if force and not self.store.root.exists():
+            raise UserError(
+                f"there are no records in {self.store.root}; give their --results-dir, or drop --render-only"
+            )
+        written = render(self.studies, self.profile, self.store, self.seeds, force)
+        missing = len(self.missing)
+        state = (
+            f"{missing} of {len(self.cells)} cells missing"
+            if missing
+            else f"all {len(self.cells)} cells done"
+        )
+        done = f"rendered {', '.join(written)}" if written else "tables and figures are up to date"
+        print(f"{self.profile.name}: {state}; {done}")
+        for folder in ("tables", "figures"):
+            count = len(list((self.store.root / folder).glob("*.*")))
+            print(f"  {shown_path(self.store.root / folder)}/  {count} files")
+
+    # -- the plan -------------------------------------------------------------------------------------
+
+    def show_plan(self) -> None:
+        """Print every cell with its state, and what is left to do in time."""
+        from benchmark.studies.fill import unavailable
+        from benchmark.terminal import duration
+
+        missing = self.missing
+        estimated, basis = self._estimated(missing)
+        seconds = {cell.config.hash: expected for cell, expected in estimated}
+        absent = unavailable(missing, self.arguments.data_dir, download=False)
+        width = max((len(cell.title) for cell in self.cells), default=0)
+        for cell in self.cells:
+            expected = seconds.get(cell.config.hash)
+            state = "done" if expected is None else f"missing, about {duration(expected)}"
+            if expected is not None and cell.config.dataset in absent:
+                state += f", {cell.config.dataset} is not here yet"
+            print(f"{cell.title:{width}}  {state}  [{', '.join(cell.studies)}]")
+        for study in self.computed:
+            print(f"{study.name}: to be computed")
+        print()
+        for study in self.studies:
+            own = [cell for cell in missing if study.name in cell.studies]
+            count = sum(study.name in cell.studies for cell in self.cells)
+            if count:
+                time = duration(sum(seconds[cell.config.hash] for cell in own))
+                print(f"{study.name:14} {count - len(own):4} of {count:4} done, about {time} left")
+        total = duration(sum(seconds.values()))
+        print(
+            f"{self.profile.name}: {len(self.cells)} cells, {len(self.cells) - len(missing)} done, "
+            f"{len(missing)} missing: about {total} on this machine"
+        )
+        for dataset in dict.fromkeys(cell.config.dataset for cell in missing):
+            print(f"  times on {dataset}: {basis[dataset]}")
+
+
+def _seeds(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"--seeds is '{text}'; expected how many, a whole number of at least 1")
+    return int(text)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,243 @@
+"""The common look: sizes, colours that colour-blind readers can tell apart, labels beside their lines.
+
+Matplotlib's objects are used directly, without pyplot, so that figures can be made anywhere.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+__all__ = ["End", "Picture", "color_of", "grey", "label_ends", "panels", "styled", "tidy"]
+
+grey = "#5f5f5f"
+
+# Paul Tol's "muted" scheme, which is safe for all common kinds of colour blindness; grey and black added.
+_METHODS = {
+    "Local Only": "#8a8a8a",
+    "FedAvg": "#332288",
+    "FedAvg+FT": "#88ccee",
+    "Ditto": "#44aa99",
+    "FedBABU": "#117733",
+    "FedRep": "#999933",
+    "FedPer": "#ddcc77",
+    "LG-FedAvg": "#cc6677",
+    "pFedFDA": "#aa4499",
+    "PPFE": "#000000",
+}
+_OTHERS = ("#882255", "#332288", "#117733", "#cc6677", "#44aa99", "#999933")
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 8.5,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": grey,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "xtick.color": grey,
+    "ytick.color": grey,
+    "xtick.labelcolor": "#222222",
+    "ytick.labelcolor": "#222222",
+    "text.color": "#222222",
+    "axes.labelcolor": "#222222",
+    "lines.linewidth": 1.3,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "pfl-benchmark",  # the same figure is the same file
+}
+_LINE_HEIGHT = 0.135  # inches between labels
+_GAP = 0.15  # share of a panel's width that lies between columns of labels
+_DPI = 160
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A finished figure.
+
+    Attributes:
+        name: of its files.
+        caption: what it shows.
+    """
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+
+    def to_svg(self) -> str:
+        """The figure as text of an SVG file; letters are drawn as shapes, so no font is needed."""
+        buffer = io.StringIO()
+        with styled():
+            self.figure.savefig(buffer, format="svg", dpi=_DPI, metadata={"Date": None}, bbox_inches="tight")
+        return buffer.getvalue()
+
+    def to_png(self) -> bytes:
+        """The figure as a PNG file."""
+        buffer = io.BytesIO()
+        with styled():
+            self.figure.savefig(
+                buffer, format="png", dpi=_DPI, metadata={"Software": None}, bbox_inches="tight"
+            )
+        return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class End:
+    """Where a line ends, and what it is called."""
+
+    x: float
+    y: float
+    text: str
+    color: str
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Matplotlib's settings while a figure is made or saved."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # a person's own settings must not change the figures
+        matplotlib.rcParams.update(_STYLE)
+        yield
+
+
+def color_of(method: str, place: int = 0) -> str:
+    """The colour of a method, the same in every figure; others get one by their place."""
+    return _METHODS.get(method, _OTHERS[place % len(_OTHERS)])
+
+
+def panels(
+    titles: Sequence[str], width: float, height: float, right: float = 0.0, left: float = 0.3
+) -> tuple[Figure, list[Axes]]:
+    """A figure of one panel for each title, at most three beside each other.
+
+    Args:
+        width, height: of a panel, in inches.
+        right: room for labels at the right of each panel, in inches.
+        left: room for the tick labels of each panel, in inches.
+    """
+    columns = min(3, len(titles))
+    rows = math.ceil(len(titles) / columns)
+    gap, margin, title = 0.75, 0.55, 0.3
+    total = columns * (left + width + right) + 0.35
+    tall = rows * (height + title + margin) + (rows - 1) * (gap - margin)
+    figure = Figure(figsize=(total, tall))
+    FigureCanvasAgg(figure)
+    axes = []
+    for place, text in enumerate(titles):
+        row, column = divmod(place, columns)
+        x = 0.3 + column * (left + width + right)
+        y = tall - (row + 1) * (height + title) - row * gap
+        axis = figure.add_axes((x / total, y / tall, width / total, height / tall))
+        axis.set_title(text, loc="left", pad=7, fontweight="bold")
+        axes.append(axis)
+    return figure, axes
+
+
+def tidy(axis: Axes, x_label: str, y_label: str) -> None:
+    """Label the axes and keep ticks few."""
+    axis.set_xlabel(x_label)
+    axis.set_ylabel(y_label)
+    axis.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+
+
+def label_ends(axis: Axes, ends: Sequence[End]) -> None:
+    """Write the name of every line beside its end, none on top of another.
+
+    Names stand in columns, each right of the ends that it belongs to and joined to them; the last column is
+    outside of the panel. The panel's limits must be final.
+    """
+    left, right = axis.get_xlim()
+
+    def across(end: End) -> float:
+        return (end.x - left) / (right - left)
+
+    group: list[End] = []
+    for end in sorted(ends, key=across):
+        if group and across(end) - across(group[-1]) > _GAP:
+            _write_column(axis, group, across(group[-1]) + 0.035)
+            group = []
+        group.append(end)
+    if group:
+        outside = across(group[-1]) > 1 - _GAP
+        _write_column(axis, group, 1.045 if outside else across(group[-1]) + 0.035)
+
+
+def _write_column(axis: Axes, ends: Sequence[End], across: float) -> None:
+    """Write names in a column at `across`, in shares of the panel's width."""
+    halo = {} if across > 1 else {"path_effects": [withStroke(linewidth=2.5, foreground="white")]}
+    low, high = axis.get_ylim()
+    figure = axis.get_figure(root=True)
+    assert figure is not None
+    height = axis.get_position().height * figure.get_size_inches()[1]
+    order = sorted(ends, key=lambda end: end.y)
+    wanted = [(end.y - low) / (high - low) for end in order]
+    for end, place in zip(order, spread_out(wanted, _LINE_HEIGHT / height), strict=True):
+        axis.annotate(
+            end.text,
+            xy=(end.x, end.y),
+            xytext=(across, place),
+            textcoords="axes fraction",
+            va="center",
+            ha="left",
+            fontsize=7.5,
+            fontweight="bold" if end.text == "PPFE" else "normal",
+            annotation_clip=False,
+            zorder=6,
+            **halo,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": end.color,
+                "linewidth": 0.7,
+                "shrinkA": 1,
+                "shrinkB": 1,
+                "relpos": (0, 0.5),
+            },
+        )
+
+
+def spread_out(wanted: Sequence[float], distance: float) -> list[float]:
+    """Places as near as possible to the `wanted` ones (increasing), at least `distance` apart, within 0..1.
+
+    Labels that are too near become a group around their mean; groups that touch join. Where there are too
+    many for 0..1 they go on below it.
+    """
+    groups: list[list[float]] = []
+    for place in wanted:
+        groups.append([place])
+        while (
+            len(groups) > 1 and _bounds(groups[-2], distance)[1] + distance > _bounds(groups[-1], distance)[0]
+        ):
+            last = groups.pop()
+            groups[-1] += last
+    places = []
+    for group in groups:
+        start, _ = _bounds(group, distance)
+        places += [start + i * distance for i in range(len(group))]
+    for i in range(len(places) - 1):  # the lower end first, then the upper, which wins
+        places[i] = max(places[i], i * distance)
+        places[i + 1] = max(places[i + 1], places[i] + distance)
+    for i in range(len(places) - 1, -1, -1):
+        most = 1.0 if i == len(places) - 1 else places[i + 1] - distance
+        places[i] = min(places[i], most)
+    return places
+
+
+def _bounds(group: Sequence[float], distance: float) -> tuple[float, float]:
+    center, half = sum(group) / len(group), (len(group) - 1) * distance / 2
+    return center - half, center + half

@@ -1,0 +1,192 @@
+"""All studies, as data: what is run for every table and figure of the paper.
+
+Counted in `Grid`s of methods × settings; cells that two studies have in common are run once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmark.errors import UserError, nearest
+from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
+
+__all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            "quick",
+            seeds=(0,),
+            # Fewer rounds than the digits' settings have: all studies in minutes, on two cores.
+            changes={"rounds": 24, "eval_every": 4},
+            warning="A check of the machinery on small data, not the paper's result.",
+        ),
+        Profile("paper", seeds=(0, 1, 2)),
+    )
+}
+
+# -- rows ---------------------------------------------------------------------------------------------
+
+METHODS = (
+    Variant("Local Only", "local"),
+    Variant("FedAvg", "fedavg"),
+    Variant("FedAvg+FT", "fedavg-ft"),
+    Variant("Ditto", "ditto"),
+    Variant("FedBABU", "fedbabu"),
+    Variant("FedRep", "fedrep"),
+    Variant("FedPer", "fedper"),
+    Variant("LG-FedAvg", "lg-fedavg"),
+    Variant("pFedFDA", "pfedfda"),
+    Variant("PPFE", "ppfe"),
+)
+FEW_METHODS = tuple(row for row in METHODS if row.algo in ("local", "fedavg", "fedavg-ft", "fedper", "ppfe"))
+PPFE = METHODS[-1]
+SPARSE = (Variant("PPFE (SVD)", "ppfe"), Variant("PPFE (Sparse)", "ppfe", "sparse"))
+REDUCTION = (
+    Variant("With MR", "ppfe", paper="PPFE (with MR)"),
+    Variant("Without MR", "ppfe", "no-reduction", paper="PPFE (without MR)"),
+)
+FIXED_HEADS = (*(Variant(f"M{n}", "ppfe", f"fixed-head-{n}") for n in (1, 2, 3)), PPFE)
+PROGRESSION = (
+    Variant("WP", "ppfe", "no-progression"),
+    Variant("WPW", "ppfe", "no-progression-no-reweighting"),
+    PPFE,
+)
+
+# -- columns ------------------------------------------------------------------------------------------
+
+SIX = (
+    Column("CIFAR-10 (100, 2)", "cifar10-s2", paper=("CIFAR-10", "100", "2")),
+    Column("CIFAR-10 (100, 5)", "cifar10-s5", paper=("CIFAR-10", "100", "5")),
+    Column("CIFAR-100 (100, 20)", "cifar100-s20", paper=("CIFAR-100", "100", "20")),
+    Column("CIFAR-100 (100, 5)", "cifar100-s5", paper=("CIFAR-100", "100", "5")),
+    Column("EMNIST (100, 10)", "emnist-s10", paper=("EMNIST", "100", "10")),
+    Column("Sent140 (100, 2)", "sent140", paper=("Sent140", "100", "2")),
+)
+DIRICHLET = tuple(
+    Column(f"CIFAR-10, α = {alpha}", f"cifar10-dir{alpha}", paper=("CIFAR-10", "100", f"alpha={alpha}"))
+    for alpha in ("1.0", "0.3")
+)
+DIGITS = (Column("Digits (20, 2)", "digits-s2"), Column("Digits, α = 0.3", "digits-dir0.3"))
+DIGITS_DIRICHLET = (
+    Column("Digits, α = 1.0", "digits-dir0.3", {"dirichlet": 1.0}),
+    Column("Digits, α = 0.3", "digits-dir0.3"),
+)
+
+
+def _sizes(setting: str, sizes: Sequence[int]) -> tuple[Column, ...]:
+    return tuple(Column(str(n), setting, {"samples_per_client": n}, x=n) for n in sizes)
+
+
+def _classes(setting: str, counts: Sequence[int]) -> tuple[Column, ...]:
+    return tuple(Column(f"S = {n}", setting, {"classes_per_client": n}, x=n) for n in counts)
+
+
+def _ablation(rows: tuple[Variant, ...]) -> dict[str, Grid]:
+    return {"quick": Grid(rows, DIGITS), "paper": Grid(rows, SIX)}
+
+
+# -- studies ------------------------------------------------------------------------------------------
+
+_ALL = (
+    Study(
+        "main",
+        "Test accuracy under heterogeneous federated settings",
+        {"quick": Grid(METHODS, DIGITS), "paper": Grid(METHODS, SIX)},
+        tables=("accuracy", "significance", "ranks", "worst10", "spread"),
+        figures=("learning-curves", "client-accuracies", "ppfe-stages"),
+        paper="main",
+    ),
+    Study(
+        "sparse",
+        "PPFE with low-rank (SVD) and with sparse reduction",
+        _ablation(SPARSE),
+        paper="sparse",
+    ),
+    Study(
+        "dirichlet",
+        "Test accuracy under Dirichlet splits",
+        {"quick": Grid(METHODS, DIGITS_DIRICHLET), "paper": Grid(METHODS, DIRICHLET)},
+        paper="dirichlet",
+        settings_as_rows=True,
+    ),
+    Study(
+        "reduction",
+        "PPFE with and without model reduction (MR)",
+        _ablation(REDUCTION),
+        paper="no_mr",
+        settings_as_rows=True,
+    ),
+    Study(
+        "fixed-heads",
+        "PPFE against heads of fixed depth: M1, M2, M3 have one, two, three personal layers",
+        _ablation(FIXED_HEADS),
+        paper="fixed_heads",
+        settings_as_rows=True,
+    ),
+    Study(
+        "progression",
+        "PPFE without progressive personalization (WP), and without sample reweighting as well (WPW)",
+        _ablation(PROGRESSION),
+        paper="progression",
+        settings_as_rows=True,
+    ),
+    Study(
+        "data-size",
+        "Test accuracy by training samples per client",
+        {
+            "quick": Grid(FEW_METHODS, _sizes("digits-s2", (20, 40, 60))),
+            "paper": Grid(METHODS, _sizes("cifar100-s5", (100, 200, 300, 400, 500))),
+        },
+        figures=("sweep",),
+        axis="training samples per client",
+    ),
+    Study(
+        "heterogeneity",
+        "Test accuracy by classes per client",
+        {
+            "quick": Grid(FEW_METHODS, _classes("digits-s2", (2, 5, 10))),
+            "paper": Grid(METHODS, _classes("cifar100-s5", (5, 10, 20, 40))),
+        },
+        figures=("sweep",),
+        axis="classes per client S",
+    ),
+    Study(
+        "synthetic",
+        "Synthetic linear data: test error of closed-form estimators",
+        tables=(),
+        computed="benchmark.studies.synthetic",
+    ),
+    Study(
+        "communication",
+        "Bytes by method and stage",
+        {"quick": Grid(METHODS, DIGITS), "paper": Grid(METHODS, SIX)},
+        tables=("communication",),
+        figures=("accuracy-bytes", "accuracy-samples"),
+    ),
+)
+STUDIES = {study.name: study for study in _ALL}
+
+
+def find_profile(name: str) -> Profile:
+    """The profile of that name.
+
+    Raises:
+        UserError: unknown; suggests the nearest.
+    """
+    if name not in PROFILES:
+        raise UserError(f"unknown profile '{name}'{nearest(name, PROFILES)}; known: {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+def find_studies(names: Sequence[str] | None) -> list[Study]:
+    """The studies of those names in the catalogue's order; None stands for all.
+
+    Raises:
+        UserError: one is unknown; suggests the nearest.
+    """
+    for name in names or ():
+        if name not in STUDIES:
+            raise UserError(f"unknown study '{name}'{nearest(name, STUDIES)}; known: {', '.join(STUDIES)}")
+    return [study for study in STUDIES.values() if not names or study.name in names]

@@ -1,0 +1,129 @@
+"""How long runs will take on this machine: from finished records, else from a short measurement."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from algorithms import find
+from benchmark.engine.algorithm import Algorithm, Task
+from benchmark.engine.budget import planned_epochs
+from benchmark.engine.config import RunConfig
+from benchmark.engine.data import FederatedData
+from benchmark.engine.executors import EXECUTORS, Executor
+from benchmark.engine.hyper import parse_hyper
+from benchmark.engine.local import LocalCall, LocalModel, Phase
+from benchmark.engine.params import expand
+from benchmark.engine.schedule import Schedule
+from benchmark.engine.streams import Streams
+from benchmark.environment import environment
+from benchmark.models import build_network
+from benchmark.runner import Execution
+from benchmark.store import Record
+from datasets import DATASETS, Dataset, Split
+from datasets.data import Samples
+
+__all__ = ["Estimator"]
+
+_BATCHES = 2  # that a client trains on in a measurement
+_SAME = ("processor", "cores", "device", "executor")  # of the environment: what makes times comparable
+
+
+@dataclass
+class Estimator:
+    """Seconds of runs that have not been made yet.
+
+    Attributes:
+        basis: what the figures of each dataset's network rest on, in words.
+    """
+
+    records: Iterable[Record]
+    execution: Execution
+    basis: dict[str, str] = field(default_factory=dict)
+    _rates: dict[tuple[str, str], float] = field(default_factory=dict)  # seconds a sample
+    _samples: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._device = self.execution.pick_device()
+        self._executor = self.execution.pick_executor(self._device)
+        here = environment(self._device, self._executor)
+        measured: dict[tuple[str, str], list[float]] = {}
+        for record in self.records:
+            there, summary = record.summary["environment"], record.summary
+            samples = summary["samples"] + summary["adaptation_samples"]
+            if samples and all(there.get(name) == here[name] for name in _SAME):
+                rate = summary["seconds"] / samples
+                for method in (record.config.algo, ""):
+                    measured.setdefault((record.config.dataset, method), []).append(rate)
+        for (dataset, method), rates in measured.items():
+            self._rates[dataset, method] = statistics.median(rates)
+            if not method:
+                count = f"{len(rates)} finished run{'s' * (len(rates) > 1)}"
+                self.basis[dataset] = f"from {count} of this machine"
+
+    def seconds(self, config: RunConfig) -> float:
+        """Expected seconds of a run."""
+        return self.rate(config) * self._planned_samples(config)
+
+    def rate(self, config: RunConfig) -> float:
+        """Seconds per training sample."""
+        dataset = config.dataset
+        if (dataset, "") not in self._rates:
+            started = time.perf_counter()
+            self._rates[dataset, ""] = self._measure(config)
+            spent = time.perf_counter() - started
+            self.basis[dataset] = f"from {spent:.1f} s of measurement, which is rough"
+        return self._rates.get((dataset, config.algo), self._rates[dataset, ""])
+
+    def _planned_samples(self, config: RunConfig) -> float:
+        config = dataclasses.replace(config, seed=0)
+        if config.hash not in self._samples:
+            algorithm, schedule = self._rehearse(config, samples=1)
+            epochs = planned_epochs(algorithm, schedule)
+            epochs += config.clients * sum(phase.epochs for phase in algorithm.adaptation())
+            self._samples[config.hash] = epochs * config.samples_per_client
+            algorithm.task.executor.close()
+        return self._samples[config.hash]
+
+    def _measure(self, config: RunConfig) -> float:
+        """Seconds a sample of one cohort's local training on noise, the first call not counted."""
+        algorithm, schedule = self._rehearse(config, _BATCHES * config.batch_size)
+        clients, task = list(range(schedule.cohort_size)), algorithm.task
+        phase = Phase.of(task.network.names, config.lr, epochs=1)
+        for _ in range(2):
+            model = LocalModel(task.network, expand(task.initial, len(clients)))
+            started = time.perf_counter()
+            outcome = task.executor.train(LocalCall(1, clients, {"model": model}, [phase]))
+            float(outcome.loss.sum())  # waits for a GPU
+            spent = time.perf_counter() - started
+        task.executor.close()
+        return spent / outcome.samples
+
+    def _rehearse(self, config: RunConfig, samples: int) -> tuple[Algorithm, Schedule]:
+        """The method of a run, on noise that all clients share; no dataset is needed."""
+        streams, network = Streams(config.seed), build_network(config.dataset, config.dropout)
+        data = FederatedData(*_noise(config, samples), self._device)
+        executor: Executor = EXECUTORS[self._executor](config, data, streams)
+        initial = network.init(streams.get("init"), self._device)
+        task = Task(config, network, data, streams, config.rounds, initial, executor)
+        method = find(config.algo)
+        algorithm = method(task, parse_hyper(method.Hyper, config.hyper, config.algo))
+        return algorithm, Schedule(config.clients, config.participation, streams)
+
+
+def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:
+    info = DATASETS[config.dataset]
+    rng = np.random.default_rng(0)
+    part = Samples(
+        rng.integers(0, 256, (samples, *info.shape), dtype=np.uint8), rng.integers(0, info.classes, samples)
+    )
+    rows = tuple(np.arange(samples) for _ in range(config.clients))
+    dataset = Dataset(
+        info.name, part, part, info.classes, info.class_names, info.mean, info.std, source="noise"
+    )
+    return dataset, Split(rows, rows)

@@ -1,0 +1,153 @@
+"""What a study is: rows × columns × seeds, and the runs that stand behind them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmark.engine.config import RunConfig
+from benchmark.settings import SETTINGS
+
+__all__ = ["Cell", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method, or a named variant of one.
+
+    Attributes:
+        title: as tables print it.
+        paper: its name in the paper's figures, where that differs from `title`.
+    """
+
+    title: str
+    algo: str
+    ablation: str | None = None
+    paper: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A setting, or a point of a sweep.
+
+    Attributes:
+        title: as tables print it.
+        changes: fields of `RunConfig` in which it differs from the named setting.
+        x: where it stands on the axis of a sweep.
+        paper: its dataset, K and S (or alpha) in the paper's figures, if it is there.
+    """
+
+    title: str
+    setting: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    x: float = 0.0
+    paper: tuple[str, str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The rows and columns of a study."""
+
+    variants: tuple[Variant, ...]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A scale at which all studies can be made.
+
+    Attributes:
+        seeds: default seeds.
+        changes: fields of `RunConfig` that it sets in every run.
+        warning: first sentence of every caption.
+    """
+
+    name: str
+    seeds: tuple[int, ...]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    warning: str = ""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A grid for each profile, and what is made from its records.
+
+    Attributes:
+        title: heading of the table.
+        grids: by profile.
+        tables, figures: names of makers (`benchmark.tables.TABLES`, `benchmark.figures.FIGURES`).
+        paper: the table's name in the paper's figures.
+        axis: what the columns of a sweep vary, with its unit.
+        settings_as_rows: print settings as rows and methods as columns, as the paper does.
+        computed: module that makes the numbers itself, without runs (`benchmark.studies.computed`).
+    """
+
+    name: str
+    title: str
+    grids: Mapping[str, Grid] = field(default_factory=dict)
+    tables: tuple[str, ...] = ("accuracy", "significance")
+    figures: tuple[str, ...] = ()
+    paper: str = ""
+    axis: str = ""
+    settings_as_rows: bool = False
+    computed: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run that is needed.
+
+    Attributes:
+        title: method, setting and seed in words.
+        studies: the names of the studies that use it.
+    """
+
+    config: RunConfig
+    title: str
+    studies: tuple[str, ...]
+
+
+def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0) -> RunConfig | None:
+    """The run of one row, column and seed; None while its method or setting is not registered."""
+    from algorithms import ALGORITHMS
+    from benchmark.runner import with_hyper
+
+    method, setting = ALGORITHMS.get(variant.algo), SETTINGS.get(column.setting)
+    if method is None or setting is None or variant.ablation not in (None, *method.ablations):
+        return None
+    values = {**setting.values, **profile.changes, **column.changes}
+    config = dataclasses.replace(RunConfig(), **values, algo=variant.algo, seed=seed)
+    return with_hyper(config, {}, variant.ablation)
+
+
+def plan(studies: Iterable[Study], profile: Profile, seeds: Sequence[int]) -> list[Cell]:
+    """All runs that the studies need, each once: all of the first seed first, then by study and setting."""
+    cells: dict[str, Cell] = {}
+    for seed in seeds:
+        for study in studies:
+            grid = study.grids.get(profile.name, Grid((), ()))
+            for column in grid.columns:
+                for variant in grid.variants:
+                    config = configure(variant, column, profile, seed)
+                    if config is None:
+                        continue
+                    before = cells.get(config.hash)
+                    if before is None:
+                        title = f"{_name(variant)} on {_setting(column)}, seed {seed}"
+                        cells[config.hash] = Cell(config, title, (study.name,))
+                    elif study.name not in before.studies:
+                        cells[config.hash] = dataclasses.replace(
+                            before, studies=(*before.studies, study.name)
+                        )
+    return list(cells.values())
+
+
+def _name(variant: Variant) -> str:
+    return f"{variant.algo}-{variant.ablation}" if variant.ablation else variant.algo
+
+
+def _setting(column: Column) -> str:
+    changed = [f"{name.replace('_', ' ')} {value}" for name, value in column.changes.items()]
+    return ", ".join([column.setting, *changed])

@@ -1,0 +1,95 @@
+"""Writing what was rendered, and knowing whether that is still up to date."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from benchmark.engine.files import write_json, write_text
+from benchmark.errors import UserError
+from benchmark.studies.paper import PAPER_RESULTS
+
+__all__ = ["Ledger", "renderer_digest", "write_bytes"]
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_SOURCES = ("statistics.py", "studies/*.py", "tables/*.py", "figures/*.py")
+
+
+class Ledger:
+    """Which files each study has left in `root`, and from what they were made (``.rendered.json``)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._path = root / ".rendered.json"
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            found = {}
+        self._studies: dict[str, dict[str, Any]] = found if isinstance(found, dict) else {}
+
+    def is_current(self, study: str, fingerprint: str) -> bool:
+        """Whether the study's files were made from exactly this, and are all there."""
+        entry = self._studies.get(study, {})
+        return entry.get("fingerprint") == fingerprint and all(path.exists() for path in self.files(study))
+
+    def files(self, study: str) -> list[Path]:
+        """What the study has left, as far as it is known."""
+        return [self.root / name for name in self._studies.get(study, {}).get("files", [])]
+
+    def write(self, study: str, fingerprint: str, contents: dict[str, str | bytes]) -> None:
+        """Write a study's files (paths below `root` and contents) and drop those it no longer makes.
+
+        Raises:
+            UserError: they cannot be written.
+        """
+        for name, content in contents.items():
+            path = self.root / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UserError(
+                    f"cannot make the folder {path.parent}: {error.strerror}; choose another --results-dir"
+                ) from error
+            if isinstance(content, str):
+                write_text(path, content)
+            else:
+                write_bytes(path, content)
+        for path in self.files(study):
+            if str(path.relative_to(self.root)) not in contents:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        self._studies[study] = {"fingerprint": fingerprint, "files": list(contents)}
+        write_json(self._path, self._studies)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a binary file atomically.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}; free space there, mend its permissions or "
+            "choose another --results-dir"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def renderer_digest() -> str:
+    """Changes with the code that renders, and with the paper's figures."""
+    digest = hashlib.sha256()
+    paths = [path for pattern in _SOURCES for path in sorted(_PACKAGE.glob(pattern))]
+    for path in (*paths, PAPER_RESULTS):
+        digest.update(path.read_bytes() if path.exists() else b"")
+    return digest.hexdigest()

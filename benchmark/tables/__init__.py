@@ -1,0 +1,27 @@
+"""Tables made from the records of a study: as Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmark.studies.results import Results
+from benchmark.tables.accuracy import accuracy, ranks, significance, spread, worst10
+from benchmark.tables.communication import communication
+from benchmark.tables.table import MISSING, Table
+
+__all__ = ["MISSING", "TABLES", "Table", "make_tables"]
+
+# By the names that studies use.
+TABLES: dict[str, Callable[[Results], Table]] = {
+    "accuracy": accuracy,
+    "significance": significance,
+    "ranks": ranks,
+    "worst10": worst10,
+    "spread": spread,
+    "communication": communication,
+}
+
+
+def make_tables(results: Results) -> list[Table]:
+    """All tables of a study, the one that bears its name first."""
+    return [TABLES[name](results) for name in results.study.tables]

@@ -1,0 +1,66 @@
+"""Captions: what a table is, which figure was chosen, over which seeds, weighted how, of how many clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from benchmark.studies.results import Results
+
+__all__ = ["caption", "notes", "protocol", "seeds"]
+
+SELECTION = "after the last round (never the best round)"
+
+
+def caption(results: Results, *parts: str) -> str:
+    """The profile's warning, then `parts`, then seeds and protocol."""
+    words = [results.profile.warning, *parts, seeds(results), protocol(results)]
+    return " ".join(word for word in words if word)
+
+
+def seeds(results: Results) -> str:
+    """Over which seeds figures are taken."""
+    found = results.seeds
+    if not found:
+        return "No record yet."
+    if len(found) == 1:
+        return f"One seed ({found[0]})."
+    return f"Mean ± sample standard deviation over the seeds {', '.join(map(str, found))}."
+
+
+def protocol(results: Results) -> str:
+    """Clients, participation and rounds."""
+    configs = list(results.configs.values())
+    if not configs:
+        return ""
+    clients = _range(config.clients for config in configs)
+    share = _range(round(100 * config.participation, 6) for config in configs)
+    rounds = _range(config.rounds for config in configs)
+    return f"{clients} clients, {share} % of them in a round, {rounds} rounds."
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """What is peculiar to single cells: fewer seeds than the others, or why there is no record."""
+    lines = []
+    most = max(map(len, results.records.values()), default=0)
+    short = [place for place, found in results.records.items() if len(found) < most]
+    if short:
+        lines.append(f"‡ fewer seeds: {_places(results, short)}")
+    for (row, column), reason in results.failed.items():
+        lines.append(f"no record of {row} on {column}: {reason.split(';')[0]}")
+    for column in results.columns:
+        if not any((row, column) in results.configs for row in results.rows):
+            lines.append(f"{column} is not part of this version")
+    return tuple(lines)
+
+
+def _places(results: Results, places: Sequence[tuple[str, str]]) -> str:
+    return "; ".join(
+        f"{row} on {column} (seed{'s' * (len(found) > 1)} {', '.join(map(str, found))})"
+        for row, column in places
+        for found in [results.records[row, column]]
+    )
+
+
+def _range(values: Iterable[float]) -> str:
+    found = sorted(set(values))
+    return f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"

@@ -1,0 +1,100 @@
+"""The registry: whatever registers itself is complete."""
+
+import dataclasses
+import importlib
+import pkgutil
+
+import pytest
+
+import algorithms
+from algorithms import ALGORITHMS, find, register
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.hyper import parse_hyper
+from benchmark.errors import UserError
+from benchmark.models import build_network
+from benchmark.runner import method_label
+
+BASELINES = {"local", "fedavg", "fedavg-ft", "ditto", "fedbabu", "fedrep", "fedper", "lg-fedavg"}
+
+
+def test_the_baselines_are_there():
+    assert set(ALGORITHMS) >= BASELINES
+
+
+def test_every_module_of_the_package_is_loaded():
+    for module in pkgutil.iter_modules(algorithms.__path__):
+        loaded = importlib.import_module(f"algorithms.{module.name}")
+        for value in vars(loaded).values():
+            if isinstance(value, type) and issubclass(value, Algorithm) and "name" in vars(value):
+                assert ALGORITHMS[value.name] is value
+
+
+def test_a_method_says_what_it_is(algo):
+    method = find(algo)
+    assert method.name == algo
+    assert algo == algo.lower()
+    assert method.title
+    assert method.reference
+    assert method.__doc__
+    assert [name for name, other in ALGORITHMS.items() if other.title == method.title] == [algo]
+
+
+def test_hyper_parameters_are_documented_and_have_defaults(algo):
+    hyper = find(algo).Hyper
+    defaults = hyper()
+    for spec in dataclasses.fields(hyper):
+        assert spec.metadata["doc"], spec.name
+    # What is typed in a list of options can be typed back.
+    typed = {
+        spec.name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        for spec in dataclasses.fields(hyper)
+        for value in [getattr(defaults, spec.name)]
+    }
+    assert parse_hyper(hyper, typed, algo) == defaults
+    assert parse_hyper(hyper, dataclasses.asdict(defaults), algo) == defaults
+
+
+def test_hyper_parameters_do_not_hide_protocol(algo):
+    """A hyper-parameter with the name of a run's field could not be told from its flag."""
+    from benchmark.engine.config import RunConfig
+
+    protocol = {spec.name for spec in dataclasses.fields(RunConfig)}
+    assert not protocol & {spec.name for spec in dataclasses.fields(find(algo).Hyper)}
+
+
+def test_ablations_are_valid_and_named_in_the_label(algo, tiny):
+    method = find(algo)
+    assert method_label(tiny(algo)) == algo
+    network = build_network("digits")
+    for name, values in method.ablations.items():
+        config = tiny(algo, dict(values))
+        method.check(config, network, parse_hyper(method.Hyper, config.hyper, algo))
+        assert method_label(config) == f"{algo}-{name}"
+
+
+def test_the_defaults_pass_the_methods_own_check(algo, tiny):
+    method = find(algo)
+    method.check(tiny(algo), build_network("digits"), method.Hyper())
+
+
+def test_changed_hyper_parameters_are_in_the_label(tiny):
+    assert method_label(tiny("ditto", {"lam": "0.5"})) == "ditto-lam=0.5"
+    assert method_label(tiny("ditto", {"lam": "1"})) == "ditto"
+    label = method_label(tiny("fedrep", {"body_epochs": 2, "head_epochs": 3}))
+    assert label == "fedrep-head_epochs=3-body_epochs=2"
+
+
+def test_unknown_methods():
+    with pytest.raises(
+        UserError, match=r"unknown method 'fedavgg' \(did you mean 'fedavg'\?\); known: .*ditto"
+    ):
+        find("fedavgg")
+
+
+def test_names_are_given_once():
+    class Impostor(Algorithm):
+        name = "fedavg"
+
+    with pytest.raises(ValueError, match="two methods are called 'fedavg'"):
+        register(Impostor)
+    assert ALGORITHMS["fedavg"] is not Impostor

@@ -1,0 +1,120 @@
+"""Budgets: equal rounds, or as many rounds as fit into equal bytes."""
+
+import dataclasses
+
+import pytest
+
+from algorithms import ALGORITHMS
+from benchmark.engine.budget import Plan, plan_rounds, planned_bytes, planned_epochs
+from benchmark.errors import UserError
+
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture
+def plan(ready):
+    """The plan of a configuration, and the object that made it."""
+
+    def make(config):
+        prepared = ready(config).prepared
+        return plan_rounds(config, prepared.schedule, prepared.make), prepared
+
+    return make
+
+
+def epochs_allowed(config, schedule):
+    ordinary = (config.rounds - 1) * schedule.cohort_size + schedule.clients
+    return config.compute_cap * ordinary * config.local_epochs
+
+
+# Every method
+
+
+@pytest.mark.parametrize("bytes_", [0, 4 * MEGABYTE, 20 * MEGABYTE])
+def test_a_byte_budget_is_used_up_but_never_exceeded(algo, bytes_, tiny, plan):
+    config = tiny(algo, budget="bytes", byte_budget=bytes_, rounds=12)
+    found, prepared = plan(config)
+    method, schedule = prepared.make(found.rounds), prepared.schedule
+    assert found.planned == planned_bytes(method, schedule) <= found.limit
+    assert found.limit == bytes_ or bytes_ == 0
+    assert planned_epochs(method, schedule) <= epochs_allowed(config, schedule)
+    more = prepared.make(found.rounds + 1)
+    assert (planned_bytes(more, schedule) > found.limit) == (found.set_by == "bytes")
+    if found.set_by == "compute":
+        assert planned_epochs(more, schedule) > epochs_allowed(config, schedule)
+
+
+def test_a_budget_of_rounds_is_the_number_of_rounds(algo, tiny, plan):
+    found, _ = plan(tiny(algo, rounds=9, byte_budget=1))
+    assert found == Plan(9, "rounds")
+
+
+def test_a_run_costs_what_was_planned(algo, tiny, plan, launch, tmp_path):
+    config = tiny(algo, budget="bytes", rounds=8, compute_cap=6.0, eval_every=0)
+    expected, _ = plan(config)
+    run = launch(config, tmp_path)
+    spent = sum(run.summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast"))
+    assert spent == expected.planned <= expected.limit
+    assert run.summary["budget"] == dataclasses.asdict(expected)
+    assert len(run.lines) == run.summary["rounds"] == expected.rounds
+    assert run.lines[-1]["participants"] == 6
+
+
+# Particular methods
+
+
+def test_the_default_budget_is_that_of_sharing_the_whole_model(tiny, plan):
+    found, prepared = plan(tiny("fedavg", budget="bytes", rounds=12))
+    assert (found.rounds, found.set_by) == (12, "bytes")
+    size, rounds = 4 * prepared.task.network.count(), 11 * 3 + 6
+    assert found.limit == found.planned == size * (2 * rounds + 6)
+
+
+@pytest.mark.parametrize("algo", ["local", "lg-fedavg"])
+def test_methods_that_send_little_are_capped_by_compute(algo, tiny, plan):
+    config = tiny(algo, budget="bytes", rounds=12, compute_cap=3.0)
+    found, _ = plan(config)
+    assert found.set_by == "compute"
+    # 3 · (11 · 3 + 6) participations = (rounds − 1) · 3 + 6
+    assert found.rounds == 1 + (3 * (11 * 3 + 6) - 6) // 3 == 38
+
+
+def test_the_summary_says_what_set_the_rounds(tiny, launch, tmp_path):
+    run = launch(tiny("local", budget="bytes", compute_cap=1.0, eval_every=0), tmp_path)
+    assert run.summary["budget"]["set_by"] == "compute"
+    assert run.summary["budget"]["planned"] == 0
+    assert run.summary["rounds"] == 4
+
+
+def test_twice_the_local_work_is_half_the_rounds_under_a_tight_cap(tiny, plan):
+    found, _ = plan(tiny("ditto", budget="bytes", rounds=12, compute_cap=1.0))
+    assert found.set_by == "compute"
+    assert found.rounds == 1 + ((11 * 3 + 6) // 2 - 6) // 3
+
+
+def test_a_budget_that_is_too_small_says_what_would_do(tiny, plan):
+    one_round = 4 * plan(tiny("fedavg"))[1].task.network.count() * 3 * 6
+    with pytest.raises(UserError, match=f"too small.*{one_round:,} bytes; give at least that"):
+        plan(tiny("fedavg", budget="bytes", byte_budget=one_round - 1))
+    found, _ = plan(tiny("fedavg", budget="bytes", byte_budget=one_round))
+    assert found == Plan(1, "bytes", one_round, one_round)
+
+
+@pytest.mark.xfail(strict=True, reason="the message blames the bytes: 'one round costs 0 bytes'")
+def test_compute_that_does_not_fit_is_not_blamed_on_the_bytes(tiny, plan):
+    with pytest.raises(UserError, match="compute"):
+        plan(tiny("local", {"total_epochs": 100}, budget="bytes"))
+
+
+@pytest.mark.xfail(strict=True, reason="the search for the number of rounds never ends")
+def test_costs_that_do_not_grow_with_the_rounds_end_the_search(tiny, plan, monkeypatch):
+    asked, phases = [], ALGORITHMS["local"].phases
+
+    def counted(self, round):
+        asked.append(round)
+        assert len(asked) < 10_000, "still searching"
+        return phases(self, round)
+
+    monkeypatch.setattr(ALGORITHMS["local"], "phases", counted)
+    found, _ = plan(tiny("local", {"total_epochs": 5}, budget="bytes"))
+    assert found.rounds >= 1

@@ -1,0 +1,213 @@
+"""Executors: different ways to the same local work, held equal to the plain loop."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from benchmark.engine.executors import EXECUTORS, choose_executor
+from benchmark.engine.local import LocalCall, LocalModel, Phase, Proximal
+from benchmark.engine.params import expand
+from benchmark.models import NETWORKS, LowRank
+
+OTHERS = sorted(set(EXECUTORS) - {"loop"})
+LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")
+# Clients of different sizes at small batches: some steps concern only a few of them.
+UNEVEN = {
+    "partition": "dirichlet",
+    "dirichlet": 0.2,
+    "clients": 10,
+    "samples_per_client": 22,
+    "batch_size": 4,
+}
+CLIENTS = [7, 0, 3, 9, 4]
+
+
+@pytest.fixture(params=OTHERS)
+def both(request, tiny, ready):
+    """Tasks of the loop and of another executor: ``both(momentum=0.9)`` changes their configuration."""
+    tasks = []
+
+    def make(**changes):
+        config = tiny("fedavg", **{**UNEVEN, "momentum": 0.5, **changes})
+        tasks.extend(ready(config, name).prepared.task for name in ("loop", request.param))
+        return tasks
+
+    yield make
+    for task in tasks:
+        task.executor.close()
+
+
+def start_of(task, clients=CLIENTS):
+    """A different model for every client."""
+    factors = 1 + 0.1 * torch.arange(len(clients))
+    return {
+        name: tensor * factors.view(-1, *[1] * (tensor.dim() - 1))
+        for name, tensor in expand(task.initial, len(clients)).items()
+    }
+
+
+def outcomes(tasks, phases, weights=None):
+    found = []
+    for task in tasks:
+        models = {
+            "model": LocalModel(task.network, start_of(task)),
+            "personal": LocalModel(task.network, expand(task.initial, len(CLIENTS))),
+        }
+        own = [weights(task.data.train_sizes[k]) for k in CLIENTS] if weights else None
+        found.append(task.executor.train(LocalCall(3, CLIENTS, models, phases(task), own)))
+    return found
+
+
+def assert_same(loop, other):
+    assert (loop.round, loop.clients) == (other.round, other.clients)
+    assert (loop.samples, loop.steps) == (other.samples, other.steps)
+    torch.testing.assert_close(other.models, loop.models, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(other.loss, loop.loss, rtol=1e-3, atol=1e-5)
+    assert len(loop.features) == len(other.features)
+    for (z, y), (ours, labels) in zip(loop.features, other.features, strict=True):
+        assert torch.equal(y, labels)
+        torch.testing.assert_close(ours, z, rtol=1e-3, atol=1e-4)
+
+
+def test_the_clients_of_these_tests_are_uneven(both):
+    sizes = both()[0].data.train_sizes
+    steps = {-(-sizes[k] // 4) for k in CLIENTS}
+    assert len(steps) > 2
+    assert any(sizes[k] % 4 for k in CLIENTS)
+
+
+@pytest.mark.parametrize(
+    "phases",
+    {
+        "everything": lambda task: [Phase.of(LAYERS, 0.05, 2)],
+        "head": lambda task: [Phase.of(LAYERS[4:], 0.05, 2)],
+        "body": lambda task: [Phase.of(LAYERS[:4], 0.05, 2)],
+        "first": lambda task: [Phase.of(LAYERS[:1], 0.05, 1)],
+        "rates": lambda task: [Phase({"conv1": 0.01, "fc2": 0.1, "fc3": 0.02}, 2)],
+        "alternating": lambda task: [Phase.of(LAYERS[4:], 0.05, 2), Phase.of(LAYERS[:4], 0.05, 1)],
+        "two models": lambda task: [
+            Phase.of(LAYERS, 0.05, 1),
+            dataclasses.replace(
+                Phase.of(LAYERS, 0.05, 2),
+                model="personal",
+                stream="batches-personal",
+                proximal=Proximal(2.0, {name: t * 0.5 for name, t in task.initial.items()}),
+            ),
+        ],
+        "masks": lambda task: [
+            dataclasses.replace(
+                Phase.of(LAYERS, 0.05, 2),
+                masks={"fc2.weight": (task.initial["fc2.weight"] > 0).float()},
+            )
+        ],
+        "collect": lambda task: [dataclasses.replace(Phase.of(LAYERS[:4], 0.05, 2), collect="fc3")],
+        "collect early": lambda task: [dataclasses.replace(Phase.of(LAYERS[4:], 0.05, 2), collect="fc1")],
+        "no epochs": lambda task: [Phase.of(LAYERS, 0.05, 1), Phase.of(LAYERS[4:], 0.05, 0)],
+        "nothing": lambda task: [],
+    }.items(),
+    ids=lambda case: case[0],
+)
+def test_phases(both, phases):
+    assert_same(*outcomes(both(), phases[1]))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"momentum": 0.0},
+        {"momentum": 0.9, "weight_decay": 0.05},
+        {"dropout": 0.5},
+        {"augment": True},
+        {"augment": True, "dropout": 0.3},
+        {"batch_size": 1},
+        {"batch_size": 100},
+    ],
+    ids=str,
+)
+def test_protocols(both, changes):
+    assert_same(*outcomes(both(**changes), lambda task: [Phase.of(LAYERS, 0.02, 2)]))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_a_frozen_body_under_dropout(both, dropout):
+    assert_same(*outcomes(both(dropout=dropout), lambda task: [Phase.of(LAYERS[4:], 0.05, 2)]))
+
+
+def test_sample_weights(both):
+    weights = lambda size: torch.linspace(0.2, 1.8, size)  # noqa: E731
+    assert_same(*outcomes(both(), lambda task: [Phase.of(LAYERS, 0.05, 2)], weights))
+
+
+def test_low_rank_layers(both):
+    loop, other = both()
+    network = NETWORKS["digits"].with_layers({"fc1": LowRank("fc1", 128, 64, rank=9)})
+    found = []
+    for task in (loop, other):
+        params = expand(network.init(task.streams.get("init")), len(CLIENTS))
+        call = LocalCall(1, CLIENTS, {"model": LocalModel(network, params)}, [Phase.of(LAYERS, 0.05, 2)])
+        found.append(task.executor.train(call))
+    assert_same(*found)
+
+
+@pytest.mark.parametrize("stop", [None, 0, 2, 4])
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_forward_passes(both, part, stop):
+    loop, other = (
+        task.executor.forward(task.network, start_of(task), CLIENTS, part, stop) for task in both()
+    )
+    for ours, theirs in zip(loop, other, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_one_client_alone(both):
+    tasks = both()
+    found = [
+        task.executor.train(
+            LocalCall(
+                3,
+                [3],
+                {"model": LocalModel(task.network, expand(task.initial, 1))},
+                [Phase.of(LAYERS, 0.05, 2)],
+            )
+        )
+        for task in tasks
+    ]
+    assert_same(*found)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_the_start_and_the_clients_are_left_alone(executor, tiny, ready, differing):
+    task = ready(tiny("fedavg", **UNEVEN), executor).prepared.task
+    start = start_of(task)
+    before = {name: tensor.clone() for name, tensor in start.items()}
+    call = LocalCall(
+        1, list(CLIENTS), {"model": LocalModel(task.network, start)}, [Phase.of(LAYERS, 0.05, 1)]
+    )
+    outcome = task.executor.train(call)
+    task.executor.close()
+    assert differing(start, before) == []
+    assert call.clients == CLIENTS
+    assert not any(t.requires_grad for t in (*start.values(), *outcome.models["model"].values()))
+
+
+def test_equal_calls_give_equal_bits(both, differing):
+    for task in both(momentum=0.9):
+        first, second = (outcomes([task], lambda task: [Phase.of(LAYERS, 0.05, 2)])[0] for _ in range(2))
+        assert differing(first.models["model"], second.models["model"]) == []
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_the_thread_count_is_restored(executor, tiny, ready):
+    before = torch.get_num_threads()
+    task = ready(tiny("fedavg"), executor).prepared.task
+    with pytest.raises(ZeroDivisionError):
+        task.executor._map(lambda i: 1 // i, 2)
+    assert torch.get_num_threads() == before
+    task.executor.close()
+
+
+def test_automatic_choices_exist():
+    for device in ("cpu", "cuda"):
+        for network in (None, *NETWORKS.values()):
+            assert choose_executor(device, network) in EXECUTORS

@@ -1,0 +1,296 @@
+"""A run that was stopped, at any moment and for any reason, ends as if nothing had happened."""
+
+import dataclasses
+import json
+import random
+
+import pytest
+import torch
+
+import benchmark.runner as runner
+from algorithms import ALGORITHMS
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.executors import LoopExecutor
+from benchmark.engine.rounds import Diverged
+
+
+class Killer:
+    """An observer that stops the run after some round, as Ctrl-C does."""
+
+    def __init__(self, last):
+        self.last, self.heard, self.done = last, [], None
+
+    def start(self, rounds, done):
+        self.done = done
+
+    def round(self, line):
+        self.heard.append(line["round"])
+        if line["round"] == self.last:
+            raise KeyboardInterrupt
+
+
+class Counter(Killer):
+    """An observer that only listens."""
+
+    def __init__(self):
+        super().__init__(last=None)
+
+
+def kill(launch, config, folder, after):
+    with pytest.raises(KeyboardInterrupt):
+        launch(config, folder, Killer(after))
+
+
+def record_in(folder):
+    (record,) = folder.glob("*-*-*")
+    return record
+
+
+@pytest.fixture
+def diverging(monkeypatch):
+    """Let training return a loss that is not a number from some round on."""
+
+    def arm(round, client=2):
+        train = LoopExecutor.train
+
+        def broken(self, call):
+            outcome = train(self, call)
+            if call.round == round and client in call.clients:
+                outcome.loss[call.clients.index(client)] = float("nan")
+            return outcome
+
+        monkeypatch.setattr(LoopExecutor, "train", broken)
+
+    return arm
+
+
+# Kill and go on
+
+
+def test_killed_and_resumed_equals_unbroken(algo, tiny, launch, unbroken, tmp_path):
+    last = random.Random(algo).randint(1, 3)
+    kill(launch, tiny(algo), tmp_path, last)
+    assert not (record_in(tmp_path) / "done").exists()
+    counter = Counter()
+    resumed = launch(tiny(algo), tmp_path, counter)
+    assert resumed.content() == unbroken(algo).content()
+    assert resumed.summary["resumed"] == 1
+    assert counter.done == last
+    assert counter.heard == [1, 2, 3, 4]
+    assert sorted(path.name for path in resumed.folder.iterdir() if path.name != "diagnostics.json") == [
+        "clients.csv", "config.json", "done", "rounds.jsonl", "summary.json",
+    ]  # fmt: skip
+
+
+def test_killed_after_every_round_equals_unbroken(tiny, launch, unbroken, tmp_path):
+    for last in (1, 2, 3):
+        kill(launch, tiny("fedper"), tmp_path, last)
+    resumed = launch(tiny("fedper"), tmp_path)
+    assert resumed.content() == unbroken("fedper").content()
+    assert resumed.summary["resumed"] == 3
+
+
+def test_killed_on_threads_equals_unbroken_on_threads(algo, tiny, launch, tmp_path):
+    config = tiny(algo, rounds=4, eval_every=0)
+    whole = launch(config, tmp_path / "whole", executor="threads")
+    with pytest.raises(KeyboardInterrupt):
+        launch(config, tmp_path / "killed", Killer(2), executor="threads")
+    assert launch(config, tmp_path / "killed", executor="threads").content() == whole.content()
+
+
+def test_random_training_resumes_exactly(tiny, launch, tmp_path):
+    config = tiny("fedper", augment=True, dropout=0.3)
+    kill(launch, config, tmp_path / "killed", 2)
+    whole = launch(config, tmp_path / "whole")
+    assert launch(config, tmp_path / "killed").content() == whole.content()
+
+
+def test_killed_before_the_first_checkpoint_starts_again(tiny, launch, unbroken, tmp_path, monkeypatch):
+    def interrupted(self, call):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LoopExecutor, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            launch(tiny("fedper"), tmp_path)
+    resumed = launch(tiny("fedper"), tmp_path)
+    assert resumed.content() == unbroken("fedper").content()
+    assert resumed.summary["resumed"] == 0
+
+
+@pytest.mark.parametrize("damage", [b"", b"no tensors in here", None], ids=["empty", "text", "cut"])
+def test_a_damaged_checkpoint_is_set_aside(damage, tiny, launch, unbroken, tmp_path):
+    kill(launch, tiny("fedper"), tmp_path, 2)
+    checkpoint = record_in(tmp_path) / "checkpoint.pt"
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[: len(content) // 2] if damage is None else damage)
+    counter = Counter()
+    again = launch(tiny("fedper"), tmp_path, counter)
+    assert counter.done == 0
+    assert again.content() == unbroken("fedper").content()
+    assert (again.folder / "checkpoint.damaged.pt").exists()
+
+
+def test_a_checkpoint_of_another_configuration_is_not_used(tiny, launch, unbroken, tmp_path):
+    kill(launch, tiny("fedper"), tmp_path / "a", 2)
+    kill(launch, tiny("fedper", seed=1), tmp_path / "b", 2)
+    ours, other = (record_in(tmp_path / name) / "checkpoint.pt" for name in "ab")
+    ours.write_bytes(other.read_bytes())
+    assert launch(tiny("fedper"), tmp_path / "a").content() == unbroken("fedper").content()
+
+
+# Finished runs
+
+
+def test_a_finished_run_is_not_run_again(algo, unbroken, launch, tiny, monkeypatch):
+    run = unbroken(algo)
+    before = {path: path.stat().st_mtime_ns for path in run.folder.iterdir()}
+
+    def forbidden(*args):
+        raise AssertionError("a finished run needs no data")
+
+    monkeypatch.setattr(runner, "prepare", forbidden)
+    again = launch(tiny(algo), run.folder.parent)
+    assert again.folder == run.folder
+    assert {path: path.stat().st_mtime_ns for path in run.folder.iterdir()} == before
+    assert {k: v for k, v in again.summary.items() if k != "record"} == json.loads(
+        (run.folder / "summary.json").read_text()
+    )
+
+
+@pytest.mark.xfail(strict=True, reason="run_cell looks for `done` only before it loads the data")
+def test_a_run_that_another_process_finished_meanwhile_is_not_run_again(tiny, launch, tmp_path, monkeypatch):
+    prepare, counter = runner.prepare, Counter()
+
+    def slow(config, execution):
+        monkeypatch.setattr(runner, "prepare", prepare)
+        launch(config, tmp_path)  # the other process is faster
+        return prepare(config, execution)
+
+    monkeypatch.setattr(runner, "prepare", slow)
+    launch(tiny("fedper"), tmp_path, counter)
+    assert counter.heard == []
+
+
+# Divergence
+
+
+def test_a_diverged_run_says_where_and_leaves_its_rounds(tiny, launch, diverging, tmp_path):
+    diverging(3, client=5)
+    config = tiny("fedper", participation=1.0)
+    with pytest.raises(Diverged, match=r"client 5 .* round 3 \(stage 1\)"):
+        launch(config, tmp_path)
+    record = record_in(tmp_path)
+    assert "round 3" in json.loads((record / "failed.json").read_text())["reason"]
+    assert not (record / "done").exists()
+    assert len((record / "rounds.jsonl").read_text().splitlines()) == 2
+
+
+def test_the_checkpoint_of_a_diverged_run_is_usable(
+    algo, tiny, launch, unbroken, tmp_path, diverging, monkeypatch
+):
+    diverging(4)
+    with pytest.raises(Diverged):
+        launch(tiny(algo), tmp_path)
+    monkeypatch.undo()
+    counter = Counter()
+    mended = launch(tiny(algo), tmp_path, counter)
+    assert counter.done == 3
+    assert mended.content() == unbroken(algo).content()
+    assert not (mended.folder / "failed.json").exists()
+
+
+def test_real_divergence_in_training(tiny, launch, tmp_path):
+    with pytest.raises(Diverged, match="try a smaller --lr"):
+        launch(tiny("fedavg", lr=1e6), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("algo", "hyper", "changes"),
+    [
+        ("fedavg", {}, {"lr": 1e30, "rounds": 1, "batch_size": 20}),  # the last step overflows
+        ("fedavg-ft", {"ft_epochs": 50}, {"lr": 2.0, "rounds": 1, "batch_size": 20}),
+        ("fedavg", {}, {"lr": 1e30, "rounds": 2, "batch_size": 20, "eval_every": 1}),
+    ],
+    ids=["last step", "fine-tuning", "on the way"],
+)
+def test_divergence_that_only_the_evaluation_sees(algo, hyper, changes, tiny, launch, tmp_path):
+    with pytest.raises(Diverged):
+        launch(tiny(algo, hyper, **changes), tmp_path)
+
+
+def test_divergence_of_a_model_that_is_not_trained_last(tiny, launch, tmp_path, monkeypatch):
+    """Ditto's common copies diverge, its personal models do not: no such aggregate may be kept."""
+    ditto = ALGORITHMS["ditto"]
+    phases = ditto.phases
+
+    def uneven(self, round):
+        common, personal = phases(self, round)
+        return [dataclasses.replace(common, rates=dict.fromkeys(common.rates, 1e6)), personal]
+
+    monkeypatch.setattr(ditto, "phases", uneven)
+    with pytest.raises(Diverged, match="round 1 "):
+        launch(tiny("ditto", {"lam": 0}), tmp_path)
+
+
+# Common beginnings
+
+
+TRUNKED = sorted(name for name, method in ALGORITHMS.items() if method.trunk is not Algorithm.trunk)
+
+
+@pytest.mark.parametrize("first", ["fedavg", "fedavg-ft"])
+@pytest.mark.parametrize("second", TRUNKED)
+def test_sharing_a_beginning_changes_nothing(first, second, tiny, launch, unbroken, tmp_path):
+    launch(tiny(first), tmp_path)
+    assert launch(tiny(second), tmp_path).content() == unbroken(second).content()
+
+
+@pytest.fixture
+def trained_rounds(monkeypatch):
+    """The rounds in which anything was trained."""
+    rounds, train = [], LoopExecutor.train
+
+    def watched(self, call):
+        rounds.append(call.round)
+        return train(self, call)
+
+    monkeypatch.setattr(LoopExecutor, "train", watched)
+    return rounds
+
+
+def test_a_shared_beginning_is_trained_once(tiny, launch, trained_rounds, tmp_path):
+    launch(tiny("fedavg"), tmp_path)
+    assert trained_rounds == [1, 2, 3, 4]
+    trained_rounds.clear()
+    launch(tiny("fedavg-ft"), tmp_path)
+    assert trained_rounds == [5]  # the fine-tuning
+    trained_rounds.clear()
+    launch(tiny("fedavg-ft", {"ft_epochs": 0}), tmp_path)
+    assert trained_rounds == []
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seed": 1}, {"lr": 0.04}, {"rounds": 3}, {"eval_every": 0}, {"aggregation": "samples"}]
+)
+def test_another_protocol_shares_nothing(changes, tiny, launch, trained_rounds, tmp_path):
+    launch(tiny("fedavg"), tmp_path)
+    trained_rounds.clear()
+    launch(tiny("fedavg-ft", {"ft_epochs": 0}, **changes), tmp_path)
+    assert trained_rounds == list(range(1, changes.get("rounds", 4) + 1))
+
+
+def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_rounds, tmp_path):
+    launch(tiny("fedavg"), tmp_path)
+    (trunk,) = (tmp_path / ".cache").glob("trunk-*.pt")
+    trunk.write_bytes(b"no tensors in here")
+    trained_rounds.clear()
+    assert launch(tiny("fedavg-ft"), tmp_path).content() == unbroken("fedavg-ft").content()
+    assert trained_rounds[:4] == [1, 2, 3, 4]
+    assert torch.load(trunk, weights_only=True)["lines"]
+
+
+def test_killed_in_the_beginning_of_a_shared_run(tiny, launch, unbroken, tmp_path):
+    kill(launch, tiny("fedavg"), tmp_path, 2)
+    launch(tiny("fedavg"), tmp_path)
+    assert launch(tiny("fedavg-ft"), tmp_path).content() == unbroken("fedavg-ft").content()

@@ -1,0 +1,286 @@
+"""The round loop, with every registered method."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from algorithms import ALGORITHMS
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.executors import EXECUTORS
+from benchmark.engine.local import Phase
+from benchmark.engine.params import WeightedMean, clone, expand
+from benchmark.engine.sgd import LocalWork
+
+FIRST = 1
+
+
+def open_round(played, number=FIRST):
+    """Start a round of a fresh method; returns its cohort and the local work of that cohort."""
+    algorithm = played.algorithm
+    algorithm.start_round(number)
+    cohort = played.prepared.schedule.cohort(number, algorithm.closes_stage(number))
+    return cohort, algorithm.begin(cohort, algorithm.download(), number)
+
+
+# Common to all methods of a seed
+
+
+def test_methods_of_a_seed_share_split_initial_model_and_cohorts(algo, tiny, ready, differing):
+    ours, fedavg = ready(tiny(algo)).prepared, ready(tiny("fedavg")).prepared
+    assert ours.split.checksum == fedavg.split.checksum
+    assert differing(ours.task.initial, fedavg.task.initial) == []
+    for number in range(1, 5):
+        for full in (False, True):
+            assert ours.schedule.cohort(number, full) == fedavg.schedule.cohort(number, full)
+
+
+def test_another_seed_changes_split_initial_model_and_cohorts(tiny, ready, differing):
+    a, b = (ready(tiny("fedavg", seed=seed)).prepared for seed in (0, 1))
+    assert a.split.checksum != b.split.checksum
+    assert differing(a.task.initial, b.task.initial) == list(a.task.initial)
+    assert any(a.schedule.cohort(n, False) != b.schedule.cohort(n, False) for n in range(1, 6))
+
+
+def test_methods_of_a_seed_share_the_batch_order(algo, tiny, ready, monkeypatch):
+    seen, epochs = [], LocalWork._epochs
+
+    def watched(self, network, params, phase, *args):
+        for x, permutation, start in epochs(self, network, params, phase, *args):
+            seen.append((phase.stream, permutation.tolist()))
+            yield x, permutation, start
+
+    monkeypatch.setattr(LocalWork, "_epochs", watched)
+    played = ready(tiny(algo, local_epochs=2))
+    cohort, call = open_round(played)
+    for position, client in enumerate(cohort):
+        seen.clear()
+        played.prepared.task.executor._work.train(call, position)
+        main = [permutation for stream, permutation in seen if stream == "batches-main"]
+        stream = played.prepared.task.streams.get("batches-main", FIRST, client)
+        assert main, "every method trains in the first round"
+        assert main == [stream.permutation(20).tolist() for _ in main]
+
+
+# Participation
+
+
+def test_everyone_takes_part_where_a_stage_closes(algo, tiny, ready, unbroken):
+    algorithm, lines = ready(tiny(algo)).algorithm, unbroken(algo).lines
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    for line in lines:
+        assert line["participants"] == (6 if algorithm.closes_stage(line["round"]) else 3)
+        assert line["stage"] == algorithm.stage(line["round"])
+    assert lines[-1]["participants"] == 6
+
+
+def test_clients_that_were_not_sampled_keep_their_state(algo, tiny, play, monkeypatch, differing):
+    checked = []
+
+    def watch(method):
+        keep = method.keep
+
+        def watched(self, outcome):
+            others = [client for client in range(6) if client not in outcome.clients]
+            before = self.clients.gather(others)
+            keep(self, outcome)
+            assert differing(self.clients.gather(others), before) == []
+            checked.append(len(others))
+
+        monkeypatch.setattr(method, "keep", watched)
+
+    watch(ALGORITHMS[algo])
+    play(tiny(algo, rounds=8))  # enough for an ordinary round in each of four stages
+    assert 3 in checked
+
+
+def test_what_a_participant_keeps_is_what_it_trained(algo, tiny, ready, differing):
+    played = ready(tiny(algo))
+    cohort, call = open_round(played)
+    outcome = played.prepared.task.executor.train(call)
+    played.algorithm.upload(outcome)
+    played.algorithm.keep(outcome)
+    kept = played.algorithm.clients.gather(cohort)
+    trained = [model for model in outcome.models.values() if kept.keys() <= model.keys()]
+    assert any(differing(kept, {name: model[name] for name in kept}) == [] for model in trained)
+
+
+# Local work
+
+
+def test_layers_outside_the_phases_are_bit_equal(algo, tiny, ready):
+    played = ready(tiny(algo))
+    _, call = open_round(played)
+    before = {slot: clone(model.params) for slot, model in call.models.items()}
+    outcome = played.prepared.task.executor.train(call)
+    for slot, model in call.models.items():
+        rates = {
+            layer: rate
+            for phase in call.phases
+            if phase.model == slot and phase.epochs
+            for layer, rate in phase.rates.items()
+        }
+        for name in model.network.shapes():
+            moved = not torch.equal(outcome.models[slot][name], before[slot][name])
+            assert moved == (rates.get(name.split(".")[0], 0) > 0), f"{slot}: {name}"
+
+
+def test_the_server_does_not_move_while_clients_train(algo, tiny, ready, differing):
+    played = ready(tiny(algo))
+    _, call = open_round(played)
+    before = clone(played.algorithm.server)
+    outcome = played.prepared.task.executor.train(call)
+    played.algorithm.upload(outcome)
+    played.algorithm.keep(outcome)
+    assert differing(played.algorithm.server, before) == []
+
+
+def test_aggregating_one_model_returns_it(algo, tiny, ready, differing):
+    """Uploads that are all equal to what was sent leave the server as it was, whatever the weights."""
+    played = ready(tiny(algo, partition="dirichlet", dirichlet=1.0, aggregation="samples"))
+    algorithm = played.algorithm
+    algorithm.start_round(FIRST)
+    sent, cohort = clone(algorithm.download()), [0, 2, 3]
+    mean = WeightedMean()
+    mean.add(expand(sent, len(cohort)), algorithm.weights(cohort))
+    algorithm.aggregate(mean.value())
+    assert differing(algorithm.download(), sent) == []
+
+
+# Weights of the mean
+
+
+@pytest.mark.parametrize("rule", ["uniform", "samples", "method"])
+def test_weights_of_the_mean(algo, rule, tiny, ready):
+    config = tiny(algo, partition="dirichlet", dirichlet=0.3, aggregation=rule)
+    played = ready(config)
+    sizes = played.prepared.split.train_sizes.tolist()
+    assert len(set(sizes)) > 1
+    chosen = ALGORITHMS[algo].aggregation if rule == "method" else rule
+    weights = played.algorithm.weights([4, 1, 0]).tolist()
+    assert weights == ([sizes[4], sizes[1], sizes[0]] if chosen == "samples" else [1, 1, 1])
+
+
+# Costs
+
+
+def test_the_ledger_is_what_the_method_declares(algo, tiny, ready, unbroken):
+    algorithm = ready(tiny(algo)).algorithm
+    for line in unbroken(algo).lines:
+        number = line["round"]
+        traffic = algorithm.traffic(number)
+        assert line["bytes_down"] == line["participants"] * traffic.down
+        assert line["bytes_up"] == line["participants"] * traffic.up
+        assert line["bytes_broadcast"] == (6 * traffic.down if algorithm.closes_stage(number) else 0)
+
+
+def test_compute_is_what_the_phases_say(algo, tiny, ready, unbroken):
+    algorithm = ready(tiny(algo)).algorithm
+    for line in unbroken(algo).lines:
+        epochs = sum(phase.epochs for phase in algorithm.phases(line["round"]))
+        assert line["samples"] == line["participants"] * epochs * 20
+        assert line["steps"] == line["participants"] * epochs * 3
+    adapting = sum(phase.epochs for phase in algorithm.adaptation())
+    assert [line["adaptation_samples"] for line in unbroken(algo).lines] == [0, 0, 0, 6 * 20 * adapting]
+
+
+def test_totals_of_the_summary_are_sums_of_the_rounds(algo, unbroken):
+    run = unbroken(algo)
+    for name in ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "steps", "adaptation_samples"):
+        assert run.summary[name] == sum(line[name] for line in run.lines)
+    assert run.summary["rounds"] == 4
+    assert run.summary["budget"]["set_by"] == "rounds"
+
+
+# Evaluation
+
+
+def test_evaluations_are_where_they_are_due(algo, unbroken):
+    run = unbroken(algo)
+    assert [line["round"] for line in run.lines if "accuracy" in line] == [2, 4]
+    for name in ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "evaluated"):
+        assert run.lines[-1][name] == run.summary[name]
+    assert run.summary["evaluated"] in ("global", "personal")
+
+
+def test_evaluations_on_the_way_change_nothing(algo, tiny, launch, unbroken, tmp_path):
+    silent = launch(tiny(algo, eval_every=0), tmp_path)
+    assert [line["round"] for line in silent.lines if "accuracy" in line] == [4]
+    clients = (silent.folder / "clients.csv").read_text()
+    assert clients == (unbroken(algo).folder / "clients.csv").read_text()
+
+
+def test_the_headline_is_the_mean_of_the_clients_table(algo, unbroken):
+    run = unbroken(algo)
+    with (run.folder / "clients.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["client"]) for row in rows] == list(range(6))
+    correct, total = (sum(int(row[name]) for row in rows) for name in ("correct", "test_samples"))
+    assert run.summary["accuracy"] == pytest.approx(correct / total, abs=1e-6)
+    accuracies = [float(row["accuracy"]) for row in rows]
+    assert run.summary["accuracy_unweighted"] == pytest.approx(np.mean(accuracies), abs=1e-5)
+    assert run.summary["accuracy_worst10"] == pytest.approx(min(accuracies), abs=1e-6)
+
+
+def test_every_method_learns(algo, tiny, launch, tmp_path):
+    """Two of ten classes a client: far above the 10 % of guessing."""
+    run = launch(tiny(algo, rounds=12, local_epochs=3, eval_every=0), tmp_path)
+    assert run.summary["accuracy"] > 0.3
+
+
+# Executors
+
+
+OTHERS = sorted(set(EXECUTORS) - {"loop"})
+
+
+@pytest.mark.parametrize("executor", OTHERS)
+def test_executors_equal_loop(executor, algo, tiny, launch, unbroken, tmp_path):
+    """Equal up to the order of float sums, which may flip a prediction that is nearly a tie."""
+    loop, other = unbroken(algo), launch(tiny(algo), tmp_path, executor=executor)
+    for a, b in zip(loop.lines, other.lines, strict=True):
+        assert {k: v for k, v in a.items() if isinstance(v, (int, str))} == {
+            k: v for k, v in b.items() if isinstance(v, (int, str))
+        }
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-3, abs=1e-4)
+    ours, theirs = (
+        np.loadtxt(run.folder / "clients.csv", delimiter=",", skiprows=1) for run in (loop, other)
+    )
+    np.testing.assert_allclose(ours[:, 4], theirs[:, 4], rtol=1e-3, atol=1e-3)
+    assert abs(ours[:, 2] - theirs[:, 2]).max() <= 1
+
+
+@pytest.mark.parametrize("executor", OTHERS)
+def test_executors_train_the_same_models(executor, algo, tiny, ready):
+    outcomes = []
+    for name in ("loop", executor):
+        played = ready(tiny(algo, partition="dirichlet", dirichlet=0.5), name)  # uneven clients
+        _, call = open_round(played)
+        outcomes.append(played.prepared.task.executor.train(call))
+        played.prepared.task.executor.close()
+    loop, other = outcomes
+    assert (loop.samples, loop.steps, loop.clients) == (other.samples, other.steps, other.clients)
+    torch.testing.assert_close(loop.models, other.models, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(loop.loss, other.loss, rtol=1e-4, atol=1e-5)
+
+
+# Lines
+
+
+def test_lines_hold_what_scripts_rely_on(algo, unbroken):
+    for text in (unbroken(algo).folder / "rounds.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        assert {
+            "round", "stage", "participants", "bytes_up", "bytes_down", "samples", "seconds",
+        } <= line.keys()  # fmt: skip
+
+
+def test_the_base_class_by_itself_is_fedavg(tiny, ready):
+    task = ready(tiny("fedavg")).prepared.task
+    base = Algorithm(task, None)
+    assert base.shared_layers() == task.network.names
+    assert base.personal_layers() == ()
+    assert base.phases(1) == [Phase.of(task.network.names, 0.05, 1)]
+    assert base.adaptation() == []

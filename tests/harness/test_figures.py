@@ -1,0 +1,108 @@
+"""Figures: made from records, readable, nothing cut or on top of another."""
+
+import itertools
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+from record_folders import write_records
+
+from benchmark.figures import FIGURES, make_figures
+from benchmark.figures.curves import curve
+from benchmark.figures.style import color_of, spread_out
+from benchmark.store import Store
+from benchmark.studies.catalogue import METHODS, PROFILES, STUDIES
+from benchmark.studies.results import collect
+
+WITH_FIGURES = [study for study in STUDIES.values() if study.figures]
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    root = tmp_path_factory.mktemp("quick")
+    for study in WITH_FIGURES:
+        write_records(root, study, PROFILES["quick"], seeds=(0, 1))
+    return Store.scan(root)
+
+
+def results_of(study, store):
+    return collect(study, PROFILES["quick"], store, None)
+
+
+def test_every_kind_of_figure_is_used_by_a_study():
+    assert {name for study in WITH_FIGURES for name in study.figures} == set(FIGURES)
+
+
+@pytest.mark.parametrize("study", WITH_FIGURES, ids=lambda study: study.name)
+def test_figures_are_whole_files(study, quick):
+    pictures = make_figures(results_of(study, quick))
+    assert len(pictures) == len(study.figures)
+    for picture in pictures:
+        assert ElementTree.fromstring(picture.to_svg()).tag.endswith("svg")
+        assert picture.to_png().startswith(b"\x89PNG")
+        assert picture.caption.startswith(PROFILES["quick"].warning)
+
+
+@pytest.mark.parametrize("study", WITH_FIGURES, ids=lambda study: study.name)
+def test_axes_have_labels_and_texts_do_not_meet(study, quick):
+    for picture in make_figures(results_of(study, quick)):
+        renderer = picture.figure.canvas.get_renderer()
+        picture.figure.draw(renderer)
+        for axes in picture.figure.axes:
+            assert axes.get_xlabel()
+            texts = [*axes.texts, *axes.get_xticklabels(), axes.xaxis.label, axes.yaxis.label]
+            # An annotation's own extent has its arrow in it.
+            boxes = [Text.get_window_extent(text, renderer) for text in texts if text.get_text()]
+            for one, other in itertools.combinations(boxes, 2):
+                overlap = (min(one.x1, other.x1) - max(one.x0, other.x0)) > 1 and (
+                    min(one.y1, other.y1) - max(one.y0, other.y0)
+                ) > 3
+                assert not overlap
+
+
+@pytest.mark.parametrize("study", WITH_FIGURES, ids=lambda study: study.name)
+def test_without_records_there_is_no_figure(study, tmp_path):
+    assert make_figures(results_of(study, Store.scan(tmp_path))) == []
+
+
+def test_a_figure_is_the_same_file_every_time(quick):
+    study = STUDIES["data-size"]
+    first, second = (make_figures(results_of(study, quick))[0] for _ in range(2))
+    assert first.to_svg() == second.to_svg()
+
+
+def test_methods_have_colours_of_their_own():
+    assert len({color_of(method.title) for method in METHODS}) == len(METHODS)
+
+
+def test_a_curve_adds_up_what_was_sent(quick):
+    results = results_of(STUDIES["main"], quick)
+    records = results.at("FedAvg+FT", results.columns[0])
+    found = curve(records)
+    assert list(found["round"]) == [4, 8, 12, 16, 20, 24]
+    last = found.iloc[-1]
+    for record in records[:1]:
+        summary = record.summary
+        assert last["bytes"] == sum(
+            summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast")
+        )  # fmt: skip
+        assert last["samples"] == summary["samples"] + summary["adaptation_samples"]
+    assert last["accuracy"] == pytest.approx(np.mean([record.summary["accuracy"] for record in records]))
+    assert found["bytes"].is_monotonic_increasing
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [[0.5], [0.2, 0.8], [0.5] * 6, [0.0, 0.01, 0.02], [0.98, 0.99, 1.0], [0.1, 0.11, 0.5, 0.52, 0.97]],
+)
+def test_labels_are_spread_within_the_panel(wanted):
+    places = spread_out(wanted, 0.1)
+    assert all(b - a >= 0.1 - 1e-9 for a, b in itertools.pairwise(places))
+    assert min(places) >= -1e-9
+    assert max(places) <= 1 + 1e-9
+
+
+def test_labels_with_room_stay_where_they_belong():
+    assert spread_out([0.1, 0.4, 0.9], 0.1) == [0.1, 0.4, 0.9]
+    assert spread_out([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])

@@ -1,0 +1,95 @@
+"""The command `stages` and its figure, on the record of a real PPFE run."""
+
+import json
+import shutil
+
+import pytest
+from PIL import Image
+
+from benchmark.cli import main
+from benchmark.commands.stages import read_stages
+from benchmark.errors import UserError
+from benchmark.figures_stages import stage_figure
+
+
+@pytest.fixture(scope="session")
+def record(unbroken):
+    return unbroken("ppfe").folder
+
+
+@pytest.fixture
+def copy(record, tmp_path):
+    """The record, to be damaged."""
+    return shutil.copytree(record, tmp_path / record.name)
+
+
+def test_the_figure_draws_the_diagnostics(record):
+    stages = read_stages(record)
+    figure = stage_figure(stages, "a run")
+    accuracy, betas, effective = figure.axes
+    drawn = {line.get_label(): [*line.get_ydata()] for line in accuracy.lines}
+    assert len(drawn) == 4
+    assert drawn["stage alone, test"] == [100 * stage["stage_test_accuracy"] for stage in stages]
+    assert drawn["ensemble so far, train"] == [100 * stage["ensemble_train_accuracy"] for stage in stages]
+    for axes, field in ((betas, "beta"), (effective, "effective_samples")):
+        dots = [[*line.get_ydata()] for line in axes.lines]
+        assert dots == [stage["clients"][field] for stage in stages]
+    assert [label.get_text().split("\n")[0] for label in accuracy.get_xticklabels()] == ["1", "2", "3", "4"]
+
+
+def test_the_table_tells_the_last_ensembles_accuracy_of_the_summary(record, tmp_path, capsys):
+    assert main(["stages", str(record), "--out", str(tmp_path / "new" / "stages.png")]) == 0
+    text = capsys.readouterr().out
+    (line,) = [line for line in text.splitlines() if "ensemble, test" in line]
+    summary = json.loads((record / "summary.json").read_text())
+    assert f"{100 * summary['accuracy']:.2f} %" == " ".join(line.split("%")[3].split()) + " %"
+    with Image.open(tmp_path / "new" / "stages.png") as image:
+        assert image.width > 1000
+
+
+def test_the_same_record_gives_the_same_svg(record, tmp_path):
+    for name in ("a.svg", "b.svg"):
+        assert main(["stages", str(record), "--out", str(tmp_path / name)]) == 0
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_unused_weights_are_said_to_be_unused(copy, tmp_path, capsys):
+    config = json.loads((copy / "config.json").read_text())
+    config["config"]["hyper"].update(reweight=False, ensemble="last")
+    (copy / "config.json").write_text(json.dumps(config))
+    assert main(["stages", str(copy)]) == 0
+    assert (copy / "stages.png").exists()
+    text = capsys.readouterr().out
+    assert "computed but not used" in text
+    assert "last stage alone" in text
+
+
+def test_a_record_without_stages_is_refused(unbroken, tmp_path, capsys):
+    assert main(["stages", str(unbroken("fedavg").folder)]) == 2
+    error = capsys.readouterr().err
+    assert "no stages" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: shutil.rmtree(folder), "there is no folder"),
+        (lambda folder: [path.unlink() for path in folder.iterdir()], "is no record"),
+        (lambda folder: [(folder / n).unlink() for n in ("diagnostics.json", "done")], "not finished"),
+        (lambda folder: (folder / "diagnostics.json").write_text("{"), "is damaged"),
+        (lambda folder: (folder / "diagnostics.json").write_text("[1]"), "is damaged"),
+        (lambda folder: (folder / "diagnostics.json").write_text('{"stages": [{"stage": 1}]}'), "is damaged"),
+        (lambda folder: (folder / "diagnostics.json").write_text('{"other": 1}'), "tells of no stages"),
+    ],
+)
+def test_bad_records_are_refused_in_one_line(copy, damage, message):
+    damage(copy)
+    with pytest.raises(UserError, match=message) as caught:
+        read_stages(copy)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_output_is_refused_before_anything_is_read(tmp_path, capsys):
+    assert main(["stages", str(tmp_path), "--out", "figure.docx"]) == 2
+    assert ".png or .svg" in capsys.readouterr().err

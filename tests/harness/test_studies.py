@@ -1,0 +1,141 @@
+"""The catalogue: complete, known to the registries, equal to the paper's tables, and each run once."""
+
+import csv
+import dataclasses
+
+import pytest
+
+import datasets
+from algorithms import ALGORITHMS
+from benchmark.errors import UserError
+from benchmark.figures import FIGURES
+from benchmark.runner import check, split_of
+from benchmark.settings import SETTINGS
+from benchmark.studies.catalogue import METHODS, PROFILES, STUDIES, find_profile, find_studies
+from benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure, plan
+from benchmark.studies.paper import PAPER_RESULTS, paper_accuracy
+from benchmark.tables import TABLES
+
+GRIDS = {(study.name, profile): grid for study in STUDIES.values() for profile, grid in study.grids.items()}
+NOT_YET = {"sent140"}  # settings that the paper has and this version lacks
+
+
+def cells(profile: str, **options):
+    chosen = PROFILES[profile]
+    return plan(STUDIES.values(), chosen, options.get("seeds", chosen.seeds))
+
+
+def test_the_ten_studies():
+    assert list(STUDIES) == [
+        "main", "sparse", "dirichlet", "reduction", "fixed-heads", "progression", "data-size",
+        "heterogeneity", "synthetic", "communication",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_a_study_is_computed_or_has_a_grid_for_every_profile(study):
+    assert bool(study.computed) != (set(study.grids) == set(PROFILES))
+    assert set(study.tables) <= set(TABLES)
+    assert set(study.figures) <= set(FIGURES)
+
+
+@pytest.mark.parametrize(("study", "profile"), GRIDS)
+def test_rows_and_columns_can_be_told_apart(study, profile):
+    grid = GRIDS[study, profile]
+    for parts in (grid.variants, grid.columns):
+        assert len({part.title for part in parts}) == len(parts) > 0
+
+
+@pytest.mark.parametrize(("study", "profile"), GRIDS)
+def test_methods_ablations_and_settings_exist(study, profile):
+    grid = GRIDS[study, profile]
+    for variant in grid.variants:
+        assert variant.algo in ALGORITHMS
+        assert variant.ablation in (None, *ALGORITHMS[variant.algo].ablations)
+    assert {column.setting for column in grid.columns} <= {*SETTINGS, *NOT_YET}
+
+
+def test_the_main_study_has_every_method():
+    assert {variant.algo for variant in METHODS} == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_run_is_valid_and_needed_once(profile):
+    found = cells(profile, seeds=(0,))
+    for cell in found:
+        check(cell.config)
+    assert len({cell.config.hash for cell in found}) == len(found)
+    assert len({cell.title for cell in found}) == len(found)
+
+
+def test_the_quick_profile_needs_no_download_and_can_be_split():
+    data = datasets.load("digits")
+    assert {cell.config.dataset for cell in cells("quick")} == {"digits"}
+    splits = {config.hash: config for cell in cells("quick") for config in [_without_method(cell.config)]}
+    for config in splits.values():
+        assert split_of(config, data).clients == config.clients
+
+
+def _without_method(config):
+    return dataclasses.replace(config, algo="fedavg", hyper={})
+
+
+def test_cells_in_common_are_run_once():
+    separate = sum(len(plan([study], PROFILES["quick"], (0,))) for study in STUDIES.values())
+    together = cells("quick")
+    assert len(together) < separate
+    shared = {name for cell in together if cell.config.algo == "ppfe" for name in cell.studies}
+    assert {"main", "communication", "sparse", "reduction", "data-size", "heterogeneity"} <= shared
+    assert not [cell for cell in together if cell.studies == ("communication",)]
+
+
+def test_the_first_seed_comes_first():
+    seeds = [cell.config.seed for cell in cells("paper")]
+    assert seeds == sorted(seeds)
+    assert set(seeds) == set(PROFILES["paper"].seeds)
+
+
+def test_every_figure_of_the_paper_has_its_cell():
+    with PAPER_RESULTS.open(encoding="utf-8") as file:
+        printed = sorted(float(row["accuracy"]) for row in csv.DictReader(file) if row["accuracy"])
+    used = []
+    for study in STUDIES.values():
+        grid = study.grids.get("paper", Grid((), ()))
+        for variant in grid.variants:
+            for column in grid.columns:
+                figure = paper_accuracy(study, variant, column)
+                used += [] if figure is None else [round(100 * figure, 6)]
+    assert sorted(used) == printed
+
+
+def test_the_papers_figures_by_example():
+    study = STUDIES["fixed-heads"]
+    grid = study.grids["paper"]
+    assert paper_accuracy(study, grid.variants[2], grid.columns[3]) == pytest.approx(0.7436)  # M3, S=5
+    assert paper_accuracy(STUDIES["main"], METHODS[8], grid.columns[5]) is None  # the paper prints a dash
+    assert paper_accuracy(STUDIES["data-size"], METHODS[0], Column("100", "cifar100-s5")) is None
+
+
+def test_what_is_not_registered_is_no_cell():
+    profile = Profile("quick", (0,))
+    grid = Grid(
+        (Variant("A", "fedavg"), Variant("B", "nosuch"), Variant("C", "ppfe", "nosuch")),
+        (Column("here", "digits-s2"), Column("there", "nosuch")),
+    )
+    found = plan([Study("odd", "Odd", {"quick": grid})], profile, (0,))
+    assert [cell.title for cell in found] == ["fedavg on digits-s2, seed 0"]
+    assert configure(grid.variants[1], grid.columns[0], profile) is None
+
+
+@pytest.mark.parametrize(
+    ("find", "name", "suggestion"),
+    [(find_profile, "quik", "quick"), (lambda name: find_studies([name]), "dirichle", "dirichlet")],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(find, name, suggestion):
+    with pytest.raises(UserError, match=f"'{name}'.*did you mean '{suggestion}'"):
+        find(name)
+
+
+def test_studies_come_in_the_catalogues_order():
+    assert [study.name for study in find_studies(["sparse", "main"])] == ["main", "sparse"]
+    assert [study.name for study in find_studies(None)] == list(STUDIES)

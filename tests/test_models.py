@@ -1,0 +1,197 @@
+"""The networks: sizes that the paper's transmitted shares confirm, split points, and what layers compute."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from benchmark.models import NETWORKS, Conv, Linear, LowRank, Network, build_network, cnn
+
+IMAGES = {  # channels, height, width; classes
+    "cifar10": ((3, 32, 32), 10),
+    "cifar100": ((3, 32, 32), 100),
+    "emnist": ((1, 28, 28), 26),
+    "fmnist": ((1, 28, 28), 10),
+    "digits": ((1, 8, 8), 10),
+}
+
+# Parameters of conv1, conv2, fc1, fc2, fc3 (FedRep models/Nets.py).
+COUNTS = {
+    "cifar10": (4_864, 102_464, 192_120, 7_744, 650),
+    "cifar100": (4_864, 204_928, 819_456, 32_896, 12_900),
+    "emnist": (1_664, 102_464, 131_200, 8_256, 1_690),
+}
+TOTALS = {"cifar10": 307_842, "cifar100": 1_075_044, "emnist": 245_274}
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(params=sorted(NETWORKS))
+def network(request):
+    return NETWORKS[request.param]
+
+
+# Sizes and names
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_parameter_counts(name):
+    network = NETWORKS[name]
+    assert tuple(network.count([layer]) for layer in network.names) == COUNTS[name]
+    assert network.count() == TOTALS[name]
+
+
+def test_shares_of_cifar100_that_the_paper_prints():
+    network = NETWORKS["cifar100"]
+    convolutions = network.count(["conv1", "conv2"])
+    all_but_last, total = network.count(network.names[:-1]), network.count()
+    assert round(100 * all_but_last / total, 1) == 98.8
+    assert round(100 * convolutions / total, 1) == 19.5
+    pair = network.with_layers({"fc1": LowRank("fc1", 3200, 256, rank=200)})
+    assert round(100 * pair.count(["conv1", "conv2", "fc1"]) / total, 1) == 83.8
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_logits_of_every_image_network(name, rng):
+    network, (shape, classes) = NETWORKS[name], IMAGES[name]
+    logits = network.apply(network.init(rng), torch.rand(3, *shape))
+    assert logits.shape == (3, classes)
+    assert (logits < 0).any()  # no ReLU after the last layer
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_split_points_of_the_image_networks(name):
+    assert NETWORKS[name].names == ("conv1", "conv2", "fc1", "fc2", "fc3")
+    assert NETWORKS[name].splittable == ("fc1", "fc2", "fc3")
+
+
+def test_index_layer_and_tail(network):
+    names, size = network.names, len(network.names)
+    for position, name in enumerate(names):
+        assert network.index(name) == position
+        assert network.layer(name).name == name
+    assert [network.tail(count) for count in range(size + 1)] == [names[size - c :] for c in range(size + 1)]
+
+
+def test_keys_shapes_and_counts_belong_together(network, rng):
+    params = network.init(rng)
+    assert list(params) == network.keys()
+    assert {name: tuple(tensor.shape) for name, tensor in params.items()} == network.shapes()
+    assert sum(tensor.numel() for tensor in params.values()) == network.count()
+    assert network.keys([]) == []
+    assert network.count([]) == 0
+
+
+def test_keys_come_in_the_order_of_the_network():
+    expected = ["conv1.weight", "conv1.bias", "fc3.weight", "fc3.bias"]
+    assert NETWORKS["digits"].keys(["fc3", "conv1"]) == expected
+
+
+# Initial values
+
+
+def test_initial_values_follow_pytorchs_default_law(network, rng):
+    params = network.init(rng)
+    for layer in network.layers:
+        bound = 1 / math.sqrt(layer.fan_in)
+        for name in layer.shapes():
+            values = params[name]
+            assert values.dtype == torch.float32
+            assert values.abs().max() <= bound
+            if values.numel() > 100:
+                assert values.abs().max() > 0.9 * bound
+                # A uniform law on ±bound has this spread.
+                assert values.std() == pytest.approx(bound / math.sqrt(3), rel=0.2)
+
+
+def test_init_bounds_are_pytorchs():
+    torch.manual_seed(0)
+    for ours, theirs in (
+        (Linear("fc1", 50, 400), torch.nn.Linear(50, 400)),
+        (Conv("conv1", 3, 64), torch.nn.Conv2d(3, 64, 5)),
+    ):
+        drawn = Network((ours,)).init(np.random.default_rng(0))[f"{ours.name}.weight"]
+        assert drawn.abs().max() == pytest.approx(theirs.weight.detach().abs().max().item(), rel=0.02)
+
+
+def test_initial_values_are_those_of_the_generator(network):
+    a, b, c = (network.init(np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not any(torch.equal(a[name], c[name]) for name in a)
+
+
+# What layers compute
+
+
+def test_pooling_before_relu_changes_nothing(rng):
+    layer = Conv("conv1", 3, 8)
+    params, x = Network((layer,)).init(rng), torch.randn(4, 3, 12, 12)
+    convolved = F.conv2d(x, params["conv1.weight"], params["conv1.bias"])
+    assert torch.equal(layer.apply(params, x), F.max_pool2d(F.relu(convolved), 2))
+
+
+@pytest.mark.parametrize("activation", [True, False])
+def test_a_low_rank_layer_is_the_linear_layer_of_its_product(activation, rng):
+    pair = LowRank("fc1", 12, 7, activation=activation, rank=3)
+    whole = Linear("fc1", 12, 7, activation=activation)
+    params = Network((pair,)).init(rng)
+    assert {name: tuple(t.shape) for name, t in params.items()} == {
+        "fc1.first": (3, 12),
+        "fc1.second": (7, 3),
+        "fc1.bias": (7,),
+    }
+    product = {"fc1.weight": params["fc1.second"] @ params["fc1.first"], "fc1.bias": params["fc1.bias"]}
+    x = torch.randn(5, 3, 2, 2)  # is flattened
+    torch.testing.assert_close(pair.apply(params, x), whole.apply(product, x))
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_running_a_network_in_two_parts(name, rng):
+    network = NETWORKS[name]
+    params, x = network.init(rng), torch.rand(2, *IMAGES[name][0])
+    for cut in range(len(network.layers) + 1):
+        torch.testing.assert_close(
+            network.apply(params, network.apply(params, x, stop=cut), start=cut), network.apply(params, x)
+        )
+
+
+def test_with_layers_replaces_only_what_is_named():
+    network = NETWORKS["digits"]
+    changed = network.with_layers({"fc2": LowRank("fc2", 64, 32, rank=2)})
+    assert changed.names == network.names
+    assert [a is b for a, b in zip(changed.layers, network.layers, strict=True)] == [True] * 3 + [False, True]
+    assert isinstance(changed.layer("fc2"), LowRank)
+
+
+def test_sizes_follow_from_kernel_and_padding():
+    network = cnn((2, 20, 12), 4, (3, 5), (7, 6), kernel=3, padding=0)
+    # 20 -> 18 -> 9 -> 7 -> 3 and 12 -> 10 -> 5 -> 3 -> 1
+    assert network.shapes()["fc1.weight"] == (7, 5 * 3 * 1)
+    assert network.apply(network.init(np.random.default_rng(0)), torch.rand(1, 2, 20, 12)).shape == (1, 4)
+
+
+# Dropout
+
+
+def test_dropout_sits_behind_fc2_and_only_while_training(rng):
+    plain, dropping = build_network("digits"), build_network("digits", 0.5)
+    assert [layer.name for layer in dropping.layers if layer.drops] == ["fc2"]
+    assert not any(layer.drops for layer in plain.layers)
+    params, x = plain.init(rng), torch.rand(4, 1, 8, 8)
+    assert torch.equal(dropping.apply(params, x), plain.apply(params, x))
+
+    asked = []
+
+    def nothing_kept(shape, rate):
+        asked.append((shape, rate))
+        return torch.zeros(shape)
+
+    logits = dropping.apply(params, x, dropout=nothing_kept)
+    assert asked == [((4, 32), 0.5)]
+    assert torch.equal(logits, params["fc3.bias"].expand(4, 10))
+    assert torch.equal(plain.apply(params, x, dropout=nothing_kept), plain.apply(params, x))

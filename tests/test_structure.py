@@ -1,0 +1,161 @@
+"""The rules of the house: imports go down, the engine knows no method, everything public is documented."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from algorithms import ALGORITHMS
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("benchmark", "algorithms", "datasets")
+
+
+def modules_in(folder):
+    return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def relative(path):
+    return str(path.relative_to(ROOT))
+
+
+EVERY_MODULE = [relative(path) for package in PACKAGES for path in modules_in(package)]
+ENGINE = [relative(path) for path in modules_in("benchmark/engine")]
+
+
+def tree_of(module):
+    return ast.parse((ROOT / module).read_text(encoding="utf-8"))
+
+
+def imports_of(module):
+    """Full names of what a module imports, wherever in it."""
+    package = list(Path(module).parts[:-1])
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            start = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                # `from benchmark.engine import rounds` and `from benchmark.models import Network` alike
+                yield f"{start}.{alias.name}"
+
+
+def own(names):
+    """Imports from this project."""
+    return [name for name in names if name.split(".")[0] in PACKAGES]
+
+
+def within(name, *allowed):
+    return any(name == place or name.startswith(f"{place}.") for place in allowed)
+
+
+# Imports only go down
+
+
+@pytest.mark.parametrize("module", [relative(path) for path in modules_in("datasets")])
+def test_datasets_know_nothing_but_errors(module):
+    assert [
+        name for name in own(imports_of(module)) if not within(name, "datasets", "benchmark.errors")
+    ] == []
+
+
+@pytest.mark.parametrize("module", ["benchmark/models.py", "benchmark/errors.py"])
+def test_the_ground_floor_stands_alone(module):
+    assert [name for name in own(imports_of(module)) if not within(name, "benchmark.errors")] == []
+
+
+@pytest.mark.parametrize("module", ENGINE)
+def test_the_engine_knows_neither_methods_nor_harness(module):
+    allowed = ("benchmark.engine", "benchmark.models", "benchmark.errors", "datasets")
+    assert [name for name in own(imports_of(module)) if not within(name, *allowed)] == []
+
+
+@pytest.mark.parametrize("module", [relative(path) for path in modules_in("algorithms")])
+def test_methods_know_neither_datasets_nor_harness(module):
+    allowed = ("algorithms", "benchmark.engine", "benchmark.models", "benchmark.errors")
+    assert [name for name in own(imports_of(module)) if not within(name, *allowed)] == []
+
+
+def test_no_import_inside_the_engine_hides_in_a_function():
+    for module in ENGINE:
+        inside = [
+            node
+            for function in ast.walk(tree_of(module))
+            if isinstance(function, ast.FunctionDef)
+            for node in ast.walk(function)
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+        ]
+        assert inside == [], module
+
+
+# The engine names no method
+
+
+def names_in(tree):
+    """Strings that are not documentation, and identifiers."""
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield node.value
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            yield node.name
+
+
+@pytest.mark.parametrize("module", ENGINE)
+def test_the_engine_names_no_method(module):
+    methods = {*ALGORITHMS, *(method.__name__ for method in ALGORITHMS.values())}
+    # A command line without --algo has to mean something.
+    known = {"fedavg"} if module == "benchmark/engine/config.py" else set()
+    assert set(names_in(tree_of(module))) & methods - known == set()
+
+
+# Everything public is documented
+
+
+@pytest.mark.parametrize("module", EVERY_MODULE)
+def test_docstrings(module):
+    tree = tree_of(module)
+    assert ast.get_docstring(tree), "the module itself"
+    public = [
+        node
+        for node in tree.body
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_")
+    ]
+    assert [node.name for node in public if not ast.get_docstring(node)] == []
+
+
+# Imports
+
+
+def test_every_module_imports_without_optional_packages_and_has_what_it_exports():
+    """In a fresh process in which wandb, ray and torchtext cannot be found."""
+    program = """
+import importlib, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("wandb", "ray", "torchtext"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+for name in sys.argv[1:]:
+    module = importlib.import_module(name)
+    missing = [export for export in getattr(module, "__all__", ()) if not hasattr(module, export)]
+    assert not missing, f"{name} exports {missing}, which it does not have"
+"""
+    names = [
+        ".".join(Path(module).with_suffix("").parts).removesuffix(".__init__")
+        for module in EVERY_MODULE
+        if not module.endswith("__main__.py")
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *names], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
