@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Task, Traffic
+from benchmark.engine.algorithm import Algorithm, Task, Traffic, Trunk
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import option
@@ -23,7 +23,9 @@ class LGHyper:
     """Hyper-parameters of LG-FedAvg."""
 
     lg_shared: int = option(2, "number of last layers that are shared (2: fc2 and fc3)", least=0)
-    lg_warm: int = option(0, "rounds of FedAvg from which all clients start; 0: from θ_0", least=0)
+    lg_warm: int = option(
+        0, "rounds of FedAvg, the last with everyone, from which all start; 0: from θ_0", least=0
+    )
 
 
 @register
@@ -54,6 +56,16 @@ class LGFedAvg(Algorithm):
 
     def shared_layers(self) -> tuple[str, ...]:
         return self.network.names if self._warm else self.network.tail(self.hyper.lg_shared)
+
+    def stage(self, round: int) -> int:
+        return 2 if 0 < self.hyper.lg_warm < round else 1
+
+    def closes_stage(self, round: int) -> bool:
+        # Everyone needs the warm model's lower layers: the warm rounds end as a FedAvg run does.
+        return round in (self.hyper.lg_warm, self.task.rounds)
+
+    def trunk(self) -> Trunk | None:
+        return Trunk("fedavg", self.hyper.lg_warm) if self.hyper.lg_warm else None
 
     def start_round(self, round: int) -> None:
         if self._warm and round > self.hyper.lg_warm:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+import benchmark
 import datasets
 from algorithms import find
 from benchmark.engine.algorithm import Algorithm, Task
@@ -115,7 +116,8 @@ def method_label(config: RunConfig) -> str:
     """Readable name of the method and its variant: ``ppfe``, ``ppfe-no-reduction``, ``ditto-lam=0.1``."""
     method = find(config.algo)
     default = dataclasses.asdict(method.Hyper())
-    changed = {name: value for name, value in config.hyper.items() if value != default[name]}
+    own = dataclasses.asdict(parse_hyper(method.Hyper, config.hyper, config.algo))  # tuples again, after JSON
+    changed = {name: value for name, value in own.items() if value != default[name]}
     for name, values in method.ablations.items():
         variant = dataclasses.asdict(parse_hyper(method.Hyper, values, config.algo))
         if {key: value for key, value in variant.items() if value != default[key]} == changed:
@@ -212,6 +214,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
     Raises:
         UserError: bad input; nothing is left half-written.
     """
+    config = with_hyper(config, config.hyper)
     check(config)
     execution.pick_executor(execution.pick_device(), build_network(config.dataset, config.dropout))
     record = RunRecord(execution.results_dir, config, method_label(config))
@@ -224,9 +227,12 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
         root = open_store(execution.results_dir)
         record.acquire()
         try:
+            if record.done:  # by another process, since we looked
+                return {**record.summary(), "record": str(record.folder)}
             about = {"split": _describe(prepared)}
             record.begin(about)
             context = {
+                "version": benchmark.__version__,
                 "split": prepared.split.checksum,
                 "executor": prepared.executor_name,
                 "device": str(prepared.task.data.device),

@@ -49,25 +49,39 @@ def plan_rounds(config: RunConfig, schedule: Schedule, make: Callable[[int], Alg
     ordinary = (config.rounds - 1) * schedule.cohort_size + schedule.clients
     most_epochs = config.compute_cap * ordinary * config.local_epochs
 
-    def fits(rounds: int) -> tuple[bool, bool, int]:
+    def costs(rounds: int) -> tuple[int, int]:
         algorithm = make(rounds)
-        sent = planned_bytes(algorithm, schedule)
-        return sent <= limit, planned_epochs(algorithm, schedule) <= most_epochs, sent
+        return planned_bytes(algorithm, schedule), planned_epochs(algorithm, schedule)
+
+    def fits(rounds: int) -> bool:
+        sent, epochs = costs(rounds)
+        return sent <= limit and epochs <= most_epochs
 
     least = make(config.rounds).least_rounds
     low, high = least - 1, least
-    while all(fits(high)[:2]):
+    while fits(high):
+        if high > config.rounds and costs(high) == costs(
+            low
+        ):  # more rounds cost nothing: no budget ends them
+            return Plan(config.rounds, "compute", limit, costs(config.rounds)[0])
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if all(fits(middle)[:2]) else (low, middle)
+        low, high = (middle, high) if fits(middle) else (low, middle)
     if low < least:
-        raise UserError(
-            f"--byte-budget {limit:,} is too small: the least that '{config.algo}' can do, {least} round(s), "
-            f"costs {fits(least)[2]:,} bytes; give at least that"
-        )
-    fits_bytes, _, _ = fits(low + 1)
-    return Plan(low, "compute" if fits_bytes else "bytes", limit, fits(low)[2])
+        raise UserError(_too_small(config, least, limit, *costs(least), most_epochs))
+    set_by: Literal["bytes", "compute"] = "compute" if costs(low + 1)[0] <= limit else "bytes"
+    return Plan(low, set_by, limit, costs(low)[0])
+
+
+def _too_small(config: RunConfig, rounds: int, limit: int, sent: int, epochs: int, most: float) -> str:
+    work = f"the least that '{config.algo}' can do, {rounds} round(s),"
+    if sent > limit:
+        return f"--byte-budget {limit:,} is too small: {work} costs {sent:,} bytes; give at least that"
+    return (
+        f"--compute-cap {config.compute_cap:g} is too small: {work} takes {epochs:,} local epochs over all "
+        f"clients, {most:,.0f} are allowed; give at least {config.compute_cap * epochs / most:.3g}"
+    )
 
 
 def whole_model_bytes(config: RunConfig, schedule: Schedule, algorithm: Algorithm) -> int:
@@ -91,6 +105,11 @@ def planned_bytes(algorithm: Algorithm, schedule: Schedule) -> int:
 def planned_epochs(algorithm: Algorithm, schedule: Schedule) -> int:
     """Local epochs of a whole run, over all participations."""
     return sum(
-        schedule.size(algorithm.closes_stage(round)) * sum(phase.epochs for phase in algorithm.phases(round))
+        schedule.size(algorithm.closes_stage(round)) * _epochs(algorithm, round)
         for round in range(1, algorithm.task.rounds + 1)
     )
+
+
+def _epochs(algorithm: Algorithm, round: int) -> int:
+    """Epochs of one participation; phases that train nothing are not carried out."""
+    return sum(phase.epochs for phase in algorithm.phases(round) if phase.rates)

@@ -67,6 +67,12 @@ class RunConfig:
         default_factory=dict, metadata={"doc": "the method's hyper-parameters, all of them"}
     )
 
+    def __post_init__(self) -> None:
+        for spec in dataclasses.fields(self):  # 1 and 1.0 are the same value, and must have the same identity
+            value = getattr(self, spec.name)
+            if isinstance(spec.default, float) and isinstance(value, int) and not isinstance(value, bool):
+                object.__setattr__(self, spec.name, float(value))
+
     def validate(self) -> None:
         """Refuse values that cannot make a run, before anything is loaded or written."""
         for name in (

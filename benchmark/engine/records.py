@@ -18,8 +18,10 @@ A finished run is never run again; tables and figures are made from these files 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -99,20 +101,28 @@ class RunRecord:
         Raises:
             UserError: another process is at it.
         """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / ".lock").open("w")
-        except OSError as error:
-            raise UserError(
-                f"cannot write to {self.folder}: {error.strerror}; choose another --results-dir"
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise UserError(
-                f"another process is running this very run ({self.folder.name}); wait for it or stop it"
-            ) from error
+        path = self.folder / ".lock"
+        while True:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._lock = path.open("w")
+            except OSError as error:
+                raise UserError(
+                    f"cannot write to {self.folder}: {error.strerror}; choose another --results-dir"
+                ) from error
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                self._lock.close()
+                raise UserError(
+                    f"another process is running this very run ({self.folder.name}); wait for it or stop it"
+                ) from error
+            except OSError:  # a file system without locks
+                return
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == os.fstat(self._lock.fileno()).st_ino:
+                    return
+            self._lock.close()  # its last holder has just removed the file: take a new one
 
     def release(self) -> None:
         """Let the run go."""
@@ -123,9 +133,27 @@ class RunRecord:
     # -- while it runs --------------------------------------------------------------------------
 
     def begin(self, about: Mapping[str, Any]) -> None:
-        """Write down what is about to be run."""
+        """Write down what is about to be run.
+
+        Args:
+            about: further entries of config.json, the split's description among them.
+
+        Raises:
+            UserError: there is a checkpoint of this run that was made with other data.
+        """
+        if (self.folder / "checkpoint.pt").exists() and self._split_checksum() != about["split"]["checksum"]:
+            raise UserError(
+                f"the data have changed since the run {self.folder.name} was begun; bring the old data back, "
+                "or remove that folder to begin again"
+            )
         (self.folder / "failed.json").unlink(missing_ok=True)
         write_json(self.folder / "config.json", {"format": FORMAT, "config": self.config.to_dict(), **about})
+
+    def _split_checksum(self) -> str | None:
+        try:
+            return json.loads((self.folder / "config.json").read_text(encoding="utf-8"))["split"]["checksum"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def write_rounds(self, lines: list[dict[str, Any]]) -> None:
         text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
@@ -145,9 +173,11 @@ class RunRecord:
         try:
             state = torch.load(path, map_location=device, weights_only=True)
         except Exception:  # whatever torch makes of a damaged file
+            state = None
+        if not isinstance(state, dict) or "identity" not in state:
             path.replace(path.with_name("checkpoint.damaged.pt"))
             return None
-        return state if state.get("identity") == self.config.identity else None
+        return state if state["identity"] == self.config.identity else None
 
     def fail(self, reason: str) -> None:
         write_json(self.folder / "failed.json", {"reason": reason})

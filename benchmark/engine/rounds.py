@@ -13,6 +13,7 @@ from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.budget import Plan
 from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
 from benchmark.engine.ledger import Ledger
+from benchmark.engine.local import Outcome
 from benchmark.engine.params import WeightedMean
 from benchmark.engine.records import RunRecord, as_float
 from benchmark.engine.schedule import Schedule
@@ -135,9 +136,7 @@ class _Loop:
             outcome = self.executor.train(algorithm.begin(clients, message, number))
             ledger.charge_training(outcome)
             self._check_finite(outcome.loss, clients, number)
-            for params in outcome.models.values():
-                for stacked in params.values():
-                    self._check_finite(stacked.flatten(1).abs().amax(1), clients, number)
+            self._check_finite(_largest(outcome), clients, number)
             upload = algorithm.upload(outcome)
             ledger.charge_upload(upload)
             mean.add(upload, algorithm.weights(clients))
@@ -229,6 +228,12 @@ class _Loop:
             "samples_per_second": round(totals["samples"] / training, 1) if training else 0.0,
             "seconds": as_float(training + sum(line["seconds_closing"] for line in self.lines)),
         }
+
+
+def _largest(outcome: Outcome) -> torch.Tensor:
+    """The largest magnitude in each client's trained models [m]; not finite where anything is not."""
+    flat = [t.reshape(len(outcome.clients), -1) for model in outcome.models.values() for t in model.values()]
+    return torch.stack([t.abs().amax(1) for t in flat if t.shape[1]]).amax(0)
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:

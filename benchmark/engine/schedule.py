@@ -14,7 +14,7 @@ class Schedule:
 
     def __init__(self, clients: int, participation: float, streams: Streams) -> None:
         self.clients = clients
-        # A product slightly above an integer (0.1 × 70 = 7.000000000000001) must not add a client.
+        # A product slightly above an integer (0.07 × 100 = 7.000000000000001) must not add a client.
         self.cohort_size = max(1, math.ceil(participation * clients - 1e-9))
         self._streams = streams
 

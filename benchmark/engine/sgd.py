@@ -76,6 +76,8 @@ class LocalWork:
         result = ClientResult(models, torch.zeros((), device=self.data.device), 0, 0, None)
         collected: list[tuple[Tensor, Tensor]] = []
         for phase in call.phases:
+            if not phase.rates or not phase.epochs:
+                continue
             if phase.stream not in orders:
                 orders[phase.stream] = self.streams.get(phase.stream, call.round, client)
             network = call.models[phase.model].network
@@ -121,7 +123,7 @@ class LocalWork:
         """
         start = self.first_layer(network, phase)
         x = raw if self.config.augment else self.layout(self.data.encode(raw))
-        if start > 0 and phase.epochs > 0:
+        if start > 0:
             x = forward(network, params, x, stop=start)
         for _ in range(phase.epochs):
             permutation = torch.from_numpy(order.permutation(len(raw))).to(raw.device)
@@ -192,7 +194,9 @@ class _Sgd:
                     grads[i] = grads[i].add(self._leaves[i], alpha=self._decay)
             for i, mask in self._masked:
                 grads[i] = grads[i] * mask
-            pulls = torch._foreach_sub(self._leaves, self._anchor) if self._proximal else []
+            pulls = list(torch._foreach_sub(self._leaves, self._anchor)) if self._proximal else []
+            for i, mask in self._masked if self._proximal else ():
+                pulls[i] = pulls[i] * mask
             if self._buffers:
                 torch._foreach_mul_(self._buffers, self._momentum)
                 torch._foreach_add_(self._buffers, grads)

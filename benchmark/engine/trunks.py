@@ -13,6 +13,7 @@ import torch
 from benchmark.engine.algorithm import Trunk
 from benchmark.engine.config import RunConfig
 from benchmark.engine.files import save_tensors
+from benchmark.engine.records import FORMAT
 
 __all__ = ["TrunkStore"]
 
@@ -30,7 +31,7 @@ class TrunkStore:
     def __init__(self, root: Path, config: RunConfig, context: Mapping[str, str]) -> None:
         self._folder = root / ".cache"
         values = {name: value for name, value in config.to_dict().items() if name not in _FREE}
-        self._common = {**values, **context}
+        self._common = {**values, **context, "format": FORMAT}
 
     def _path(self, trunk: Trunk) -> Path:
         text = json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)

@@ -100,13 +100,11 @@ def test_a_budget_that_is_too_small_says_what_would_do(tiny, plan):
     assert found == Plan(1, "bytes", one_round, one_round)
 
 
-@pytest.mark.xfail(strict=True, reason="the message blames the bytes: 'one round costs 0 bytes'")
 def test_compute_that_does_not_fit_is_not_blamed_on_the_bytes(tiny, plan):
     with pytest.raises(UserError, match="compute"):
         plan(tiny("local", {"total_epochs": 100}, budget="bytes"))
 
 
-@pytest.mark.xfail(strict=True, reason="the search for the number of rounds never ends")
 def test_costs_that_do_not_grow_with_the_rounds_end_the_search(tiny, plan, monkeypatch):
     asked, phases = [], ALGORITHMS["local"].phases
 

@@ -84,7 +84,6 @@ def test_a_configuration_survives_json(algo, tiny):
     assert again.identity == config.identity
 
 
-@pytest.mark.xfail(strict=True, reason="a tuple that comes back from JSON as a list counts as changed")
 def test_a_configuration_from_json_has_the_same_label(tiny):
     for algo, method in ALGORITHMS.items():
         for name in [None, *method.ablations]:

@@ -12,15 +12,8 @@ from benchmark.models import NETWORKS, LowRank
 
 OTHERS = sorted(set(EXECUTORS) - {"loop"})
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")
-# Clients of different sizes at small batches: some steps concern only a few of them.
-UNEVEN = {
-    "partition": "dirichlet",
-    "dirichlet": 0.2,
-    "clients": 10,
-    "samples_per_client": 22,
-    "batch_size": 4,
-}
-CLIENTS = [7, 0, 3, 9, 4]
+UNEVEN = {"partition": "dirichlet", "dirichlet": 0.1, "clients": 10, "samples_per_client": 22}
+CLIENTS = [8, 0, 3, 5, 2]  # of 12 to 41 samples at batches of 8: some steps concern only one of them
 
 
 @pytest.fixture(params=OTHERS)
@@ -72,9 +65,9 @@ def assert_same(loop, other):
 
 def test_the_clients_of_these_tests_are_uneven(both):
     sizes = both()[0].data.train_sizes
-    steps = {-(-sizes[k] // 4) for k in CLIENTS}
+    steps = {-(-sizes[k] // 8) for k in CLIENTS}
     assert len(steps) > 2
-    assert any(sizes[k] % 4 for k in CLIENTS)
+    assert any(sizes[k] % 8 for k in CLIENTS)
 
 
 @pytest.mark.parametrize(

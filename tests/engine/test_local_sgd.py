@@ -258,7 +258,6 @@ def test_without_phases_nothing_happens(task, differing):
         assert (outcome.samples, outcome.steps, outcome.loss.tolist()) == (0, 0, [0.0])
 
 
-@pytest.mark.xfail(strict=True, reason="a phase without layers asks autograd for no gradients and fails")
 def test_a_phase_that_trains_no_layer_leaves_everything(task, differing):
     task = task()
     assert differing(trained(task, [Phase.of((), 0.05, 1)]), task.initial) == []

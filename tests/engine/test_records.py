@@ -73,7 +73,6 @@ def test_a_run_belongs_to_one_process(record):
     assert list(first.folder.iterdir()) == []
 
 
-@pytest.mark.xfail(strict=True, reason="release() unlinks the lock file, which a waiter may have open")
 def test_a_lock_that_is_let_go_while_another_opens_it_still_excludes(record, monkeypatch):
     first, second, third = record(), record(), record()
     first.acquire()

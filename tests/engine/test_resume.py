@@ -158,7 +158,6 @@ def test_a_finished_run_is_not_run_again(algo, unbroken, launch, tiny, monkeypat
     )
 
 
-@pytest.mark.xfail(strict=True, reason="run_cell looks for `done` only before it loads the data")
 def test_a_run_that_another_process_finished_meanwhile_is_not_run_again(tiny, launch, tmp_path, monkeypatch):
     prepare, counter = runner.prepare, Counter()
 

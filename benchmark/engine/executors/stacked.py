@@ -114,6 +114,8 @@ class StackedExecutor(Executor):
         collected: list[list[tuple[Tensor, Tensor]]] = [[] for _ in clients]
         plain = self.data.encode(raw) if not config.augment else None
         for phase in call.phases:
+            if not phase.rates or not phase.epochs:
+                continue
             if phase.stream not in orders:
                 orders[phase.stream] = [streams.get(phase.stream, call.round, client) for client in clients]
             network, params = call.models[phase.model].network, models[phase.model]
@@ -121,9 +123,9 @@ class StackedExecutor(Executor):
             start = self._work.first_layer(network, phase)
             everyone = bool((plan.counts > 0).all())
             step = _Step(network, params, phase, config.momentum, config.weight_decay, everyone)
-            per_epoch = len(plan.rows) // phase.epochs if phase.epochs else 0
+            per_epoch = len(plan.rows) // phase.epochs
             x = plain
-            if x is not None and start > 0 and phase.epochs > 0:
+            if x is not None and start > 0:
                 x = _forward(network, params, x, 0, start)
             for index in range(len(plan.rows)):
                 if config.augment and index % per_epoch == 0:
@@ -223,6 +225,8 @@ class _Step:
             if name in masks:
                 grad = grad * masks[name]
             pull = (leaf - proximal.anchor[name]) * proximal.strength if proximal else None
+            if pull is not None and name in masks:
+                pull = pull * masks[name]
             if self._everyone:
                 buffer.mul_(self._momentum).add_(grad)
                 leaf.add_(buffer, alpha=-rate)
