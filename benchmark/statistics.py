@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,26 +68,25 @@ def holm(values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def compare_with_best(samples: Mapping[str, pd.Series], best: str) -> dict[str, Comparison]:
+def compare_with_best(samples: Mapping[str, Mapping[Any, np.ndarray]], best: str) -> dict[str, Comparison]:
     """Test the best method of a column against every other.
 
     Args:
-        samples: per method its values, indexed by what pairs them (seed and client).
+        samples: per method its values, one array for each key; arrays of the same key are paired entry by
+            entry (the clients of one seed and split).
 
     Returns:
-        By method; a method that has no pair in common with the best is left out.
+        By method; a method that has no key in common with the best is left out.
     """
-    pairs = {
-        name: pd.concat([samples[best], values], axis=1, join="inner")
-        for name, values in samples.items()
-        if name != best
-    }
-    pairs = {name: pair for name, pair in pairs.items() if len(pair)}
-    columns = {name: (pair.iloc[:, 0].to_numpy(), pair.iloc[:, 1].to_numpy()) for name, pair in pairs.items()}
-    values = [wilcoxon(ours, theirs) for ours, theirs in columns.values()]
+    pairs = {}
+    for name, values in samples.items():
+        common = [key for key in samples[best] if key in values]
+        if name != best and common:
+            pairs[name] = [np.concatenate([part[key] for key in common]) for part in (samples[best], values)]
+    found = [wilcoxon(ours, theirs) for ours, theirs in pairs.values()]
     return {
         name: Comparison(best, name, len(ours), float((ours - theirs).mean()), p, corrected)
-        for (name, (ours, theirs)), p, corrected in zip(columns.items(), values, holm(values), strict=True)
+        for (name, (ours, theirs)), p, corrected in zip(pairs.items(), found, holm(found), strict=True)
     }
 
 

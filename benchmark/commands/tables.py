@@ -200,12 +200,11 @@ class Job:
         from benchmark.studies.render import render
         from benchmark.terminal import shown_path
 
-        force = self.arguments.render_only
-        if force and not self.store.root.exists():
+        if self.arguments.render_only and not self.store.root.exists():
             raise UserError(
                 f"there are no records in {self.store.root}; give their --results-dir, or drop --render-only"
             )
-        written = render(self.studies, self.profile, self.store, self.seeds, force)
+        written = render(self.studies, self.profile, self.store, self.seeds)
         missing = len(self.missing)
         state = (
             f"{missing} of {len(self.cells)} cells missing"

@@ -18,7 +18,9 @@ def client_accuracies(results: Results) -> Picture | None:
         return None
     rows = [row for row in results.rows if any(results.at(row, column) for column in columns)]
     with styled():
-        figure, axes = panels(columns, width=2.9, height=0.26 * len(rows) + 0.2, left=0.25)
+        figure, axes = panels(
+            columns, width=2.9, height=0.26 * len(rows) + 0.2, left=0.15, right=0.25, first=0.95
+        )
         for place, (panel, column) in enumerate(zip(axes, columns, strict=True)):
             _panel(panel, results, column, rows)
             if place % 3:

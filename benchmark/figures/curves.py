@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
+import numpy as np
 from matplotlib.axes import Axes
 
 from benchmark.figures.style import End, Picture, color_of, label_ends, panels, styled, tidy
@@ -50,20 +50,23 @@ def accuracy_samples(results: Results) -> Picture | None:
     return _draw(results, "accuracy-samples", "Accuracy against compute", axis, text)
 
 
-def curve(records: list[Record]) -> pd.DataFrame:
-    """Means over the records (seeds), one line an evaluation.
+def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
+    """Means over the records (seeds) at the rounds in which all of them were evaluated.
 
     Returns:
-        Columns ``round``, ``bytes`` and ``samples`` (both since the first round) and ``accuracy`` (0..1).
+        ``round``, ``bytes`` and ``samples`` (both since the first round) and ``accuracy`` (0..1).
     """
-    parts = []
+    points: dict[int, list[tuple[float, float, float, float]]] = {}
     for record in records:
-        lines = pd.DataFrame(record.rounds)
-        sent = lines["bytes_up"] + lines["bytes_down"] + lines["bytes_broadcast"]
-        trained = lines["samples"] + lines["adaptation_samples"]
-        lines = lines.assign(bytes=sent.cumsum(), samples=trained.cumsum())
-        parts.append(lines.loc[lines["accuracy"].notna(), ["round", "bytes", "samples", "accuracy"]])
-    return pd.concat(parts).groupby("round", as_index=False).mean()
+        sent = trained = 0
+        for line in record.rounds:
+            sent += line["bytes_up"] + line["bytes_down"] + line["bytes_broadcast"]
+            trained += line["samples"] + line["adaptation_samples"]
+            if "accuracy" in line:
+                point = (line["round"], sent, trained, line["accuracy"])
+                points.setdefault(line["round"], []).append(point)
+    means = [np.mean(found, axis=0) for _, found in sorted(points.items()) if len(found) == len(records)]
+    return dict(zip(("round", "bytes", "samples", "accuracy"), np.array(means).T, strict=True))
 
 
 def _draw(results: Results, name: str, title: str, axis: _Axis, text: str) -> Picture | None:
@@ -71,7 +74,7 @@ def _draw(results: Results, name: str, title: str, axis: _Axis, text: str) -> Pi
     if not columns:
         return None
     with styled():
-        figure, axes = panels(columns, width=2.75, height=2.3, right=1.0, left=0.55)
+        figure, axes = panels(columns, width=2.75, height=2.3, right=1.0)
         for panel, column in zip(axes, columns, strict=True):
             _panel(panel, results, column, axis)
     caption = " ".join(part for part in (results.profile.warning, _HOW, text) if part)
@@ -80,13 +83,13 @@ def _draw(results: Results, name: str, title: str, axis: _Axis, text: str) -> Pi
 
 def _panel(panel: Axes, results: Results, column: str, axis: _Axis) -> None:
     curves = {row: curve(found) for row in results.rows if (found := results.at(row, column))}
-    factor, unit = axis.unit(max(float(line[axis.field].max()) for line in curves.values()))
+    factor, unit = axis.unit(max(float(line[axis.field][-1]) for line in curves.values()))
     ends = []
     for place, (row, line) in enumerate(curves.items()):
         color, x, y = (
             color_of(row, place),
-            line[axis.field].to_numpy() / factor,
-            100 * line["accuracy"].to_numpy(),
+            line[axis.field] / factor,
+            100 * line["accuracy"],
         )
         width, order = (2.0, 4.0) if row == "PPFE" else (1.2, 3.0)
         # The last evaluation is of another model than those before where a method ends with adaptation.

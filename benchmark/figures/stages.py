@@ -30,7 +30,7 @@ def ppfe_stages(results: Results) -> Picture | None:
     titles = {row for row, _ in found}
     names = [column if len(titles) == 1 else f"{row}, {column}" for row, column in found]
     with styled():
-        figure, axes = panels(names, width=2.5, height=2.0, right=1.1, left=0.55)
+        figure, axes = panels(names, width=2.5, height=2.0, right=1.1)
         for panel, records in zip(axes, found.values(), strict=True):
             _panel(panel, records)
     caption = (

@@ -16,6 +16,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
@@ -61,6 +62,7 @@ _STYLE: dict[Any, Any] = {
     "savefig.facecolor": "white",
     "svg.hashsalt": "pfl-benchmark",  # the same figure is the same file
 }
+_TOP, _BOTTOM = 0.34, 0.66  # inches above and below a panel
 _LINE_HEIGHT = 0.135  # inches between labels
 _GAP = 0.15  # share of a panel's width that lies between columns of labels
 _DPI = 160
@@ -91,9 +93,7 @@ class Picture:
         """The figure as a PNG file."""
         buffer = io.BytesIO()
         with styled():
-            self.figure.savefig(
-                buffer, format="png", dpi=_DPI, metadata={"Software": None}, bbox_inches="tight"
-            )
+            self.figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
         return buffer.getvalue()
 
 
@@ -122,27 +122,33 @@ def color_of(method: str, place: int = 0) -> str:
 
 
 def panels(
-    titles: Sequence[str], width: float, height: float, right: float = 0.0, left: float = 0.3
+    titles: Sequence[str],
+    width: float,
+    height: float,
+    left: float = 0.6,
+    right: float = 0.15,
+    first: float | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of one panel for each title, at most three beside each other.
+    """A figure of one panel for each title, at most three beside each other; all sizes in inches.
 
     Args:
-        width, height: of a panel, in inches.
-        right: room for labels at the right of each panel, in inches.
-        left: room for the tick labels of each panel, in inches.
+        width, height: of a panel.
+        left: room for the tick labels and the label of each panel's vertical axis.
+        right: room for labels at the right of each panel.
+        first: `left` of the first panel of a row, if it differs.
     """
     columns = min(3, len(titles))
     rows = math.ceil(len(titles) / columns)
-    gap, margin, title = 0.75, 0.55, 0.3
-    total = columns * (left + width + right) + 0.35
-    tall = rows * (height + title + margin) + (rows - 1) * (gap - margin)
+    start = left if first is None else first
+    total = start + (columns - 1) * left + columns * (width + right)
+    tall = rows * (_TOP + height + _BOTTOM)
     figure = Figure(figsize=(total, tall))
     FigureCanvasAgg(figure)
     axes = []
     for place, text in enumerate(titles):
         row, column = divmod(place, columns)
-        x = 0.3 + column * (left + width + right)
-        y = tall - (row + 1) * (height + title) - row * gap
+        x = start + column * (left + width + right)
+        y = tall - row * (height + _TOP + _BOTTOM) - _TOP - height
         axis = figure.add_axes((x / total, y / tall, width / total, height / tall))
         axis.set_title(text, loc="left", pad=7, fontweight="bold")
         axes.append(axis)
@@ -180,34 +186,38 @@ def label_ends(axis: Axes, ends: Sequence[End]) -> None:
 
 def _write_column(axis: Axes, ends: Sequence[End], across: float) -> None:
     """Write names in a column at `across`, in shares of the panel's width."""
-    halo = {} if across > 1 else {"path_effects": [withStroke(linewidth=2.5, foreground="white")]}
-    low, high = axis.get_ylim()
+    halo: dict[str, Any] = (
+        {} if across > 1 else {"path_effects": [withStroke(linewidth=2.5, foreground="white")]}
+    )
+    (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
     figure = axis.get_figure(root=True)
     assert figure is not None
     height = axis.get_position().height * figure.get_size_inches()[1]
     order = sorted(ends, key=lambda end: end.y)
     wanted = [(end.y - low) / (high - low) for end in order]
     for end, place in zip(order, spread_out(wanted, _LINE_HEIGHT / height), strict=True):
-        axis.annotate(
+        axis.text(
+            across,
+            place,
             end.text,
-            xy=(end.x, end.y),
-            xytext=(across, place),
-            textcoords="axes fraction",
+            transform=axis.transAxes,
             va="center",
-            ha="left",
             fontsize=7.5,
             fontweight="bold" if end.text == "PPFE" else "normal",
-            annotation_clip=False,
             zorder=6,
             **halo,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": end.color,
-                "linewidth": 0.7,
-                "shrinkA": 1,
-                "shrinkB": 1,
-                "relpos": (0, 0.5),
-            },
+        )
+        tip = ((end.x - left) / (right - left), (end.y - low) / (high - low))
+        axis.add_line(
+            Line2D(
+                (tip[0], across - 0.008),
+                (tip[1], place),
+                transform=axis.transAxes,
+                clip_on=False,
+                color=end.color,
+                linewidth=0.7,
+                zorder=2,
+            )
         )
 
 

@@ -16,7 +16,7 @@ def sweep(results: Results) -> Picture | None:
     if not results.records:
         return None
     with styled():
-        figure, (panel,) = panels([study.title], width=4.2, height=2.9, right=1.0, left=0.5)
+        figure, (panel,) = panels([study.title], width=4.2, height=2.9, right=1.0)
         ends = []
         for place, row in enumerate(results.rows):
             points = [(c.x, results.values(row, c.title)) for c in results.grid.columns]

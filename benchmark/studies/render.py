@@ -24,13 +24,11 @@ def render(
     profile: Profile,
     store: Store,
     seeds: Sequence[int] | None = None,
-    force: bool = False,
 ) -> list[str]:
     """Write the tables and figures of `studies` below the store's folder, as far as they have changed.
 
     Args:
         seeds: the only ones to use; None stands for all that have records.
-        force: write all of them.
 
     Returns:
         The names of the studies that were written.
@@ -45,7 +43,7 @@ def render(
         else:
             source = collect(study, profile, store, seeds).fingerprint()
         fingerprint = hashlib.sha256(f"{code} {source}".encode()).hexdigest()
-        if not force and ledger.is_current(study.name, fingerprint):
+        if ledger.is_current(study.name, fingerprint):
             continue
         ledger.write(study.name, fingerprint, _files(*make(study, profile, store, seeds)))
         written.append(study.name)

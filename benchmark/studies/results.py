@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pandas as pd
 
@@ -62,26 +64,28 @@ class Results:
 
     def means(self, metric: str = "accuracy") -> pd.DataFrame:
         """Means over seeds, rows × columns, NaN where there is no record."""
-        frame = pd.DataFrame(index=self.rows, columns=self.columns, dtype=float)
-        for row, column in self.records:
-            frame.loc[row, column] = mean_and_std(self.values(row, column, metric))[0]
-        return frame
+        values = {
+            column: [_mean(self.values(row, column, metric)) for row in self.rows] for column in self.columns
+        }
+        return pd.DataFrame(values, index=self.rows, dtype=float)
 
-    def compare(self, column: str) -> dict[str, Comparison]:
-        """The best row of a column against the others, by row; empty where there is nothing to compare."""
-        means = self.means()[column].dropna()
+    @cached_property
+    def comparisons(self) -> dict[str, dict[str, Comparison]]:
+        """For each column its best row against the others, by row; empty where nothing can be compared."""
+        means = self.means()
+        return {column: self._compare(means[column].dropna(), column) for column in self.columns}
+
+    def _compare(self, means: pd.Series, column: str) -> dict[str, Comparison]:
         if len(means) < 2:
             return {}
-        samples = {row: self._client_accuracies(row, column) for row in means.index}
-        return compare_with_best(samples, str(means.idxmax()))
-
-    def _client_accuracies(self, row: str, column: str) -> pd.Series:
-        # The split is part of the index: clients of different splits are no pairs.
-        parts = {
-            (seed, record.split): pd.Series(record.accuracies)
-            for seed, record in self.records[row, column].items()
+        # Clients of different splits are no pairs.
+        samples = {
+            row: {
+                (seed, record.split): record.accuracies for seed, record in self.records[row, column].items()
+            }
+            for row in means.index
         }
-        return pd.concat(parts)
+        return compare_with_best(samples, str(means.idxmax()))
 
     def fingerprint(self) -> str:
         """Changes whenever something that tables and figures are made from changes."""
@@ -117,3 +121,7 @@ def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] |
                 if reason := store.failed.get(dataclasses.replace(config, seed=seed).hash):
                     failed[place] = reason
     return Results(study, profile, records, configs, failed)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return mean_and_std(values)[0] if values else math.nan

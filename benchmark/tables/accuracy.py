@@ -101,7 +101,7 @@ def significance(results: Results) -> Table:
     """p-values of the best method of every setting against the others."""
     rows, shown = [], pd.DataFrame(MISSING, index=results.rows, columns=results.columns)
     for column in results.columns:
-        for other, found in results.compare(column).items():
+        for other, found in results.comparisons[column].items():
             shown.loc[found.best, column] = "best"
             shown.loc[other, column] = _p_value(found.p_holm) + " †" * (not found.significant)
             rows.append(
@@ -166,10 +166,10 @@ def _entries(
 ) -> dict[Place, Entry]:
     entries: dict[Place, Entry] = {}
     papers = _papers(results) if metric == "accuracy" else {}
-    most = max(map(len, results.records.values()), default=0)
+    most, all_means = max(map(len, results.records.values()), default=0), results.means(metric)
     for column in results.grid.columns:
-        comparisons = results.compare(column.title) if tested else {}
-        means = results.means(metric)[column.title].dropna().map(percent).astype(float)
+        comparisons = results.comparisons[column.title] if tested else {}
+        means = all_means[column.title].dropna().map(percent).astype(float)
         best = means.max() if larger_is_better else means.min()
         for variant in results.grid.variants:
             values = results.values(variant.title, column.title, metric)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -19,19 +19,24 @@ __all__ = ["communication", "traffic"]
 _SUMS = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "adaptation_samples", "participants")
 
 
-def traffic(records: Iterable[Record]) -> pd.DataFrame:
+def traffic(records: Sequence[Record]) -> dict[int, dict[str, float]]:
     """Bytes and samples by stage, means over the records (seeds).
 
     Returns:
-        Indexed by stage; columns ``rounds``, ``bytes_up``, ``bytes_down``, ``bytes_broadcast``, ``samples``,
+        By stage: ``rounds``, ``bytes_up``, ``bytes_down``, ``bytes_broadcast``, ``samples``,
         ``adaptation_samples``, ``participants``.
     """
-    parts = []
+    stages: dict[int, dict[str, float]] = {}
     for record in records:
-        lines = pd.DataFrame(record.rounds)
-        sums = lines.groupby("stage")[list(_SUMS)].sum()
-        parts.append(sums.assign(rounds=lines.groupby("stage").size()))
-    return pd.concat(parts).groupby(level="stage").mean()
+        for line in record.rounds:
+            sums = stages.setdefault(line["stage"], dict.fromkeys(("rounds", *_SUMS), 0.0))
+            sums["rounds"] += 1
+            for name in _SUMS:
+                sums[name] += line[name]
+    return {
+        stage: {name: total / len(records) for name, total in sums.items()}
+        for stage, sums in sorted(stages.items())
+    }
 
 
 def communication(results: Results) -> Table:
@@ -101,7 +106,7 @@ def _lines(results: Results, column: str) -> list[dict[str, Any]]:
     """A line for every method and, where it has several, for each of its stages."""
     reference = next((v.title for v in results.grid.variants if v.algo == "fedavg"), "")
     fedavg = results.at(reference, column)
-    whole = traffic(fedavg).sum() if fedavg else None
+    whole = _sum(traffic(fedavg).values()) if fedavg else None
     lines: list[dict[str, Any]] = []
     for row in results.rows:
         records = results.at(row, column)
@@ -111,27 +116,32 @@ def _lines(results: Results, column: str) -> list[dict[str, Any]]:
         stages = traffic(records)
         accuracy = mean_and_std(results.values(row, column))[0]
         named = {"setting": column, "method": row}
-        lines.append({**named, "stage": "all", **_line(stages.sum(), whole), "accuracy": accuracy})
+        lines.append({**named, "stage": "all", **_line(_sum(stages.values()), whole), "accuracy": accuracy})
         if len(stages) > 1:
             lines.extend(
-                {**named, "stage": str(stage), **_line(sums, whole)} for stage, sums in stages.iterrows()
+                {**named, "stage": str(stage), **_line(sums, whole)} for stage, sums in stages.items()
             )
     return lines
 
 
-def _line(sums: pd.Series, fedavg: pd.Series | None) -> dict[str, float]:
+def _sum(stages: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    found = list(stages)
+    return {name: sum(stage[name] for stage in found) for name in found[0]}
+
+
+def _line(sums: Mapping[str, float], fedavg: Mapping[str, float] | None) -> dict[str, float]:
     total = _total(sums)
-    line = {name: float(sums[name]) for name in ("rounds", "bytes_up", "bytes_down", "bytes_broadcast")}
-    line |= {"bytes_total": total, "samples": float(sums["samples"] + sums["adaptation_samples"])}
+    line = {name: sums[name] for name in ("rounds", "bytes_up", "bytes_down", "bytes_broadcast")}
+    line |= {"bytes_total": total, "samples": sums["samples"] + sums["adaptation_samples"]}
     if fedavg is not None:
         model = fedavg["bytes_up"] / fedavg["participants"]
         line["share_of_fedavg"] = total / _total(fedavg)
-        line["share_of_model"] = float(sums["bytes_up"] / sums["participants"] / model)
+        line["share_of_model"] = sums["bytes_up"] / sums["participants"] / model
     return line
 
 
-def _total(sums: pd.Series) -> float:
-    return float(sums[["bytes_up", "bytes_down", "bytes_broadcast"]].sum())
+def _total(sums: Mapping[str, float]) -> float:
+    return sums["bytes_up"] + sums["bytes_down"] + sums["bytes_broadcast"]
 
 
 def _shown(line: dict[str, Any]) -> list[str]:

@@ -120,7 +120,7 @@ def test_clients_of_different_splits_are_not_paired(tmp_path):
     grid = STUDIES["reduction"].grids["quick"]
     for variant in grid.variants:
         write_record(tmp_path, configure(variant, grid.columns[0], QUICK), split=variant.title)
-    assert results_of(tmp_path, "reduction").compare(grid.columns[0].title) == {}
+    assert results_of(tmp_path, "reduction").comparisons[grid.columns[0].title] == {}
 
 
 def test_one_seed_has_no_deviation(tmp_path):
