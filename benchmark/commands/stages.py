@@ -50,10 +50,9 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UserError(f"--out is {out}; expected the name of a .png or .svg file")
     stages, title = read_stages(folder), folder.resolve().name.rpartition("-")[0] or folder.name
 
-    from benchmark.engine.files import write_text
+    from benchmark.engine.files import write_bytes, write_text
+    from benchmark.figures.stage_record import stage_figure
     from benchmark.figures.style import Picture
-    from benchmark.figures_stages import stage_figure
-    from benchmark.studies.output import write_bytes
 
     picture = Picture(out.stem, title, "", stage_figure(stages, title))
     try:

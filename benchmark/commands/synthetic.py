@@ -147,8 +147,7 @@ def _write(
     tables: dict[str, list[dict[str, Any]]],
     tie: float,
 ) -> list[Path]:
-    from benchmark.engine.files import write_text
-    from benchmark.studies.output import write_bytes
+    from benchmark.engine.files import write_bytes, write_text
     from benchmark.synthetic.figures import clients_picture, ratio_picture
 
     seeds = errors["seed"].nunique()

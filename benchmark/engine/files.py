@@ -13,7 +13,7 @@ import torch
 
 from benchmark.errors import UserError
 
-__all__ = ["save_tensors", "write_json", "write_text"]
+__all__ = ["save_tensors", "write_bytes", "write_json", "write_text"]
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
@@ -33,6 +33,11 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     _replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a binary file atomically."""
+    _replace(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import uuid
 from pathlib import Path
 from typing import Any
 
-from benchmark.engine.files import write_json, write_text
+from benchmark.engine.files import write_bytes, write_json, write_text
 from benchmark.errors import UserError
 from benchmark.studies.paper import PAPER_RESULTS
 
-__all__ = ["Ledger", "renderer_digest", "write_bytes"]
+__all__ = ["Ledger", "renderer_digest"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SOURCES = ("statistics.py", "studies/*.py", "tables/*.py", "figures/*.py")
@@ -65,25 +63,6 @@ class Ledger:
                     path.unlink()
         self._studies[study] = {"fingerprint": fingerprint, "files": list(contents)}
         write_json(self._path, self._studies)
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a binary file atomically.
-
-    Raises:
-        UserError: it cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}; free space there, mend its permissions or "
-            "choose another --results-dir"
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def renderer_digest() -> str:

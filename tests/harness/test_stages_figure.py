@@ -9,7 +9,7 @@ from PIL import Image
 from benchmark.cli import main
 from benchmark.commands.stages import read_stages
 from benchmark.errors import UserError
-from benchmark.figures_stages import stage_figure
+from benchmark.figures.stage_record import stage_figure
 
 
 @pytest.fixture(scope="session")
