@@ -129,7 +129,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Build a configuration; an unknown key is an error.
+        """Build a configuration; an unknown key is an error, one that records did not have yet is filled in.
 
         Raises:
             UserError: names the unknown key and the nearest known one.
@@ -140,7 +140,8 @@ class RunConfig:
                 raise UserError(
                     f"unknown configuration key '{name}'{nearest(name, known)}; known: {', '.join(known)}"
                 )
-        return cls(**values)
+        absent = {s.name: s.metadata["absent"] for s in dataclasses.fields(cls) if "absent" in s.metadata}
+        return cls(**{**absent, **values})
 
 
 def flag(name: str) -> str:
