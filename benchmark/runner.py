@@ -19,7 +19,7 @@ from benchmark.engine.budget import plan_rounds
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS, choose_executor
-from benchmark.engine.hyper import parse_hyper
+from benchmark.engine.hyper import parse_hyper, recorded
 from benchmark.engine.records import RunRecord, open_store
 from benchmark.engine.rounds import CHECKPOINT_SECONDS, Observer, run
 from benchmark.engine.schedule import Schedule
@@ -97,7 +97,7 @@ def with_hyper(config: RunConfig, given: Mapping[str, Any], ablation: str | None
             raise UserError(_unknown_ablation(ablation, method))
         variant = method.ablations[ablation]
     hyper = parse_hyper(method.Hyper, {**variant, **given}, config.algo)
-    return dataclasses.replace(config, hyper=dataclasses.asdict(hyper))
+    return dataclasses.replace(config, hyper=recorded(hyper))
 
 
 def _unknown_ablation(name: str, method: type[Algorithm]) -> str:

@@ -71,6 +71,15 @@ class PPFEHyper:
         "logit", "what the ensemble sums: logits or probabilities", choices=("logit", "probability")
     )
     ensemble: str = option("all", "stages that predict: all, or the last one alone", choices=("all", "last"))
+    beta_data: str = option(
+        "train",
+        "samples that β is measured on: those trained on, or a fifth of them kept out of all training",
+        choices=("train", "holdout20"),
+        added=True,
+    )
+    full_last_only: bool = option(
+        False, "everyone takes part in the last round of the run only, not of every stage", added=True
+    )
 
 
 def _fixed_head(layers: int) -> Mapping[str, Any]:

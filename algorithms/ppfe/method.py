@@ -27,6 +27,8 @@ from benchmark.models import Network, Params
 
 __all__ = ["PPFE"]
 
+HOLDOUT = 0.2  # share of a client's training samples under ``beta_data=holdout20``
+
 
 @register
 class PPFE(Algorithm):
@@ -67,6 +69,7 @@ class PPFE(Algorithm):
         sizes = task.data.train_sizes
         self._weights = torch.ones(sum(sizes))  # ω of all clients, one after the other
         self._bounds = [0, *torch.tensor(sizes).cumsum(0).tolist()]
+        self._judged = [self._draw_judged(client) for client in range(task.data.clients)]
 
     # -- stages ---------------------------------------------------------------------------------
 
@@ -79,14 +82,18 @@ class PPFE(Algorithm):
     def closes_stage(self, round: int) -> bool:
         return round == self._stage_of(round).last
 
+    def takes_everyone(self, round: int) -> bool:
+        return round == self.task.rounds if self.hyper.full_last_only else self.closes_stage(round)
+
     @property
     def least_rounds(self) -> int:
         return least_rounds(self.hyper.stage_rounds[: self.hyper.T])
 
     def trunk(self) -> Trunk | None:
         first = self.stages[0]
-        # At another learning rate stage 1 is no run of FedAvg, and nobody's common beginning.
-        return Trunk("fedavg", first.last) if first.body_rate == 1 else None
+        # Otherwise stage 1 is no run of FedAvg on all training data, and nobody's common beginning.
+        plain = first.body_rate == 1 and self.hyper.beta_data == "train" and not self.hyper.full_last_only
+        return Trunk("fedavg", first.last) if plain else None
 
     def shared_layers(self) -> tuple[str, ...]:
         return tuple(name for name in self.network.names if name not in self.current.personal)
@@ -136,7 +143,7 @@ class PPFE(Algorithm):
             models = self.assemble(chunk, self.server)
             made = self.reduction.convert(models, source, target, stage.personal, stage.personal)
             if inherited is None:
-                # Nobody will read these common values: stages close with everyone, so all clients have rows.
+                # Nobody will read these common values: below, all clients get rows.
                 common = {key: value[0] for key, value in made.items()}
                 inherited = ClientStore(common, self.task.data.clients)
             inherited.scatter(chunk, made)
@@ -156,10 +163,31 @@ class PPFE(Algorithm):
 
     def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        if self.hyper.reweight and self.current.number > 1:
+        if (self.hyper.reweight and self.current.number > 1) or self.hyper.beta_data != "train":
             device = self.task.data.device
-            call.sample_weights = [self._own(client).to(device) for client in clients]
+            call.sample_weights = [self._training_weights(client).to(device) for client in clients]
         return call
+
+    def _draw_judged(self, client: int) -> Tensor | None:
+        """The samples of a client that β is measured on and nothing is trained on, boolean [n], if any.
+
+        A client with a single sample trains on it.
+        """
+        if self.hyper.beta_data == "train":
+            return None
+        count = self.task.data.train_sizes[client]
+        chosen = self.task.streams.get("holdout", client=client).permutation(count)
+        judged = torch.zeros(count, dtype=torch.bool)
+        judged[chosen[: min(max(1, round(HOLDOUT * count)), count - 1)]] = True
+        return judged if judged.any() else None
+
+    def _training_weights(self, client: int) -> Tensor:
+        """Weights ω of a local call [n], mean 1 over all of the client's samples."""
+        weights, judged = self._own(client), self._judged[client]
+        if judged is None:
+            return weights
+        weights = weights * ~judged
+        return weights * (len(weights) / weights.sum())
 
     def _own(self, client: int) -> Tensor:
         """A client's part of the sample weights (a view)."""
@@ -187,16 +215,17 @@ class PPFE(Algorithm):
         """Algorithm 1's Reweight for one client; fills its entries of the stage's record."""
         labels = self.task.data.labels(client).cpu()
         weights, classes = self._own(client), self.task.data.classes
-        result = reweight(record.scores["train"][client], labels, weights, classes, self.hyper)
+        judged = self._judged[client]
+        result = reweight(record.scores["train"][client], labels, weights, classes, self.hyper, judged)
         record.betas[client] = result.beta
         if self.hyper.rw_target == "ensemble":
             # β of this stage is part of the ensemble that sets it: the stage's own value is provisional.
             scores = self._ensemble_scores(client, "train")
-            result = reweight(scores, labels, weights, classes, self.hyper)
+            result = reweight(scores, labels, weights, classes, self.hyper, judged)
             record.betas[client] = result.beta
         if not self.hyper.reweight:
             result = replace(result, weights=weights)
-        record.measure(client, result, weights, labels)
+        record.measure(client, result, weights if judged is None else weights * judged, labels)
         weights.copy_(result.weights)
 
     def _ensemble_scores(self, client: int, part: str) -> Tensor:

@@ -21,7 +21,7 @@ class Reweighted:
     """Result for one client.
 
     Attributes:
-        epsilon: weighted mean of the normalised loss, clipped to [1/2n, 1 − 1/2n].
+        epsilon: weighted mean of the normalised loss over the n judged samples, clipped to [1/2n, 1 − 1/2n].
         beta: weight of the stage in the client's ensemble.
         weights: new sample weights [n], sum n.
     """
@@ -48,18 +48,28 @@ def sample_losses(scores: Tensor, labels: Tensor, kind: str) -> tuple[Tensor, Te
     return normalised, losses if kind == "ce_raw" else normalised
 
 
-def reweight(scores: Tensor, labels: Tensor, weights: Tensor, classes: int, hyper: PPFEHyper) -> Reweighted:
+def reweight(
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    classes: int,
+    hyper: PPFEHyper,
+    judged: Tensor | None = None,
+) -> Reweighted:
     """Algorithm 1's Reweight in the reading of the specification.
 
     Args:
         scores: logits of the stage model (or ensemble) on the client's training samples [n, C].
         weights: sample weights so far [n].
+        judged: samples that ε and β are measured on, boolean [n]; None stands for all.
     """
     normalised, exponent = sample_losses(scores, labels, hyper.rw_loss)
     weights = weights.to(torch.float64)
     count = len(labels)
-    epsilon = float((weights * normalised).sum() / weights.sum())
-    epsilon = min(max(epsilon, 1 / (2 * count)), 1 - 1 / (2 * count))
+    heard = weights if judged is None else weights * judged
+    least = 1 / (2 * (count if judged is None else int(judged.sum())))
+    epsilon = float((heard * normalised).sum() / heard.sum())
+    epsilon = min(max(epsilon, least), 1 - least)
     beta = 0.5 * math.log((1 - epsilon) / epsilon)
     if hyper.samme:
         beta += 0.5 * math.log(classes - 1)

@@ -162,8 +162,12 @@ class Algorithm:
         return 1
 
     def closes_stage(self, round: int) -> bool:
-        """True in rounds in which everyone takes part and after which the server's part goes to everyone."""
+        """True in rounds after which the server's part goes to everyone."""
         return round == self.task.rounds
+
+    def takes_everyone(self, round: int) -> bool:
+        """True in rounds in which everyone takes part, not only the round's cohort."""
+        return self.closes_stage(round)
 
     @property
     def least_rounds(self) -> int:

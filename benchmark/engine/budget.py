@@ -95,17 +95,16 @@ def planned_bytes(algorithm: Algorithm, schedule: Schedule) -> int:
     """Bytes of a whole run by the method's own declaration."""
     total = 0
     for round in range(1, algorithm.task.rounds + 1):
-        closing = algorithm.closes_stage(round)
         traffic = algorithm.traffic(round)
-        total += schedule.size(closing) * (traffic.down + traffic.up)
-        total += schedule.clients * traffic.down if closing else 0
+        total += schedule.size(algorithm.takes_everyone(round)) * (traffic.down + traffic.up)
+        total += schedule.clients * traffic.down if algorithm.closes_stage(round) else 0
     return total
 
 
 def planned_epochs(algorithm: Algorithm, schedule: Schedule) -> int:
     """Local epochs of a whole run, over all participations."""
     return sum(
-        schedule.size(algorithm.closes_stage(round)) * _epochs(algorithm, round)
+        schedule.size(algorithm.takes_everyone(round)) * _epochs(algorithm, round)
         for round in range(1, algorithm.task.rounds + 1)
     )
 

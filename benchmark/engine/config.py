@@ -64,7 +64,7 @@ class RunConfig:
     eval_every: int = _doc(10, "rounds between evaluations on the way; 0: only at the end")
     seed: int = _doc(0, "run seed: split, initial weights, cohorts and batch orders follow from it")
     hyper: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"doc": "the method's hyper-parameters, all of them"}
+        default_factory=dict, metadata={"doc": "the method's hyper-parameters (`hyper.recorded`)"}
     )
 
     def __post_init__(self) -> None:

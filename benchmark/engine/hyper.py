@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from benchmark.errors import UserError, nearest
 
-__all__ = ["option", "parse_hyper"]
+__all__ = ["option", "parse_hyper", "recorded"]
 
 
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -21,16 +21,30 @@ def option(
     choices: tuple[str, ...] = (),
     least: float | None = None,
     below: float | None = None,
+    added: bool = False,
 ) -> Any:
     """A dataclass field with its one line of documentation.
 
     Args:
         choices: the only values allowed.
         least, below: numbers must be at least `least` and smaller than `below` (for tuples: every entry).
+        added: the option came when the method had records already, which stand for its default.
     """
-    return dataclasses.field(
-        default=default, metadata={"doc": doc, "choices": choices, "least": least, "below": below}
-    )
+    rules = {"doc": doc, "choices": choices, "least": least, "below": below, "added": added}
+    return dataclasses.field(default=default, metadata=rules)
+
+
+def recorded(hyper: Any) -> dict[str, Any]:
+    """The values of a hyper-parameter object that belong to a run's identity.
+
+    That is all of them, but not an option that was added later and has its default: runs without it stay
+    the runs they were.
+    """
+    values = dataclasses.asdict(hyper)
+    for spec in dataclasses.fields(hyper):
+        if spec.metadata.get("added") and values[spec.name] == spec.default:
+            del values[spec.name]
+    return values
 
 
 def parse_hyper(hyper: type, given: Mapping[str, Any], owner: str) -> Any:

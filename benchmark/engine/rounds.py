@@ -128,7 +128,7 @@ class _Loop:
         started = time.perf_counter()
         algorithm = self.algorithm
         algorithm.start_round(number)
-        cohort = self.schedule.cohort(number, algorithm.closes_stage(number))
+        cohort = self.schedule.cohort(number, algorithm.takes_everyone(number))
         message = algorithm.download()
         ledger, mean, loss = Ledger(), WeightedMean(), 0.0
         for clients in chunks(cohort):

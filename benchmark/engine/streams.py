@@ -23,6 +23,7 @@ Purpose = Literal[
     "dropout",
     "folds",
     "mask",
+    "holdout",
 ]
 
 

@@ -21,7 +21,7 @@ def open_round(played, number=FIRST):
     """Start a round of a fresh method; returns its cohort and the local work of that cohort."""
     algorithm = played.algorithm
     algorithm.start_round(number)
-    cohort = played.prepared.schedule.cohort(number, algorithm.closes_stage(number))
+    cohort = played.prepared.schedule.cohort(number, algorithm.takes_everyone(number))
     return cohort, algorithm.begin(cohort, algorithm.download(), number)
 
 
@@ -71,7 +71,7 @@ def test_everyone_takes_part_where_a_stage_closes(algo, tiny, ready, unbroken):
     algorithm, lines = ready(tiny(algo)).algorithm, unbroken(algo).lines
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
     for line in lines:
-        assert line["participants"] == (6 if algorithm.closes_stage(line["round"]) else 3)
+        assert line["participants"] == (6 if algorithm.takes_everyone(line["round"]) else 3)
         assert line["stage"] == algorithm.stage(line["round"])
     assert lines[-1]["participants"] == 6
 
