@@ -178,6 +178,8 @@ def prepare(config: RunConfig, execution: Execution, dataset: datasets.Dataset |
         dataset = datasets.load(config.dataset, execution.data_dir)
     split = split_of(config, dataset)
     streams = Streams(config.seed)
+    if config.validation:
+        dataset, split = datasets.hold_out(dataset, split, config.validation, streams.get("validation"))
     network = build_network(config.dataset, config.dropout)
     name = execution.pick_executor(device, network)
     data = FederatedData(dataset, split, device)

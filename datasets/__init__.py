@@ -15,6 +15,7 @@ from datasets.data import Dataset, DatasetInfo, Samples
 from datasets.loading import load
 from datasets.registry import DATASETS
 from datasets.splits import Partition, Split, SplitSpec, make_split
+from datasets.validation import hold_out
 
 __all__ = [
     "DATASETS",
@@ -24,6 +25,7 @@ __all__ = [
     "Samples",
     "Split",
     "SplitSpec",
+    "hold_out",
     "load",
     "make_split",
 ]

@@ -63,6 +63,15 @@ class RunConfig:
     )
     eval_every: int = _doc(10, "rounds between evaluations on the way; 0: only at the end")
     seed: int = _doc(0, "run seed: split, initial weights, cohorts and batch orders follow from it")
+    validation: float = field(
+        default=0.0,
+        metadata={
+            "doc": "share of each client's training data kept out of training and evaluated in place of its "
+            "test data, for choosing hyper-parameters; 0: evaluate test data",
+            "choices": (),
+            "absent": 0.0,
+        },
+    )
     hyper: Mapping[str, Any] = field(
         default_factory=dict, metadata={"doc": "the method's hyper-parameters (`hyper.recorded`)"}
     )
@@ -97,7 +106,7 @@ class RunConfig:
         for name in ("eval_every", "seed", "byte_budget", "weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise UserError(f"{flag(name)} is {getattr(self, name)}; expected 0 or more")
-        for name in ("momentum", "dropout"):
+        for name in ("momentum", "dropout", "validation"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{flag(name)} is {getattr(self, name):g}; expected a number in [0, 1)")
         for spec in dataclasses.fields(self):

@@ -15,6 +15,7 @@ __all__ = ["Purpose", "Streams"]
 
 Purpose = Literal[
     "partition",
+    "validation",
     "init",
     "participation",
     "batches-main",

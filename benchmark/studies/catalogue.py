@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from benchmark.errors import UserError, nearest
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
+from benchmark.studies.protocol import CALIBRATION, TUNING
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
 
@@ -165,6 +166,8 @@ _ALL = (
         tables=("communication",),
         figures=("accuracy-bytes", "accuracy-samples"),
     ),
+    CALIBRATION,
+    TUNING,
 )
 STUDIES = {study.name: study for study in _ALL}
 
@@ -181,7 +184,7 @@ def find_profile(name: str) -> Profile:
 
 
 def find_studies(names: Sequence[str] | None) -> list[Study]:
-    """The studies of those names in the catalogue's order; None stands for all.
+    """The studies of those names in the catalogue's order; None stands for all that are not on request.
 
     Raises:
         UserError: one is unknown; suggests the nearest.
@@ -189,4 +192,5 @@ def find_studies(names: Sequence[str] | None) -> list[Study]:
     for name in names or ():
         if name not in STUDIES:
             raise UserError(f"unknown study '{name}'{nearest(name, STUDIES)}; known: {', '.join(STUDIES)}")
-    return [study for study in STUDIES.values() if not names or study.name in names]
+    wanted = names or [study.name for study in STUDIES.values() if not study.on_request]
+    return [study for study in STUDIES.values() if study.name in wanted]

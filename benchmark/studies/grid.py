@@ -20,12 +20,16 @@ class Variant:
     Attributes:
         title: as tables print it.
         paper: its name in the paper's figures, where that differs from `title`.
+        hyper: hyper-parameters in which it differs from the method's defaults.
+        changes: fields of `RunConfig` in which it differs from the column's.
     """
 
     title: str
     algo: str
     ablation: str | None = None
     paper: str = ""
+    hyper: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Column:
         changes: fields of `RunConfig` in which it differs from the named setting.
         x: where it stands on the axis of a sweep.
         paper: its dataset, K and S (or alpha) in the paper's figures, if it is there.
+        group: columns that belong together have the same.
     """
 
     title: str
@@ -44,6 +49,7 @@ class Column:
     changes: Mapping[str, Any] = field(default_factory=dict)
     x: float = 0.0
     paper: tuple[str, str, str] | None = None
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,7 @@ class Study:
         axis: what the columns of a sweep vary, with its unit.
         settings_as_rows: print settings as rows and methods as columns, as the paper does.
         computed: module that makes the numbers itself, without runs (`benchmark.studies.computed`).
+        on_request: made only if it is named, not with all the others.
     """
 
     name: str
@@ -93,6 +100,7 @@ class Study:
     axis: str = ""
     settings_as_rows: bool = False
     computed: str = ""
+    on_request: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,9 +125,9 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
     method, setting = ALGORITHMS.get(variant.algo), SETTINGS.get(column.setting)
     if method is None or setting is None or variant.ablation not in (None, *method.ablations):
         return None
-    values = {**setting.values, **profile.changes, **column.changes}
+    values = {**setting.values, **profile.changes, **column.changes, **variant.changes}
     config = dataclasses.replace(RunConfig(), **values, algo=variant.algo, seed=seed)
-    return with_hyper(config, {}, variant.ablation)
+    return with_hyper(config, variant.hyper, variant.ablation)
 
 
 def plan(studies: Iterable[Study], profile: Profile, seeds: Sequence[int]) -> list[Cell]:
@@ -145,7 +153,8 @@ def plan(studies: Iterable[Study], profile: Profile, seeds: Sequence[int]) -> li
 
 
 def _name(variant: Variant) -> str:
-    return f"{variant.algo}-{variant.ablation}" if variant.ablation else variant.algo
+    changed = [f"{key}={value}" for key, value in {**variant.hyper, **variant.changes}.items()]
+    return "-".join([variant.algo, *([variant.ablation] if variant.ablation else []), *changed])
 
 
 def _setting(column: Column) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from benchmark.studies.results import Results
 from benchmark.tables.accuracy import accuracy, ranks, significance, spread, worst10
 from benchmark.tables.communication import communication
+from benchmark.tables.protocol import calibration, tuning
 from benchmark.tables.table import MISSING, Table
 
 __all__ = ["MISSING", "TABLES", "Table", "make_tables"]
@@ -19,6 +20,8 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     "worst10": worst10,
     "spread": spread,
     "communication": communication,
+    "calibration": calibration,
+    "tuning": tuning,
 }
 
 

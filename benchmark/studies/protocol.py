@@ -1,0 +1,129 @@
+"""Studies that choose the protocol and the hyper-parameters; made on request, before the tables.
+
+`calibration` chooses what the paper leaves open for all methods at once, on rows that contain no choice of
+PPFE's. `tuning` tries every method at equally many points, on a validation split of the training data.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from benchmark.settings import SETTINGS
+from benchmark.studies.grid import Column, Grid, Study, Variant
+
+__all__ = ["CALIBRATION", "POINTS", "TUNING"]
+
+# -- calibration: augmentation × partition, then dropout on CIFAR-100 ---------------------------------
+
+_TARGETS = {
+    "cifar10-s2": ("CIFAR-10", "100", "2"),
+    "cifar10-s5": ("CIFAR-10", "100", "5"),
+    "cifar100-s20": ("CIFAR-100", "100", "20"),
+    "cifar100-s5": ("CIFAR-100", "100", "5"),
+}
+
+
+def _choices() -> list[Column]:
+    columns = []
+    for dropout, partition, augment in itertools.product((0.0, 0.6), ("distinct", "shards"), (False, True)):
+        name = f"{partition}, {'with' if augment else 'no'} augmentation" + f", dropout {dropout}" * bool(
+            dropout
+        )
+        for setting, paper in _TARGETS.items():
+            changes: dict[str, Any] = {"partition": partition, "augment": augment}
+            if setting.startswith("cifar100"):  # the only net that has dropout in FedRep's repository
+                changes["dropout"] = dropout
+            title = SETTINGS[setting].title
+            columns.append(Column(f"{title}: {name}", setting, changes, paper=paper, group=name))
+    return columns
+
+
+def _quick_choices() -> list[Column]:
+    title = SETTINGS["digits-s2"].title
+    return [
+        Column(f"{title}: {partition}", "digits-s2", {"partition": partition}, group=partition)
+        for partition in ("distinct", "shards")
+    ]
+
+
+_ROWS = (Variant("Local Only", "local"), Variant("FedAvg", "fedavg"))
+
+CALIBRATION = Study(
+    "calibration",
+    "Calibration of what the paper leaves open",
+    {
+        "quick": Grid(_ROWS, tuple(_quick_choices())),
+        "paper": Grid(_ROWS, tuple(_choices())),
+    },
+    tables=("calibration",),
+    paper="main",
+    on_request=True,
+)
+
+# -- tuning: the same number of points for every method -----------------------------------------------
+
+POINTS = 7  # per method, its default among them
+
+_RATES = (0.0025, 0.005, 0.02, 0.04, 0.08, 0.16)  # beside the default, 0.01
+
+# Points of each method's own; learning rates fill up to POINTS, nearest to the default first.
+_OWN: dict[tuple[str, str], tuple[Mapping[str, Any], ...]] = {
+    ("Local Only", "local"): ({"total_epochs": 160},),
+    ("FedAvg", "fedavg"): (),
+    ("FedAvg+FT", "fedavg-ft"): ({"ft_epochs": 1}, {"ft_epochs": 10}, {"ft_part": "head"}),
+    ("Ditto", "ditto"): ({"lam": 0.1}, {"lam": 0.75}, {"lam": 2.0}),
+    ("FedBABU", "fedbabu"): ({"ft_epochs": 1}, {"ft_epochs": 10}, {"ft_part": "head"}),
+    ("FedRep", "fedrep"): (
+        {"head_epochs": 3, "body_epochs": 2},
+        {"head_epochs": 1, "body_epochs": 4},
+        {"head_epochs": 10, "body_epochs": 5},
+    ),
+    ("FedPer", "fedper"): ({"n_personal": 2}, {"n_personal": 3}),
+    ("LG-FedAvg", "lg-fedavg"): ({"lg_shared": 1}, {"lg_warm": 10}, {"lg_warm": 20}),
+    ("pFedFDA", "pfedfda"): ({"cov_reg": "eps_I"}, {"fda_feats": "eval_pass"}, {"single_beta": True}),
+    ("PPFE", "ppfe"): (
+        {"fc_init": "fedavg"},
+        {"rw_loss": "zero_one"},
+        {"rw_target": "ensemble"},
+        {"body_rate": (1.0, 0.1, 0.1, 0.1)},
+    ),
+}
+
+
+def _points() -> list[Variant]:
+    variants = []
+    for (title, algo), own in _OWN.items():
+        variants.append(Variant(title, algo))
+        for hyper in own:
+            text = ", ".join(f"{key}={_typed(value)}" for key, value in hyper.items())
+            variants.append(Variant(f"{title}, {text}", algo, hyper=hyper))
+        nearest = sorted(_RATES, key=lambda rate: max(rate / 0.01, 0.01 / rate))
+        for rate in sorted(nearest[: POINTS - 1 - len(own)]):
+            variants.append(Variant(f"{title}, lr={rate}", algo, changes={"lr": rate}))
+    return variants
+
+
+def _typed(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _validation(*settings: str) -> tuple[Column, ...]:
+    return tuple(
+        Column(f"{SETTINGS[name].title}, validation", name, {"validation": 0.2}) for name in settings
+    )
+
+
+TUNING = Study(
+    "tuning",
+    "Every method at equally many points, on a validation split",
+    {
+        "quick": Grid(tuple(_points()), _validation("digits-s2")),
+        "paper": Grid(
+            tuple(_points()), _validation("cifar10-s2", "cifar10-s5", "cifar100-s20", "cifar100-s5")
+        ),
+    },
+    tables=("tuning",),
+    on_request=True,
+)

@@ -1,0 +1,119 @@
+"""Calibration and tuning: what they compare, and what their tables say."""
+
+from collections import Counter
+
+import pytest
+
+from benchmark.store import Store
+from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.grid import configure, plan
+from benchmark.studies.paper import paper_accuracy
+from benchmark.studies.protocol import POINTS
+from benchmark.studies.results import collect
+from benchmark.tables import TABLES
+from tests.harness.record_folders import write_record
+
+PAPER, QUICK = PROFILES["paper"], PROFILES["quick"]
+CALIBRATION, TUNING = STUDIES["calibration"], STUDIES["tuning"]
+
+
+def table_of(study, profile, root):
+    return TABLES[study.name](collect(study, profile, Store.scan(root), None))
+
+
+# Calibration
+
+
+def test_calibration_contains_no_choice_of_a_personalized_method():
+    assert {variant.algo for variant in CALIBRATION.grids["paper"].variants} == {"local", "fedavg"}
+
+
+def test_every_choice_is_held_against_the_same_eight_figures():
+    grid = CALIBRATION.grids["paper"]
+    groups = Counter(column.group for column in grid.columns)
+    assert set(groups.values()) == {4}
+    for group in groups:
+        figures = [
+            paper_accuracy(CALIBRATION, variant, column)
+            for variant in grid.variants
+            for column in grid.columns
+            if column.group == group
+        ]
+        assert sorted(figures) == [0.2725, 0.3429, 0.3605, 0.5623, 0.5936, 0.6143, 0.7261, 0.8166]
+
+
+def test_dropout_changes_no_run_on_cifar10():
+    cells = plan([CALIBRATION], PAPER, (0,))
+    assert len(cells) == 2 * (4 * 2 + 8 * 2)  # 4 choices on CIFAR-10, 8 on CIFAR-100, two settings each
+    assert all(cell.config.dataset == "cifar100" for cell in cells if cell.config.dropout)
+
+
+def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_ones_do_not_compete(tmp_path):
+    grid = CALIBRATION.grids["paper"]
+    off = {
+        "distinct, no augmentation": 0.02,
+        "shards, no augmentation": -0.01,
+        "shards, with augmentation": 0.0,
+    }
+    for column in grid.columns:
+        for variant in grid.variants:
+            gap = off.get(column.group)
+            lacks = gap == 0.0 and (variant.algo, column.setting) == ("local", "cifar100-s5")
+            if gap is not None and not lacks:
+                level = paper_accuracy(CALIBRATION, variant, column) + gap
+                write_record(tmp_path, configure(variant, column, PAPER), level)
+    table = table_of(CALIBRATION, PAPER, tmp_path)
+    rows = table.shown.set_index("choice")["total deviation"]
+    data = table.data.set_index("choice")
+    assert rows["shards, no augmentation"].startswith("**")
+    assert rows["shards, with augmentation"] == "–"
+    assert not rows["distinct, no augmentation"].startswith("*")
+    heads = [name for name in data.columns if name != "total_deviation"]
+    for choice in ("distinct, no augmentation", "shards, no augmentation"):
+        ours = [data.loc[choice, head] for head in heads]
+        figures = [
+            100 * paper_accuracy(CALIBRATION, variant, column)
+            for variant in grid.variants
+            for column in grid.columns
+            if column.group == choice
+        ]
+        expected = sum(abs(a - b) for a, b in zip(ours, figures, strict=True))
+        assert data.loc[choice, "total_deviation"] == pytest.approx(expected)
+
+
+# Tuning
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_method_is_tried_at_the_same_number_of_points_its_default_first(profile):
+    variants = TUNING.grids[profile].variants
+    assert set(Counter(variant.algo for variant in variants).values()) == {POINTS}
+    seen = set()
+    for variant in variants:
+        if variant.algo not in seen:
+            assert not variant.hyper
+            assert not variant.changes
+        seen.add(variant.algo)
+    cells = plan([TUNING], PROFILES[profile], (0,))
+    assert len(cells) == len(variants) * len(TUNING.grids[profile].columns)  # no point twice
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_no_tuning_run_evaluates_test_data(profile):
+    assert all(cell.config.validation > 0 for cell in plan([TUNING], PROFILES[profile], (0,)))
+
+
+def test_the_best_point_of_each_method_is_marked_and_the_cost_told(tmp_path):
+    grid = TUNING.grids["quick"]
+    (column,) = grid.columns
+    for place, variant in enumerate(grid.variants):
+        if variant.algo in ("ditto", "ppfe"):
+            write_record(tmp_path, configure(variant, column, QUICK), 0.3 + 0.05 * (place % POINTS))
+    table = table_of(TUNING, QUICK, tmp_path)
+    shown = table.shown.set_index("method")
+    bold = [method for method in shown.index if shown.loc[method, column.title].startswith("**")]
+    best = [method for place, method in enumerate(shown.index) if place % POINTS == POINTS - 1]
+    assert bold == [method for method in best if method.startswith(("Ditto", "PPFE"))]
+    assert set(shown.loc[~shown.index.str.startswith(("Ditto", "PPFE")), column.title]) == {"–"}
+    assert table.data["samples"].sum() > 0
+    assert table.data["runs"].sum() == 2 * POINTS
