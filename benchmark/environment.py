@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from functools import cache
@@ -14,14 +15,16 @@ import torch
 import benchmark
 from benchmark.engine.executors.threads import available_cores
 
-__all__ = ["environment"]
+__all__ = ["COMMIT_VARIABLE", "commit", "environment"]
+
+COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that was sent without its history
 
 
 def environment(device: torch.device, executor: str) -> dict[str, Any]:
     """Versions and hardware of this process, as JSON values; names no person, host or path."""
     return {
         "version": benchmark.__version__,
-        "commit": _commit(),
+        "commit": commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -34,8 +37,10 @@ def environment(device: torch.device, executor: str) -> dict[str, Any]:
 
 
 @cache
-def _commit() -> str:
+def commit() -> str:
     """The checkout's commit, with a plus sign if tracked code differs from it; empty outside of git."""
+    if COMMIT_VARIABLE in os.environ:
+        return os.environ[COMMIT_VARIABLE]
     root = Path(__file__).resolve().parent.parent
     try:
         commit = _git(root, "rev-parse", "--short=12", "HEAD")

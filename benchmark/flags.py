@@ -7,21 +7,27 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from benchmark.engine.config import RunConfig, flag
 from benchmark.errors import UserError
 from benchmark.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
+
+if TYPE_CHECKING:
+    from benchmark.runner import Execution
 
 __all__ = [
     "DATA_FIELDS",
     "PROTOCOL_FIELDS",
     "add_config_flags",
     "add_data_dir",
+    "add_execution",
+    "add_results_dir",
     "add_setting",
     "as_flags",
     "changes",
     "describe_split",
+    "execution_of",
     "parse_assignments",
     "path",
     "resolve",
@@ -81,6 +87,23 @@ def add_data_dir(group: argparse._ArgumentGroup) -> None:
         type=path("--data-dir"),
         metavar="DIR",
         help="folder that holds the datasets (default: the environment's PFL_DATA_DIR, else a cache folder)",
+    )
+
+
+def add_results_dir(group: argparse._ArgumentGroup, text: str) -> None:
+    """Add ``--results-dir``; `text` is its help."""
+    group.add_argument("--results-dir", type=path("--results-dir"), metavar="DIR", help=text)
+
+
+def add_execution(group: argparse._ArgumentGroup) -> None:
+    """Add the flags that say how runs are carried out: fields of `Execution` (see `execution_of`)."""
+    group.add_argument(
+        "--device", metavar="NAME", help="cpu, cuda or cuda:N (default: auto, a GPU where there is one)"
+    )
+    group.add_argument(
+        "--executor",
+        metavar="NAME",
+        help="how clients are trained (default: auto, the fastest for the device)",
     )
 
 
@@ -161,6 +184,18 @@ def resolve(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
         config = dataclasses.replace(config, classes_per_client=RunConfig.classes_per_client)
     _check_split(config, "dirichlet" in given)
     return name, config
+
+
+def execution_of(arguments: argparse.Namespace, **fixed: Any) -> Execution:
+    """The `Execution` that the flags ask for: every flag with the name of a field sets it, if it is given.
+
+    Args:
+        fixed: fields that no flag of the command sets.
+    """
+    from benchmark.runner import Execution
+
+    chosen = {spec.name: getattr(arguments, spec.name, None) for spec in dataclasses.fields(Execution)}
+    return Execution(**{**{name: value for name, value in chosen.items() if value is not None}, **fixed})
 
 
 def _partition(values: Any, given: dict[str, Any]) -> str:

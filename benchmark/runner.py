@@ -42,6 +42,7 @@ class Execution:
     data_dir: Path | None = None
     results_dir: Path = Path("results/runs")
     checkpoint_seconds: float = CHECKPOINT_SECONDS
+    jobs: int = 1  # runs that share the machine, this one included; on record, since it tells in the seconds
 
     def pick_device(self) -> torch.device:
         """The device to use.
@@ -249,7 +250,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
                 record,
                 TrunkStore(root, config, context),
                 observer,
-                environment(prepared.task.data.device, prepared.executor_name),
+                {**environment(prepared.task.data.device, prepared.executor_name), "jobs": execution.jobs},
                 execution.checkpoint_seconds,
             )
         finally:

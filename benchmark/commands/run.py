@@ -16,11 +16,13 @@ from benchmark.flags import (
     PROTOCOL_FIELDS,
     add_config_flags,
     add_data_dir,
+    add_execution,
+    add_results_dir,
     add_setting,
     changes,
     describe_split,
+    execution_of,
     parse_assignments,
-    path,
     resolve,
 )
 
@@ -56,22 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_flags(data, DATA_FIELDS)
     add_data_dir(data)
     add_config_flags(parser.add_argument_group("protocol"), PROTOCOL_FIELDS)
-    execution = parser.add_argument_group("execution")
-    execution.add_argument(
-        "--device", metavar="NAME", help="cpu, cuda or cuda:N (default: auto, a GPU where there is one)"
-    )
-    execution.add_argument(
-        "--executor",
-        metavar="NAME",
-        help="how clients are trained (default: auto, the fastest for the device)",
-    )
+    add_execution(parser.add_argument_group("execution"))
     output = parser.add_argument_group("output")
-    output.add_argument(
-        "--results-dir",
-        type=path("--results-dir"),
-        metavar="DIR",
-        help="folder of the records (default: results/runs)",
-    )
+    add_results_dir(output, "folder of the records (default: results/runs)")
     output.add_argument(
         "--json", action="store_true", help="print the summary as one JSON object instead of a table"
     )
@@ -84,11 +73,10 @@ def execute(arguments: argparse.Namespace) -> None:
     from benchmark.engine.records import RunRecord
     from benchmark.models import build_network
     from benchmark.progress import RunProgress
-    from benchmark.runner import Execution, check, method_label, run_cell
+    from benchmark.runner import check, method_label, run_cell
     from benchmark.terminal import shown_path
 
-    chosen = {name: getattr(arguments, name) for name in ("device", "executor", "data_dir", "results_dir")}
-    execution = Execution(**{name: value for name, value in chosen.items() if value is not None})
+    execution = execution_of(arguments)
     check(config)
     device = execution.pick_device()
     executor = execution.pick_executor(device, build_network(config.dataset))

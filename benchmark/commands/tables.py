@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark.errors import UserError
-from benchmark.flags import add_data_dir, path
+from benchmark.flags import add_data_dir, add_execution, add_results_dir, execution_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from benchmark.launchers import Launcher, Outcome
     from benchmark.store import Store
     from benchmark.studies.grid import Cell, Profile, Study
 
@@ -23,6 +25,8 @@ EXAMPLES = """\
   python -m benchmark tables --profile paper --dry-run     the whole plan, and how long it would take here
   python -m benchmark tables --profile paper --only main reduction --seeds 1
   python -m benchmark tables --profile paper --render-only
+  python -m benchmark tables --profile paper --jobs 4      four cells at a time on this machine
+  python -m benchmark tables --profile paper --launcher ray --address auto
 
 Finished runs are not run again; interrupted ones go on from where they were at the same command."""
 
@@ -55,21 +59,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--render-only", action="store_true", help="run nothing; render what there is")
     execution = parser.add_argument_group("execution")
-    execution.add_argument(
-        "--device", metavar="NAME", help="cpu, cuda or cuda:N (default: auto, a GPU where there is one)"
-    )
-    execution.add_argument(
-        "--executor",
-        metavar="NAME",
-        help="how clients are trained (default: auto, the fastest for the device)",
-    )
+    add_execution(execution)
     add_data_dir(execution)
-    output = parser.add_argument_group("output")
-    output.add_argument(
-        "--results-dir",
-        type=path("--results-dir"),
-        metavar="DIR",
-        help="folder of the records, with tables/ and figures/ in it (default: results/PROFILE)",
+    _add_launcher(parser.add_argument_group("many cells at once"))
+    add_results_dir(
+        parser.add_argument_group("output"),
+        "folder of the records, with tables/ and figures/ in it (default: results/PROFILE)",
+    )
+
+
+def _add_launcher(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--jobs",
+        type=_jobs,
+        metavar="N",
+        help="cells at a time, in processes that share the cores and the GPU; auto: one a core, on a GPU by "
+        "its free memory and a short measurement (default: 1; on a Ray cluster one a CPU, or one a GPU)",
+    )
+    group.add_argument(
+        "--launcher",
+        default="local",
+        metavar="NAME",
+        help="where cells run: local (this machine) or ray (a Ray cluster) (default: local)",
+    )
+    group.add_argument(
+        "--address",
+        default="",
+        metavar="ADDRESS",
+        help="of the Ray cluster: HOST:PORT, or auto for the one that this machine belongs to (default: the "
+        "environment's RAY_ADDRESS, else a cluster of this machine alone, for as long as the command runs)",
     )
 
 
@@ -103,15 +121,15 @@ class Job:
         self, arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study], root: Path
     ) -> None:
         from benchmark.engine.records import open_store
-        from benchmark.runner import Execution
+        from benchmark.launchers import find
         from benchmark.store import Store
         from benchmark.studies.grid import plan
 
         self.arguments, self.profile, self.studies = arguments, profile, studies
-        chosen = {name: getattr(arguments, name) for name in ("device", "executor", "data_dir")}
-        chosen = {name: value for name, value in chosen.items() if value is not None}
-        self.execution = Execution(**chosen, results_dir=root)
-        self.execution.pick_executor(self.execution.pick_device())
+        find(arguments.launcher)
+        self.execution = execution_of(arguments, results_dir=root)
+        if arguments.launcher == "local":  # other machines may have another device
+            self.execution.pick_executor(self.execution.pick_device())
         only_looks = arguments.dry_run or arguments.render_only
         if not only_looks or root.exists():
             open_store(root)
@@ -142,40 +160,60 @@ class Job:
     def fill(self) -> int:
         """Make what is missing; returns the number of runs that failed."""
         from benchmark.studies import computed
-        from benchmark.terminal import duration
 
         for line in self.store.set_aside():
             _say(line)
+        missing = self.missing
+        launcher = self._launcher(missing) if missing else None  # first of all: it may refuse the flags
         for study in self.computed:
             _say(f"{study.name}: computing")
             computed.fill(study, self.profile, self.store.root, self.seeds)
-        missing = self.missing
-        if not missing:
+        if launcher is None:
             return 0
-        from benchmark.studies.display import CellProgress
-        from benchmark.studies.fill import fill, unavailable
+        with launcher:
+            outcome = self._run(missing, launcher)
+        for fault in outcome.faults:
+            _say(fault)
+        for cell, problem in outcome.failed:
+            _say(f"failed: {cell.title}: {problem}")
+        return len(outcome.failed)
 
-        absent = unavailable(missing, self.arguments.data_dir)
+    def _run(self, missing: Sequence[Cell], launcher: Launcher) -> Outcome:
+        """Run the cells whose data can be had, and take their records up."""
+        from benchmark.launchers import Outcome
+        from benchmark.studies.display import CellProgress
+        from benchmark.studies.estimate import together
+        from benchmark.terminal import duration
+
+        absent = launcher.unavailable(missing)
         for name, problem in absent.items():
             count = sum(cell.config.dataset == name for cell in missing)
             _say(f"{count} cells stay missing: {problem}")
         missing = [cell for cell in missing if cell.config.dataset not in absent]
         if not missing:
-            return 0
-        estimates = self._estimates(missing)
+            return Outcome()
+        estimates = {cell.config.hash: time for cell, time in self._estimated(missing, launcher.jobs)[0]}
         _say(
             f"{self.profile.name}: {len(missing)} of {len(self.cells)} cells to run, "
-            f"about {duration(sum(estimates.values()))} on this machine"
+            f"about {duration(together(estimates.values(), launcher.jobs))} {launcher.place}"
         )
-        with CellProgress(missing, estimates) as progress:
-            outcome = fill(missing, self.execution, progress)
-        for fault in outcome.faults:
-            _say(fault)
-        for cell, problem in outcome.failed:
-            _say(f"failed: {cell.title}: {problem}")
+        with CellProgress(missing, estimates, launcher.jobs) as progress:
+            outcome = launcher.run(missing, self.execution, progress)
         for cell in missing:
             self._take_up(cell)
-        return len(outcome.failed)
+        return outcome
+
+    def _launcher(self, missing: Sequence[Cell]) -> Launcher:
+        """Where the missing cells are to run.
+
+        Raises:
+            UserError: unknown launcher, or one that cannot do what the flags say.
+        """
+        from benchmark.launchers import Options, find
+
+        arguments = self.arguments
+        make = find(arguments.launcher)
+        return make(Options(arguments.jobs, arguments.address, self.execution, missing))
 
     def _take_up(self, cell: Cell) -> None:
         from benchmark.engine.records import RunRecord
@@ -183,15 +221,18 @@ class Job:
 
         self.store.add(RunRecord(self.store.root, cell.config, method_label(cell.config)).folder)
 
-    def _estimates(self, missing: Sequence[Cell]) -> dict[str, float]:
-        return {cell.config.hash: seconds for cell, seconds in self._estimated(missing)[0]}
-
-    def _estimated(self, cells: Sequence[Cell]) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
-        """Expected seconds of cells, and what they rest on by dataset."""
+    def _estimated(self, cells: Sequence[Cell], jobs: int) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
+        """Expected seconds of cells, each beside others, and what they rest on by dataset."""
+        from benchmark.engine.executors.threads import available_cores
+        from benchmark.launchers.cores import confined
         from benchmark.studies.estimate import Estimator
 
-        estimator = Estimator(self.store.records(), self.execution)
-        return [(cell, estimator.seconds(cell.config)) for cell in cells], estimator.basis
+        execution = dataclasses.replace(self.execution, jobs=jobs)
+        if self.arguments.launcher != "local":  # a GPU elsewhere says nothing about this machine
+            execution = dataclasses.replace(execution, device="auto")
+        with confined(0, min(jobs, available_cores())):
+            estimator = Estimator(self.store.records(), execution)
+            return [(cell, estimator.seconds(cell.config)) for cell in cells], estimator.basis
 
     # -- rendering ------------------------------------------------------------------------------------
 
@@ -221,13 +262,15 @@ class Job:
 
     def show_plan(self) -> None:
         """Print every cell with its state, and what is left to do in time."""
-        from benchmark.studies.fill import unavailable
+        from benchmark.studies.estimate import together
         from benchmark.terminal import duration
 
         missing = self.missing
-        estimated, basis = self._estimated(missing)
+        with self._launcher(missing) as launcher:
+            jobs, place = launcher.jobs, launcher.place
+            absent = launcher.unavailable(missing, download=False)
+        estimated, basis = self._estimated(missing, jobs)
         seconds = {cell.config.hash: expected for cell, expected in estimated}
-        absent = unavailable(missing, self.arguments.data_dir, download=False)
         width = max((len(cell.title) for cell in self.cells), default=0)
         for cell in self.cells:
             expected = seconds.get(cell.config.hash)
@@ -242,12 +285,12 @@ class Job:
             own = [cell for cell in missing if study.name in cell.studies]
             count = sum(study.name in cell.studies for cell in self.cells)
             if count:
-                time = duration(sum(seconds[cell.config.hash] for cell in own))
+                time = duration(together((seconds[cell.config.hash] for cell in own), jobs))
                 print(f"{study.name:14} {count - len(own):4} of {count:4} done, about {time} left")
-        total = duration(sum(seconds.values()))
+        total = duration(together(seconds.values(), jobs))
         print(
             f"{self.profile.name}: {len(self.cells)} cells, {len(self.cells) - len(missing)} done, "
-            f"{len(missing)} missing: about {total} on this machine"
+            f"{len(missing)} missing: about {total} {place}"
         )
         for dataset in dict.fromkeys(cell.config.dataset for cell in missing):
             print(f"  times on {dataset}: {basis[dataset]}")
@@ -256,6 +299,15 @@ class Job:
 def _seeds(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise UserError(f"--seeds is '{text}'; expected how many, a whole number of at least 1")
+    return int(text)
+
+
+def _jobs(text: str) -> int:
+    """The number of jobs; 0 for ``auto``."""
+    if text == "auto":
+        return 0
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"--jobs is '{text}'; expected how many cells at a time, a whole number, or auto")
     return int(text)
 
 

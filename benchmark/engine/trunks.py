@@ -15,10 +15,10 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.files import save_tensors
 from benchmark.engine.records import FORMAT
 
-__all__ = ["TrunkStore"]
+__all__ = ["FREE", "TrunkStore"]
 
 # What does not matter to the rounds of a trunk: its key and length stand for the method.
-_FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
+FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
 
 
 class TrunkStore:
@@ -30,7 +30,7 @@ class TrunkStore:
 
     def __init__(self, root: Path, config: RunConfig, context: Mapping[str, str]) -> None:
         self._folder = root / ".cache"
-        values = {name: value for name, value in config.to_dict().items() if name not in _FREE}
+        values = {name: value for name, value in config.to_dict().items() if name not in FREE}
         self._common = {**values, **context, "format": FORMAT}
 
     def _path(self, trunk: Trunk) -> Path:

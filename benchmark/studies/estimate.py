@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
+import json
 import statistics
 import time
 from collections.abc import Iterable
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from algorithms import find
-from benchmark.engine.algorithm import Algorithm, Task
+from benchmark.engine.algorithm import Algorithm, Task, Trunk
 from benchmark.engine.budget import planned_epochs
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
@@ -21,6 +23,7 @@ from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
+from benchmark.engine.trunks import FREE
 from benchmark.environment import environment
 from benchmark.models import build_network
 from benchmark.runner import Execution
@@ -28,10 +31,19 @@ from benchmark.store import Record
 from datasets import DATASETS, Dataset, Split
 from datasets.data import Samples
 
-__all__ = ["Estimator"]
+__all__ = ["Estimator", "together"]
 
 _BATCHES = 2  # that a client trains on in a measurement
-_SAME = ("processor", "cores", "device", "executor")  # of the environment: what makes times comparable
+# Of the environment: what makes times comparable.
+_SAME = ("processor", "cores", "device", "executor", "jobs")
+
+
+def together(seconds: Iterable[float], jobs: int) -> float:
+    """How long runs of these lengths take, begun in this order, as many at a time as there are jobs."""
+    ends = [0.0] * jobs
+    for length in seconds:
+        heapq.heapreplace(ends, ends[0] + length)
+    return max(ends)
 
 
 @dataclass
@@ -46,15 +58,15 @@ class Estimator:
     execution: Execution
     basis: dict[str, str] = field(default_factory=dict)
     _rates: dict[tuple[str, str], float] = field(default_factory=dict)  # seconds a sample
-    _samples: dict[str, float] = field(default_factory=dict)
+    _planned: dict[str, tuple[float, Trunk | None]] = field(default_factory=dict)  # samples, beginning
 
     def __post_init__(self) -> None:
         self._device = self.execution.pick_device()
         self._executor = self.execution.pick_executor(self._device)
-        here = environment(self._device, self._executor)
+        here = {**environment(self._device, self._executor), "jobs": self.execution.jobs}
         measured: dict[tuple[str, str], list[float]] = {}
         for record in self.records:
-            there, summary = record.summary["environment"], record.summary
+            there, summary = {"jobs": 1, **record.summary["environment"]}, record.summary
             samples = summary["samples"] + summary["adaptation_samples"]
             if samples and all(there.get(name) == here[name] for name in _SAME):
                 rate = summary["seconds"] / samples
@@ -68,7 +80,7 @@ class Estimator:
 
     def seconds(self, config: RunConfig) -> float:
         """Expected seconds of a run."""
-        return self.rate(config) * self._planned_samples(config)
+        return self.rate(config) * self._plan(config)[0]
 
     def rate(self, config: RunConfig) -> float:
         """Seconds per training sample."""
@@ -80,19 +92,28 @@ class Estimator:
             self.basis[dataset] = f"from {spent:.1f} s of measurement, which is rough"
         return self._rates.get((dataset, config.algo), self._rates[dataset, ""])
 
-    def _planned_samples(self, config: RunConfig) -> float:
+    def beginning(self, config: RunConfig) -> tuple[str, int] | None:
+        """Name and length in rounds of the common beginning that a run shares with others, if any."""
+        _, trunk = self._plan(config)
+        if trunk is None:
+            return None
+        common = {name: value for name, value in config.to_dict().items() if name not in FREE}
+        return json.dumps([common, trunk.key, trunk.round]), trunk.round
+
+    def _plan(self, config: RunConfig) -> tuple[float, Trunk | None]:
+        """Training samples and common beginning, which are the same for all seeds."""
         config = dataclasses.replace(config, seed=0)
-        if config.hash not in self._samples:
-            algorithm, schedule = self._rehearse(config, samples=1)
+        if config.hash not in self._planned:
+            algorithm, schedule = self.rehearse(config, samples=1)
             epochs = planned_epochs(algorithm, schedule)
             epochs += config.clients * sum(phase.epochs for phase in algorithm.adaptation())
-            self._samples[config.hash] = epochs * config.samples_per_client
+            self._planned[config.hash] = epochs * config.samples_per_client, algorithm.trunk()
             algorithm.task.executor.close()
-        return self._samples[config.hash]
+        return self._planned[config.hash]
 
     def _measure(self, config: RunConfig) -> float:
         """Seconds a sample of one cohort's local training on noise, the first call not counted."""
-        algorithm, schedule = self._rehearse(config, _BATCHES * config.batch_size)
+        algorithm, schedule = self.rehearse(config, _BATCHES * config.batch_size)
         clients, task = list(range(schedule.cohort_size)), algorithm.task
         phase = Phase.of(task.network.names, config.lr, epochs=1)
         for _ in range(2):
@@ -104,7 +125,7 @@ class Estimator:
         task.executor.close()
         return spent / outcome.samples
 
-    def _rehearse(self, config: RunConfig, samples: int) -> tuple[Algorithm, Schedule]:
+    def rehearse(self, config: RunConfig, samples: int) -> tuple[Algorithm, Schedule]:
         """The method of a run, on noise that all clients share; no dataset is needed."""
         streams, network = Streams(config.seed), build_network(config.dataset, config.dropout)
         data = FederatedData(*_noise(config, samples), self._device)

@@ -118,9 +118,9 @@ def test_a_diverged_cell_is_named_and_the_others_are_made(command, tiny_studies,
 
 
 def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_path):
-    from benchmark.studies import fill
+    from benchmark.launchers import base
 
-    done, run = [], fill.run_cell
+    done, run = [], base.run_cell
 
     def interrupted(config, execution, observer):
         if done:
@@ -129,7 +129,7 @@ def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_pat
         return run(config, execution, observer)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fill, "run_cell", interrupted)
+        patch.setattr(base, "run_cell", interrupted)
         assert command("--only pair").code == 130
     answer = command("--only pair")
     assert (answer.code, "1 of 2 cells to run" in answer.err) == (0, True)

@@ -11,11 +11,15 @@ import torch
 
 from benchmark.engine.executors.base import Executor
 
-__all__ = ["CorePool", "ThreadsExecutor", "available_cores"]
+__all__ = ["CORES_VARIABLE", "CorePool", "ThreadsExecutor", "available_cores"]
+
+CORES_VARIABLE = "PFL_CORES"  # of the environment: a worker's share where several share a machine
 
 
 def available_cores() -> int:
-    """Cores this process may use, where the system tells; else all of the machine's."""
+    """Cores this process may use: its share, or what the system tells, or else all of the machine's."""
+    if (share := os.environ.get(CORES_VARIABLE, "")).isdecimal():
+        return max(1, int(share))
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,0 +1,162 @@
+"""Cells side by side on this machine, in processes of their own that share its cores and GPUs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.context import SpawnProcess
+
+import torch
+
+from benchmark.launchers.base import Outcome, Watcher, attempt, unavailable
+from benchmark.launchers.cores import confined, environ, use_share
+from benchmark.launchers.foreman import Foreman
+from benchmark.launchers.work import Died, Report, Reporter
+from benchmark.runner import Execution
+from benchmark.studies.grid import Cell
+
+__all__ = ["Processes", "ended_how", "own_gpu"]
+
+GRACE = 5.0  # seconds that workers get to stop by themselves
+
+
+class Processes:
+    """A `benchmark.launchers.base.Launcher` of processes, begun afresh (``spawn``, as CUDA demands)."""
+
+    def __init__(self, jobs: int, execution: Execution) -> None:
+        self.jobs = jobs
+        self.place = f"on this machine, {jobs} at a time"
+        self._execution = execution
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
+        """As `Launcher.unavailable`."""
+        return unavailable(cells, self._execution.data_dir, download)
+
+    def run(self, cells: Sequence[Cell], execution: Execution, watcher: Watcher) -> Outcome:
+        """As `Launcher.run`."""
+        crew = ProcessCrew(self.jobs, dataclasses.replace(execution, jobs=self.jobs))
+        try:
+            return Foreman(crew, execution, watcher).run(cells)
+        finally:
+            crew.close()
+
+
+@dataclass
+class _Worker:
+    process: SpawnProcess
+    connection: Connection
+
+
+class ProcessCrew:
+    """A `benchmark.launchers.foreman.Crew` of processes, each started when it is first needed."""
+
+    def __init__(self, jobs: int, execution: Execution) -> None:
+        self._jobs, self._execution = jobs, execution
+        self._workers: dict[int, _Worker] = {}
+
+    def places(self) -> Sequence[int]:
+        """As `Crew.places`."""
+        return range(self._jobs)
+
+    def can(self, place: int, cell: Cell) -> bool:
+        """As `Crew.can`: all have the data that this process has."""
+        return True
+
+    def hopeless(self, cell: Cell) -> bool:
+        """As `Crew.hopeless`."""
+        return False
+
+    def send(self, place: int, cell: Cell) -> None:
+        """As `Crew.send`."""
+        if place not in self._workers:
+            self._workers[place] = self._hire(place)
+        try:
+            self._workers[place].connection.send(cell)
+        except ConnectionError:
+            return  # it is dead, which `reports` will find out
+
+    def reports(self, timeout: float) -> list[tuple[int, Report]]:
+        """As `Crew.reports`."""
+        places = {worker.connection: place for place, worker in self._workers.items()}
+        found: list[tuple[int, Report]] = []
+        for connection in wait(list(places), timeout):
+            assert isinstance(connection, Connection)
+            place = places[connection]
+            try:
+                found.append((place, connection.recv()))
+            except (EOFError, OSError):
+                process = self._workers.pop(place).process
+                process.join()
+                found.append((place, Died(ended_how(process.exitcode))))
+        return found
+
+    def close(self) -> None:
+        """End all workers, those at work as well; their checkpoints stay."""
+        processes = [worker.process for worker in self._workers.values()]
+        self._workers.clear()
+        for process in processes:
+            process.terminate()
+        deadline = time.monotonic() + GRACE
+        for process in processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+    def _hire(self, place: int) -> _Worker:
+        ours, theirs = Pipe()
+        arguments = (theirs, self._execution)
+        process = get_context("spawn").Process(
+            target=_work, args=arguments, name=f"worker-{place}", daemon=True
+        )
+        # What is set here is inherited, so that it holds before the worker imports PyTorch.
+        with confined(place, self._jobs), environ(own_gpu(place, self._execution)):
+            process.start()
+        theirs.close()
+        return _Worker(process, ours)
+
+
+def own_gpu(place: int, execution: Execution) -> dict[str, str]:
+    """Variables that show the worker at `place` one GPU only, where there are several; taken in turn."""
+    count = torch.cuda.device_count()
+    if execution.device not in ("auto", "cuda") or count < 2:
+        return {}
+    name = "CUDA_VISIBLE_DEVICES"
+    visible = os.environ.get(name, "").split(",") if os.environ.get(name) else list(map(str, range(count)))
+    return {name: visible[place % count]}
+
+
+def ended_how(exit_code: int | None) -> str:
+    """The end of a process in words."""
+    if exit_code is not None and exit_code < 0:
+        return f"was killed ({signal.Signals(-exit_code).name})"
+    return f"ended with code {exit_code}"
+
+
+def _work(connection: Connection, execution: Execution) -> None:
+    """Run the cells that come, until nobody is there any more."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone on the terminal; one decides
+    signal.signal(signal.SIGTERM, stop)
+    use_share()
+    try:
+        while True:
+            cell = connection.recv()
+            connection.send(attempt(cell, execution, Reporter(connection.send)))
+    except (KeyboardInterrupt, EOFError, ConnectionError):
+        return

@@ -1,0 +1,85 @@
+"""Expected seconds of runs: from records of this machine, else from a measurement."""
+
+import pytest
+
+from benchmark.engine.config import RunConfig
+from benchmark.runner import Execution, run_cell, with_hyper
+from benchmark.studies.estimate import Estimator, together
+
+TINY = RunConfig(
+    algo="fedavg",
+    dataset="digits",
+    clients=6,
+    participation=0.4,
+    samples_per_client=20,
+    test_samples_per_client=10,
+    rounds=2,
+    local_epochs=1,
+)
+
+
+class Log:
+    """An observer that does nothing."""
+
+    def start(self, rounds, done):
+        pass
+
+    def round(self, line):
+        pass
+
+
+@pytest.mark.parametrize("algo", ["fedavg", "ppfe", "fedavg-ft"])
+def test_planned_samples_are_those_that_are_trained_on(algo, tmp_path):
+    config = with_hyper(RunConfig(**{**TINY.to_dict(), "algo": algo, "rounds": 6, "hyper": {}}), {})
+    execution = Execution(device="cpu", executor="loop", results_dir=tmp_path)
+    summary = run_cell(config, execution, Log())
+    estimator = Estimator([], execution)
+    seconds = estimator.seconds(config)
+    trained = summary["samples"] + summary["adaptation_samples"]
+    assert seconds / estimator.rate(config) == pytest.approx(trained)
+    assert "measurement" in estimator.basis["digits"]
+
+
+def test_estimates_come_from_records_of_this_machine(tmp_path):
+    from benchmark.store import Store
+
+    execution = Execution(device="cpu", executor="loop", results_dir=tmp_path)
+    summary = run_cell(with_hyper(TINY, {}), execution, Log())
+    estimator = Estimator(Store.scan(tmp_path).records(), execution)
+    assert estimator.seconds(with_hyper(TINY, {})) == pytest.approx(summary["seconds"], rel=1e-3)
+    assert estimator.basis["digits"] == "from 1 finished run of this machine"
+    elsewhere = Estimator(Store.scan(tmp_path).records(), Execution(device="cpu", executor="threads"))
+    elsewhere.seconds(TINY)
+    assert "measurement" in elsewhere.basis["digits"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "jobs", "expected"),
+    [([3, 2, 1], 1, 6), ([3, 2, 1], 2, 3), ([1, 1, 4], 2, 5), ([3], 4, 3), ([], 2, 0)],
+)
+def test_time_of_runs_side_by_side(seconds, jobs, expected):
+    assert together(seconds, jobs) == expected
+
+
+def test_runs_beside_others_are_no_measure_for_runs_alone(tmp_path):
+    from benchmark.store import Store
+
+    beside = Execution(device="cpu", executor="loop", results_dir=tmp_path, jobs=2)
+    summary = run_cell(with_hyper(TINY, {}), beside, Log())
+    records = Store.scan(tmp_path).records()
+    assert Estimator(records, beside).seconds(with_hyper(TINY, {})) == pytest.approx(
+        summary["seconds"], rel=1e-3
+    )
+    alone = Estimator(records, Execution(device="cpu", executor="loop"))
+    alone.seconds(TINY)
+    assert "measurement" in alone.basis["digits"]
+
+
+def test_variants_that_differ_in_later_stages_only_have_a_beginning_in_common(tiny):
+    estimator = Estimator((), Execution(device="cpu", executor="loop"))
+    base = estimator.beginning(tiny("ppfe", rounds=8))
+    assert base is not None
+    assert base == estimator.beginning(tiny("ppfe", {"reduction": "none"}, rounds=8))
+    assert base != estimator.beginning(tiny("ppfe", rounds=8, seed=1))
+    assert base != estimator.beginning(tiny("ppfe", rounds=8, lr=0.1))
+    assert estimator.beginning(tiny("fedper")) is None
