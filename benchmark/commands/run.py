@@ -17,11 +17,13 @@ from benchmark.flags import (
     add_config_flags,
     add_data_dir,
     add_setting,
+    add_tracking,
     changes,
     describe_split,
     parse_assignments,
     path,
     resolve,
+    tracking_of,
 )
 
 HELP = "one method on one setting with one seed (the default command)"
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="how clients are trained (default: auto, the fastest for the device)",
     )
+    add_tracking(parser.add_argument_group("tracking"))
     output = parser.add_argument_group("output")
     output.add_argument(
         "--results-dir",
@@ -90,6 +93,7 @@ def execute(arguments: argparse.Namespace) -> None:
     chosen = {name: getattr(arguments, name) for name in ("device", "executor", "data_dir", "results_dir")}
     execution = Execution(**{name: value for name, value in chosen.items() if value is not None})
     check(config)
+    execution = dataclasses.replace(execution, trackings=tracking_of(arguments))
     device = execution.pick_device()
     executor = execution.pick_executor(device, build_network(config.dataset))
     record = RunRecord(execution.results_dir, config, method_label(config))

@@ -79,6 +79,8 @@ class CellProgress:
             f"[{self._count:{len(str(self._total))}}/{self._total}] {cell.title}: {result}  "
             f"({duration(seconds)}{left})"
         )
+        for warning in summary.get("warnings", ()) if summary else ():
+            self._say(f"    warning: {warning}")
         if self._bars is not None:
             more = f"about {duration(self._seconds_left())} left" if self._count < self._total else ""
             self._bars.update(self._cells, completed=self._count, more=more)
