@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -15,6 +16,7 @@ from benchmark.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_
 
 if TYPE_CHECKING:
     from benchmark.runner import Execution
+    from benchmark.tracking import Tracking
 
 __all__ = [
     "DATA_FIELDS",
@@ -24,6 +26,7 @@ __all__ = [
     "add_execution",
     "add_results_dir",
     "add_setting",
+    "add_tracking",
     "as_flags",
     "changes",
     "describe_split",
@@ -31,6 +34,7 @@ __all__ = [
     "parse_assignments",
     "path",
     "resolve",
+    "tracking_of",
 ]
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
@@ -105,6 +109,55 @@ def add_execution(group: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         help="how clients are trained (default: auto, the fastest for the device)",
     )
+
+
+def add_tracking(group: argparse._ArgumentGroup) -> None:
+    """Add the flags of Weights & Biases."""
+    group.add_argument(
+        "--wandb",
+        default="disabled",
+        metavar="{online,offline,disabled}",
+        help="log runs to Weights & Biases as well; offline: into RESULTS/wandb, for `wandb sync` "
+        "(default: disabled)",
+    )
+    group.add_argument(
+        "--wandb-project",
+        metavar="NAME",
+        help="project there (default: the environment's WANDB_PROJECT, else pfl-benchmark)",
+    )
+    group.add_argument(
+        "--wandb-entity",
+        metavar="NAME",
+        help="team or user there (default: the environment's WANDB_ENTITY, else that of the login)",
+    )
+
+
+def tracking_of(
+    arguments: argparse.Namespace, studies: Mapping[str, tuple[str, ...]] | None = None
+) -> tuple[Tracking, ...]:
+    """What the flags of `add_tracking` ask for, checked.
+
+    Args:
+        studies: names of the studies that use a run, by the hash of its configuration.
+
+    Raises:
+        UserError: it cannot work: no such mode, no package, no key.
+    """
+    if arguments.wandb == "disabled":
+        for name in ("wandb_project", "wandb_entity"):
+            if getattr(arguments, name):
+                raise UserError(f"{flag(name)} has a meaning only with --wandb online or offline; add that")
+        return ()
+    from benchmark.tracking.weights_and_biases import PROJECT, WeightsAndBiases
+
+    tracking = WeightsAndBiases(
+        arguments.wandb,
+        arguments.wandb_project or os.environ.get("WANDB_PROJECT") or PROJECT,
+        arguments.wandb_entity or os.environ.get("WANDB_ENTITY") or "",
+        studies or {},
+    )
+    tracking.check()
+    return (tracking,)
 
 
 def _default(name: str) -> str:

@@ -29,6 +29,7 @@ from benchmark.environment import environment
 from benchmark.errors import UserError, nearest
 from benchmark.flags import as_flags
 from benchmark.models import NETWORKS, Network, build_network
+from benchmark.tracking import About, Followed, Tracking
 
 __all__ = ["Execution", "Prepared", "check", "method_label", "prepare", "run_cell", "split_of", "with_hyper"]
 
@@ -43,6 +44,7 @@ class Execution:
     results_dir: Path = Path("results/runs")
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     jobs: int = 1  # runs that share the machine, this one included; on record, since it tells in the seconds
+    trackings: tuple[Tracking, ...] = ()
 
     def pick_device(self) -> torch.device:
         """The device to use.
@@ -212,7 +214,8 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
     """Run one configuration, or return the summary of its finished record.
 
     Returns:
-        The summary, with the record's folder under ``record``.
+        The summary, with the record's folder under ``record``, and under ``warnings``, if there are any, what
+        trackers had to say.
 
     Raises:
         UserError: bad input; nothing is left half-written.
@@ -243,21 +246,26 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
             algorithm = prepared.make(plan.rounds)
             for note in algorithm.notes():
                 print(note, file=sys.stderr)
-            summary = run(
-                algorithm,
-                prepared.schedule,
-                plan,
-                record,
-                TrunkStore(root, config, context),
-                observer,
-                {**environment(prepared.task.data.device, prepared.executor_name), "jobs": execution.jobs},
-                execution.checkpoint_seconds,
-            )
+            surroundings = environment(prepared.task.data.device, prepared.executor_name)
+            surroundings["jobs"] = execution.jobs
+            followed = About(config, method_label(config), record.folder, about["split"], surroundings)
+            with Followed(observer, execution.trackings, followed) as follower:
+                summary = run(
+                    algorithm,
+                    prepared.schedule,
+                    plan,
+                    record,
+                    TrunkStore(root, config, context),
+                    follower,
+                    surroundings,
+                    execution.checkpoint_seconds,
+                )
         finally:
             record.release()
     finally:
         prepared.task.executor.close()
-    return {**summary, "record": str(record.folder)}
+    warnings = {"warnings": follower.warnings} if follower.warnings else {}
+    return {**summary, "record": str(record.folder), **warnings}
 
 
 def _describe(prepared: Prepared) -> dict[str, Any]:

@@ -19,11 +19,13 @@ from benchmark.flags import (
     add_execution,
     add_results_dir,
     add_setting,
+    add_tracking,
     changes,
     describe_split,
     execution_of,
     parse_assignments,
     resolve,
+    tracking_of,
 )
 
 HELP = "one method on one setting with one seed (the default command)"
@@ -59,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_dir(data)
     add_config_flags(parser.add_argument_group("protocol"), PROTOCOL_FIELDS)
     add_execution(parser.add_argument_group("execution"))
+    add_tracking(parser.add_argument_group("tracking"))
     output = parser.add_argument_group("output")
     add_results_dir(output, "folder of the records (default: results/runs)")
     output.add_argument(
@@ -78,6 +81,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     execution = execution_of(arguments)
     check(config)
+    execution = dataclasses.replace(execution, trackings=tracking_of(arguments))
     device = execution.pick_device()
     executor = execution.pick_executor(device, build_network(config.dataset))
     record = RunRecord(execution.results_dir, config, method_label(config))

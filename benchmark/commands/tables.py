@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark.errors import UserError
-from benchmark.flags import add_data_dir, add_execution, add_results_dir, execution_of
+from benchmark.flags import (
+    add_data_dir,
+    add_execution,
+    add_results_dir,
+    add_tracking,
+    execution_of,
+    tracking_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
     from benchmark.launchers import Launcher, Outcome
     from benchmark.store import Store
     from benchmark.studies.grid import Cell, Profile, Study
+    from benchmark.tracking import Tracking
 
 HELP = "every table and figure of the paper: make the runs that are missing, then render"
 USAGE = "[--profile quick|paper] [--only STUDY ...] [flags]"
@@ -62,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_execution(execution)
     add_data_dir(execution)
     _add_launcher(parser.add_argument_group("many cells at once"))
+    add_tracking(parser.add_argument_group("tracking"))
     add_results_dir(
         parser.add_argument_group("output"),
         "folder of the records, with tables/ and figures/ in it (default: results/PROFILE)",
@@ -130,15 +139,26 @@ class Job:
         self.execution = execution_of(arguments, results_dir=root)
         if arguments.launcher == "local":  # other machines may have another device
             self.execution.pick_executor(self.execution.pick_device())
+        self.seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
+        self.execution = dataclasses.replace(self.execution, trackings=self._trackings())
         only_looks = arguments.dry_run or arguments.render_only
         if not only_looks or root.exists():
             open_store(root)
-        self.seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
         self.store: Store = Store.scan(root)
         self.cells = plan(studies, profile, self.seeds or profile.seeds)
         if only_looks:
             for found in self.store.damaged:
                 _say(f"damaged record, counts as missing: {found.folder.name}: {found.reason}")
+
+    def _trackings(self) -> tuple[Tracking, ...]:
+        if self.arguments.wandb == "disabled":
+            return tracking_of(self.arguments)
+        from benchmark.studies.catalogue import STUDIES
+        from benchmark.studies.grid import plan
+
+        # All of them, so that a run is filed under the same study whatever --only says.
+        cells = plan(STUDIES.values(), self.profile, self.seeds or self.profile.seeds)
+        return tracking_of(self.arguments, {cell.config.hash: cell.studies for cell in cells})
 
     @property
     def missing(self) -> list[Cell]:
@@ -257,6 +277,11 @@ class Job:
         for folder in ("tables", "figures"):
             count = len(list((self.store.root / folder).glob("*.*")))
             print(f"  {shown_path(self.store.root / folder)}/  {count} files")
+        if self.execution.trackings:
+            from benchmark.tracking.tables import log_tables
+
+            for warning in log_tables(self.execution.trackings, self.profile.name, self.store.root):
+                _say(f"warning: {warning}")
 
     # -- the plan -------------------------------------------------------------------------------------
 

@@ -86,6 +86,8 @@ class CellProgress:
             f"[{self._count:{len(str(self._total))}}/{self._total}] {cell.title}: {result}  "
             f"({duration(seconds)}{', ' if left else ''}{left})"
         )
+        for warning in summary.get("warnings", ()) if summary else ():
+            self.say(f"    warning: {warning}")
         if self.bars is not None:
             self.bars.update(self._cells, completed=self._count, more=left)
 
