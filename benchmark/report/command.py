@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from algorithms import find
@@ -74,12 +76,17 @@ def _flag(name: str, value: object) -> list[str]:
 
 def _variant(config: RunConfig) -> tuple[str, dict[str, Any]]:
     """The ablation that needs the fewest further hyper-parameters (empty: none), and those."""
-    method = find(config.algo)
+    return _variant_of(config.algo, json.dumps(config.hyper, sort_keys=True))
+
+
+@cache  # hundreds of runs have a handful of variants
+def _variant_of(algo: str, hyper: str) -> tuple[str, dict[str, Any]]:
+    method = find(algo)
 
     def complete(given: Mapping[str, Any]) -> dict[str, Any]:
-        return dataclasses.asdict(parse_hyper(method.Hyper, given, config.algo))
+        return dataclasses.asdict(parse_hyper(method.Hyper, given, algo))
 
-    own = complete(config.hyper)  # tuples again, after JSON
+    own = complete(json.loads(hyper))  # tuples again, after JSON
     left = {
         name: {key: value for key, value in own.items() if value != base[key]}
         for name, base in (("", complete({})), *((n, complete(v)) for n, v in method.ablations.items()))

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from benchmark.engine.records import slug
 from benchmark.report.command import command, setting_title
+from benchmark.report.content import bytes_sent
 from benchmark.report.mixtures import UNKNOWN
-from benchmark.runner import method_label
 from benchmark.store import Record
 from benchmark.studies.grid import Profile
 from benchmark.tables.table import percent
@@ -22,13 +23,18 @@ _HEADS = {
     "setting": "word",
     "seed": "figure",
     "accuracy": "figure",
-    "worst 10 %": "figure",
+    "worst\N{NO-BREAK SPACE}10\N{NO-BREAK SPACE}%": "figure",
     "bytes": "figure",
     "time": "figure",
     "device": "word",
     "executor": "word",
     "commit": "word",
 }
+_LEGEND = (
+    "Accuracy in % after the last round, weighted by test samples; worst 10 %: mean of the clients that fare "
+    "worst. Bytes: up, down and broadcast. Time: of training and evaluation. A run's name opens its command, "
+    "configuration and environment."
+)
 _COSTS = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "adaptation_samples", "steps", "rounds")
 
 
@@ -38,6 +44,8 @@ def run_list(records: Sequence[Record], studies: Mapping[str, Sequence[str]], pr
     Args:
         studies: names of the studies that use a run, by the hash of its configuration.
     """
+    if not records:
+        return "<p>There is no record yet.</p>"
     heads = "".join(
         f'<th scope="col" class="{kind}"><button type="button">{name}</button></th>'
         for name, kind in _HEADS.items()
@@ -48,22 +56,22 @@ def run_list(records: Sequence[Record], studies: Mapping[str, Sequence[str]], pr
     )
     return (
         '<div class="filter"><label for="filter">Show runs with</label>'
-        '<input id="filter" type="search" placeholder="such as: ppfe digits-s2 seed0" autocomplete="off">'
+        '<input id="filter" type="search" placeholder="such as: ppfe seed0" autocomplete="off">'
         f'<output for="filter" id="filtered">{len(records)} of {len(records)} runs</output></div>\n'
-        '<figure class="table runs"><div class="scroll" role="region" tabindex="0" aria-labelledby="run-list">'
-        f'\n<table class="sortable"><caption class="unseen" id="run-list">All runs</caption>\n'
-        f"<thead><tr>{heads}</tr></thead>\n{rows}\n</table></div>\n<figcaption><p>Accuracy in %, of the last "
-        "round, weighted by test samples; worst 10 %: mean of the clients that fare worst. Bytes: up, down and "
-        "broadcast. Time: seconds of training and evaluation. A run's name opens its configuration.</p>"
-        "</figcaption></figure>"
+        '<figure class="table runs">\n<div class="scroll" role="region" tabindex="0" '
+        'aria-labelledby="run-list">\n'
+        f'<table class="sortable"><caption class="unseen" id="run-list">All runs</caption>\n'
+        f"<thead><tr>{heads}</tr></thead>\n{rows}\n</table></div>\n<figcaption><p>{_LEGEND}</p></figcaption>"
+        "</figure>"
     )
 
 
 def _run(place: int, record: Record, studies: Sequence[str], profile: Profile) -> str:
     config, summary = record.config, record.summary
     environment = summary["environment"]
+    method = record.folder.name.removesuffix(f"-{slug(config)}-{config.hash}")
     setting = setting_title(config, profile.changes)
-    sent = sum(summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast"))
+    sent = bytes_sent(record)
     figures = (
         (str(config.seed), config.seed),
         (percent(summary["accuracy"]), summary["accuracy"]),
@@ -74,8 +82,8 @@ def _run(place: int, record: Record, studies: Sequence[str], profile: Profile) -
     # Words that the search knows although the row does not show them.
     words = f"seed{config.seed} {' '.join(studies)}"
     cells = [
-        f'<th scope="row"><button type="button" class="open" aria-expanded="false" aria-controls="run-{place}">'
-        f"{escape(method_label(config))}</button></th>",
+        '<th scope="row"><button type="button" class="open" aria-expanded="false" '
+        f'aria-controls="run-{place}">{escape(method)}</button></th>',
         f"<td>{escape(setting)}</td>",
         *(f'<td class="figure" data-v="{value:.10g}">{escape(text)}</td>' for text, value in figures),
         *(

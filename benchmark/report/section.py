@@ -1,4 +1,4 @@
-"""The part of one study: its tables with their captions, its figures, and what its runs have not in common."""
+"""The part of one study: its tables with captions and warnings, and its figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmark.report.cells import data_cell
 from benchmark.report.mixtures import in_words, mixed
 from benchmark.store import Record
 from benchmark.studies.grid import Study
-from benchmark.tables import Table
+from benchmark.tables import MISSING, Table
 
 __all__ = ["section"]
 
@@ -49,9 +49,11 @@ def _table(study: Study, table: Table, warning: str) -> str:
         f'<th scope="col" class="{_kind(name)}"><button type="button">{escape(_unbroken(name))}</button></th>'
         for name in map(str, shown.columns)
     )
+    empty = _empty(shown)
     rows = "\n".join(
         _row(shown, row, "rule" if place in table.rules else "")
         for place, row in enumerate(shown.itertuples(index=False))
+        if place not in empty
     )
     # A study's own table would only repeat its heading.
     title = ' class="unseen"' if table.title == study.title else ""
@@ -61,6 +63,7 @@ def _table(study: Study, table: Table, warning: str) -> str:
         for name, ending in (("Markdown", "md"), ("CSV", "csv"), ("LaTeX", "tex"))
     )
     about = _sentences(table)
+    about += f" Left out here: {len(empty)} rows without a record." if empty else ""
     return (
         f'<figure class="table"><div class="scroll" role="region" tabindex="0" aria-labelledby="{key}">\n'
         f'<table class="sortable"><caption{title} id="{key}">{escape(table.title)}</caption>\n'
@@ -86,6 +89,14 @@ def _filled(table: Table) -> pd.DataFrame:
     return shown.assign(method=shown["method"].where(shown["method"] != "", "↳ " + table.data["method"]))
 
 
+def _empty(shown: pd.DataFrame) -> set[int]:
+    """Rows without a record, where a row is a method on a setting and there may be dozens of them."""
+    if not {"setting", "method"} <= set(shown.columns):
+        return set()
+    figures = shown.drop(columns=["setting", "method", "stage"], errors="ignore")
+    return {place for place, missing in enumerate((figures == MISSING).all(axis=1)) if missing}
+
+
 def _row(shown: pd.DataFrame, row: Sequence[str], kind: str) -> str:
     first, *others = row
     cells = [f'<th scope="row" class="{_kind(str(shown.columns[0]))}">{escape(first)}</th>']
@@ -94,8 +105,8 @@ def _row(shown: pd.DataFrame, row: Sequence[str], kind: str) -> str:
 
 
 def _unbroken(head: str) -> str:
-    """``CIFAR-10 (100, 2)`` breaks before its bracket only."""
-    return re.sub(r"\(.*?\)", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), head)
+    """``CIFAR-10 (100, 2)`` breaks before its bracket only, ``α = 0.3`` not at all."""
+    return re.sub(r"\(.*?\)| = ", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), head)
 
 
 def _kind(column: str) -> str:
@@ -108,8 +119,8 @@ def _kind(column: str) -> str:
 def _figure(picture: Picture, svg: str) -> str:
     # As a data URI every SVG keeps its own names of clip paths and glyphs, which would collide on one page.
     data = base64.b64encode(svg.encode()).decode()
-    size = re.search(r'<svg [^>]*?height="([\d.]+)pt"[^>]*? width="([\d.]+)pt"', svg)
-    height, width = (round(float(text) * _POINT) for text in size.groups()) if size else (0, 0)
+    size = re.search(r'<svg [^>]*?width="([\d.]+)pt" height="([\d.]+)pt"', svg)
+    width, height = (round(float(text) * _POINT) for text in size.groups()) if size else (0, 0)
     area = f' width="{width}" height="{height}" style="min-width: min({width}px, {_LEAST})"' if size else ""
     files = ", ".join(
         f'<a href="figures/{escape(picture.name)}.{ending}">{ending.upper()}</a>' for ending in ("svg", "png")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmark.figures import Picture
     from benchmark.tables import Table
 
-__all__ = ["make", "render", "rendered"]
+__all__ = ["make", "render", "with_rendered"]
 
 
 def render(
@@ -60,10 +60,10 @@ def make(
     return _make(study, profile, store, None if study.computed else collect(study, profile, store, seeds))
 
 
-def rendered(studies: Sequence[Study], root: Path) -> list[Study]:
-    """Those of `studies` that have left files in a results folder."""
+def with_rendered(chosen: Sequence[Study], known: Iterable[Study], root: Path) -> list[Study]:
+    """Those of the `known` studies that are chosen or have left files in a results folder before."""
     ledger = Ledger(root)
-    return [study for study in studies if ledger.files(study.name)]
+    return [study for study in known if study in chosen or ledger.files(study.name)]
 
 
 def _make(

@@ -80,7 +80,11 @@ class Browser:
     def show(self, path, width=1280, height=900, dark=False):
         """Load a file in a window of that width."""
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
         )
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[feature])
@@ -95,12 +99,15 @@ class Browser:
 
     def press(self, key, code):
         """Press and let go a key."""
-        text = {"text": "\r"} if key == "Enter" else {}
+        text = {"text": "\r" if key == "Enter" else key}
         for kind in ("keyDown", "keyUp"):
             self.call(
                 "Input.dispatchKeyEvent",
-                type=kind, key=key, code=key, windowsVirtualKeyCode=code, **(text if kind == "keyDown" else {}),
-            )  # fmt: skip
+                type=kind,
+                key=key,
+                windowsVirtualKeyCode=code,
+                **(text if kind == "keyDown" else {}),
+            )
 
     def _read(self):
         """The next message, whether answer or event."""
