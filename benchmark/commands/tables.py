@@ -258,14 +258,18 @@ class Job:
 
     def render(self) -> None:
         """Write tables and figures and say where they are."""
-        from benchmark.studies.render import render
+        from benchmark.report.page import NAME, mixed_studies, write_page
+        from benchmark.studies.catalogue import STUDIES
+        from benchmark.studies.render import render, with_rendered
         from benchmark.terminal import shown_path
 
         if self.arguments.render_only and not self.store.root.exists():
             raise UserError(
                 f"there are no records in {self.store.root}; give their --results-dir, or drop --render-only"
             )
-        written = render(self.studies, self.profile, self.store, self.seeds)
+        shown = with_rendered(self.studies, STUDIES.values(), self.store.root)
+        written = render(shown, self.profile, self.store, self.seeds)
+        write_page(shown, self.profile, self.store, self.seeds)
         missing = len(self.missing)
         state = (
             f"{missing} of {len(self.cells)} cells missing"
@@ -277,6 +281,9 @@ class Job:
         for folder in ("tables", "figures"):
             count = len(list((self.store.root / folder).glob("*.*")))
             print(f"  {shown_path(self.store.root / folder)}/  {count} files")
+        for line in mixed_studies(shown, self.profile, self.store, self.seeds):
+            print(f"  {line}")
+        print(f"  {shown_path(self.store.root / NAME)}")
         if self.execution.trackings:
             from benchmark.tracking.tables import log_tables
 

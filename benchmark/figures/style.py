@@ -86,7 +86,7 @@ class Picture:
         """The figure as text of an SVG file; letters are drawn as shapes, so no font is needed."""
         buffer = io.StringIO()
         with styled():
-            self.figure.savefig(buffer, format="svg", dpi=_DPI, metadata={"Date": None}, bbox_inches="tight")
+            self.figure.savefig(buffer, format="svg", dpi=_DPI, metadata={"Date": None})
         return buffer.getvalue()
 
     def to_png(self) -> bytes:
@@ -150,7 +150,8 @@ def panels(
         x = start + column * (left + width + right)
         y = tall - row * (height + _TOP + _BOTTOM) - _TOP - height
         axis = figure.add_axes((x / total, y / tall, width / total, height / tall))
-        axis.set_title(text, loc="left", pad=7, fontweight="bold")
+        # With `y` given the title is not moved out of the way of ticks, which takes long to find out.
+        axis.set_title(text, loc="left", pad=7, y=1.0, fontweight="bold")
         axes.append(axis)
     return figure, axes
 

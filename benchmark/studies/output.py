@@ -12,10 +12,15 @@ from benchmark.engine.files import write_bytes, write_json, write_text
 from benchmark.errors import UserError
 from benchmark.studies.paper import PAPER_RESULTS
 
-__all__ = ["Ledger", "renderer_digest"]
+__all__ = ["Ledger", "renderer_digest", "section_file"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_SOURCES = ("statistics.py", "studies/*.py", "tables/*.py", "figures/*.py")
+_SOURCES = ("statistics.py", "studies/*.py", "tables/*.py", "figures/*.py", "report/*.*")
+
+
+def section_file(study: str) -> str:
+    """Where a study's part of the report is kept, below the results folder; safe to delete at any time."""
+    return f".cache/report/{study}.html"
 
 
 class Ledger:
@@ -34,6 +39,10 @@ class Ledger:
         """Whether the study's files were made from exactly this, and are all there."""
         entry = self._studies.get(study, {})
         return entry.get("fingerprint") == fingerprint and all(path.exists() for path in self.files(study))
+
+    def fingerprint(self, study: str) -> str:
+        """What the study's files were made from; empty if there are none."""
+        return str(self._studies.get(study, {}).get("fingerprint", ""))
 
     def files(self, study: str) -> list[Path]:
         """What the study has left, as far as it is known."""

@@ -58,6 +58,10 @@ class Results:
         """The records of a place, by seed."""
         return list(self.records.get((row, column), {}).values())
 
+    def all(self) -> list[Record]:
+        """The records of all places."""
+        return [record for found in self.records.values() for record in found.values()]
+
     def values(self, row: str, column: str, metric: str = "accuracy") -> list[float]:
         """A figure of the summaries of a place, one a seed."""
         return [float(record.summary[metric]) for record in self.at(row, column)]

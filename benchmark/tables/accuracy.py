@@ -123,7 +123,7 @@ def significance(results: Results) -> Table:
     )
     return Table(
         name=f"{results.study.name}-significance",
-        title=f"Significance: {results.study.title[0].lower()}{results.study.title[1:]}",
+        title=f"Significance: {_within(results.study.title)}",
         caption=caption(results, text),
         notes=(),
         data=pd.DataFrame(rows, columns=fields),
@@ -288,6 +288,11 @@ def _latex(results: Results, entries: Mapping[Place, Entry], papers: Mapping[Pla
     else:
         frame.columns = pd.Index([top or name for top, name in body])
     return frame
+
+
+def _within(title: str) -> str:
+    """A title within a sentence: its first word small, unless it is an abbreviation."""
+    return title if title[:2].isupper() else title[0].lower() + title[1:]
 
 
 def _p_value(p: float) -> str:

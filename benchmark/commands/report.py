@@ -1,0 +1,109 @@
+"""``report``: tables, figures and the page ``report.html`` again, from records alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmark.errors import UserError
+from benchmark.flags import path
+
+if TYPE_CHECKING:
+    from benchmark.store import Store
+
+HELP = "tables, figures and report.html from the records that are there; runs nothing"
+USAGE = "[--profile quick|paper] [--only STUDY ...] [--seeds N] [--results-dir DIR]"
+EXAMPLES = """\
+  python -m benchmark report                               results/quick/report.html
+  python -m benchmark report --profile paper --only main reduction
+  python -m benchmark report --profile paper --results-dir copied/from/the/cluster"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    what = parser.add_argument_group("what")
+    what.add_argument(
+        "--profile", default="quick", metavar="NAME", help="quick or paper: what was run (default: quick)"
+    )
+    what.add_argument(
+        "--only",
+        nargs="+",
+        action="extend",
+        metavar="STUDY",
+        help="the studies on the page (default: all); the list of runs is always complete",
+    )
+    what.add_argument(
+        "--seeds", type=_seeds, metavar="N", help="use seeds 0 to N-1 (default: all that have records)"
+    )
+    what.add_argument(
+        "--results-dir",
+        type=path("--results-dir"),
+        metavar="DIR",
+        help="folder of the records, in which report.html, tables/ and figures/ are written "
+        "(default: results/PROFILE)",
+    )
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Write everything and say where it is.
+
+    Raises:
+        UserError: unknown study or profile, a folder without records or that cannot be used.
+    """
+    from benchmark.studies.catalogue import find_profile, find_studies
+
+    profile, studies = find_profile(arguments.profile), find_studies(arguments.only)
+    root = arguments.results_dir or Path("results") / profile.name
+    store = read_store(root, profile.name)
+    seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
+
+    from benchmark.report.page import NAME, mixed_studies, write_page
+    from benchmark.studies.render import render
+    from benchmark.terminal import shown_path
+
+    for found in store.damaged:
+        print(f"damaged record, not used: {found.folder.name}: {found.reason}", file=sys.stderr)
+    written = render(studies, profile, store, seeds, again=True)
+    write_page(studies, profile, store, seeds, again=True)
+    print(f"{profile.name}: {len(store.records())} runs; rendered {', '.join(written)}")
+    for line in mixed_studies(studies, profile, store, seeds):
+        print(f"  {line}")
+    print(f"  {shown_path(root / NAME)}")
+
+
+def read_store(root: Path, profile: str) -> Store:
+    """The records of a results folder.
+
+    Raises:
+        UserError: there are none, or they are of another version.
+    """
+    from benchmark.engine.records import open_store
+    from benchmark.store import Store
+    from benchmark.studies import computed
+    from benchmark.studies.catalogue import STUDIES
+
+    if not root.exists():
+        raise UserError(
+            f"there is no results folder {root}; give --results-dir, or make the runs first: "
+            f"python -m benchmark tables --profile {profile}"
+        )
+    if (root / "store.json").exists():
+        open_store(root)  # refuses other formats; without that file nothing is to be made of the folder
+    store = Store.scan(root)
+    if store.records() or any(
+        computed.fingerprint(study, root) for study in STUDIES.values() if study.computed
+    ):
+        return store
+    damaged = f" ({len(store.damaged)} damaged: {store.damaged[0].reason})" if store.damaged else ""
+    raise UserError(
+        f"there are no finished runs in {root}{damaged}; give their --results-dir, or make them first: "
+        f"python -m benchmark tables --profile {profile}"
+    )
+
+
+def _seeds(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"--seeds is '{text}'; expected how many, a whole number of at least 1")
+    return int(text)

@@ -1,0 +1,95 @@
+"""From a run's configuration back to the command line that repeats it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from algorithms import find
+from benchmark.engine.config import RunConfig, flag
+from benchmark.engine.hyper import parse_hyper
+from benchmark.flags import changes
+from benchmark.settings import SETTINGS
+
+__all__ = ["command", "setting_of", "setting_title"]
+
+
+def setting_of(config: RunConfig) -> str:
+    """The named setting that the run differs least from; empty if none has its dataset."""
+    same = [name for name, setting in SETTINGS.items() if setting.values["dataset"] == config.dataset]
+    return min(same, key=lambda name: len(changes(name, config)), default="")
+
+
+def setting_title(config: RunConfig, common: Mapping[str, Any]) -> str:
+    """The setting in words: ``digits-s2, samples per client 20``.
+
+    Args:
+        common: fields of `RunConfig` that all runs of the profile change, and that need no mention.
+    """
+    name = setting_of(config)
+    if not name:
+        return config.dataset
+    changed = changes(name, config)
+    words = [
+        f"{key.replace('_', ' ')} {value}"
+        for key, value in changed.items()
+        if key not in common or common[key] != value
+    ]
+    return ", ".join([name, *words])
+
+
+def command(config: RunConfig) -> str:
+    """``python -m benchmark --algo … --setting … --seed …`` of this very run.
+
+    Empty where flags cannot say it: no setting has its dataset, or a hyper-parameter is an empty list.
+    """
+    setting = setting_of(config)
+    if not setting:
+        return ""
+    words = ["python", "-m", "benchmark", "--algo", config.algo]
+    ablation, hyper = _variant(config)
+    words += ["--ablation", ablation] if ablation else []
+    words += ["--setting", setting]
+    for name, value in changes(setting, config).items():
+        if name == "partition" or (name == "dirichlet" and config.partition != "dirichlet"):
+            continue
+        words += _flag(name, value)
+    if config.partition != SETTINGS[setting].values["partition"]:
+        words += ["--partition", config.partition]
+    for name, value in hyper.items():
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        if not text:
+            return ""
+        words += ["--set", f"{name}={text}"]
+    return shlex.join([*words, "--seed", str(config.seed)])
+
+
+def _flag(name: str, value: object) -> list[str]:
+    if isinstance(value, bool):
+        return [flag(name) if value else flag(f"no_{name}")]
+    return [flag(name), str(value)]
+
+
+def _variant(config: RunConfig) -> tuple[str, dict[str, Any]]:
+    """The ablation that needs the fewest further hyper-parameters (empty: none), and those."""
+    return _variant_of(config.algo, json.dumps(config.hyper, sort_keys=True))
+
+
+@cache  # hundreds of runs have a handful of variants
+def _variant_of(algo: str, hyper: str) -> tuple[str, dict[str, Any]]:
+    method = find(algo)
+
+    def complete(given: Mapping[str, Any]) -> dict[str, Any]:
+        return dataclasses.asdict(parse_hyper(method.Hyper, given, algo))
+
+    own = complete(json.loads(hyper))  # tuples again, after JSON
+    left = {
+        name: {key: value for key, value in own.items() if value != base[key]}
+        for name, base in (("", complete({})), *((n, complete(v)) for n, v in method.ablations.items()))
+    }
+    best = min(left, key=lambda name: len(left[name]))
+    return best, left[best]

@@ -1,0 +1,43 @@
+"""Whether runs that stand side by side were made by different versions or on different hardware."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from benchmark.store import Record
+
+__all__ = ["FIELDS", "UNKNOWN", "counts", "in_words", "mixed", "modified"]
+
+# Entries of a record's environment, and what a warning calls several values of them.
+FIELDS = {
+    "version": "benchmark versions",
+    "torch": "PyTorch versions",
+    "commit": "commits",
+    "device": "devices",
+    "executor": "executors",
+    "processor": "processors",
+}
+UNKNOWN = "not recorded"
+
+
+def counts(records: Iterable[Record], field: str) -> Counter[str]:
+    """How many records have each value of an entry of their environment."""
+    return Counter(str(record.summary["environment"].get(field) or UNKNOWN) for record in records)
+
+
+def mixed(records: Sequence[Record]) -> dict[str, int]:
+    """The `FIELDS` in which records differ, and how many different values there are."""
+    found = {field: len(counts(records, field)) for field in FIELDS}
+    return {field: count for field, count in found.items() if count > 1}
+
+
+def in_words(found: dict[str, int]) -> str:
+    """``3 commits and 2 devices``."""
+    words = [f"{count} {FIELDS[field]}" for field, count in found.items()]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def modified(records: Iterable[Record]) -> int:
+    """How many records were made with code that differs from their commit (which then ends in a plus)."""
+    return sum(str(record.summary["environment"].get("commit", "")).endswith("+") for record in records)

@@ -1,0 +1,195 @@
+"""The command `report`, the page at the end of `tables`, and the command line of every run."""
+
+import dataclasses
+import os
+import shlex
+
+import pytest
+from record_folders import write_records
+
+from benchmark.cli import Parser, main
+from benchmark.commands import run as run_command
+from benchmark.engine.config import RunConfig
+from benchmark.report.command import command, setting_title
+from benchmark.runner import with_hyper
+from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.grid import plan
+
+QUICK = PROFILES["quick"]
+
+
+class Answer:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def call(capsys, tmp_path):
+    """``call("report --only sparse")`` on records below `tmp_path`."""
+
+    def go(words, folder=tmp_path / "results"):
+        capsys.readouterr()
+        return Answer(main([*words.split(), "--results-dir", str(folder)]), *capsys.readouterr())
+
+    return go
+
+
+@pytest.fixture
+def root(tmp_path):
+    write_records(tmp_path / "results", STUDIES["sparse"], QUICK)
+    return tmp_path / "results"
+
+
+def files(root):
+    return {str(path.relative_to(root)) for path in root.rglob("*.*") if path.is_file()}
+
+
+def test_everything_is_made_from_records_alone(call, root):
+    records = files(root)
+    answer = call("report --only sparse reduction")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith("quick: 4 runs; rendered sparse, reduction")
+    assert answer.out.splitlines()[-1].endswith("results/report.html")
+    made = files(root) - records
+    assert {"report.html", "tables/sparse.md", "tables/sparse.csv", "tables/sparse.tex"} <= made
+    before = {name: (root / name).read_bytes() for name in made}
+    (root / "tables" / "sparse.md").write_text("edited by hand")
+    for name in ("report.html", ".rendered.json", "tables/reduction.csv"):
+        (root / name).unlink()
+    assert call("report --only sparse reduction").code == 0
+    assert {name: (root / name).read_bytes() for name in made} == before
+    assert records == files(root) - made
+
+
+def test_only_the_studies_that_were_asked_for(call, root):
+    call("report --only sparse progression")
+    text = (root / "report.html").read_text()
+    assert "study-sparse" in text
+    assert "study-reduction" not in text
+
+
+def test_tables_ends_with_the_page(call, root):
+    first = call("tables --only sparse --device cpu")
+    assert first.out.splitlines()[-1].endswith("results/report.html")
+    text = (root / "report.html").read_text()
+    stamp = (root / "report.html").stat().st_mtime_ns
+    assert "up to date" in call("tables --only sparse --device cpu").out
+    assert (root / "report.html").stat().st_mtime_ns == stamp
+    # Studies rendered before stay on the page.
+    assert call("tables --only reduction --render-only --device cpu").code == 0
+    longer = (root / "report.html").read_text()
+    assert "study-sparse" in longer
+    assert "study-reduction" in longer
+    assert "study-reduction" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("report --profile quik", "unknown profile 'quik' (did you mean 'quick'?)"),
+        ("report --only man", "unknown study 'man' (did you mean 'main'?)"),
+        ("report --seeds 0", "--seeds is '0'"),
+        ("report --sedes 1", "did you mean '--seeds'?"),
+        ("report", "there is no results folder"),
+    ],
+)
+def test_bad_input_is_one_line(call, words, message, tmp_path):
+    answer = call(words)
+    assert answer.code == 2
+    assert message in answer.err
+    assert answer.err.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_folder_without_records_is_left_as_it_is(call, tmp_path):
+    root = tmp_path / "results"
+    root.mkdir()
+    answer = call("report")
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert "there are no finished runs in" in answer.err
+    assert files(root) == set()
+
+
+def test_damaged_records_alone_are_no_records(call, root):
+    for path in root.glob("*/clients.csv"):
+        path.unlink()
+    answer = call("report")
+    assert answer.code == 2
+    assert "(4 damaged: clients.csv: No such file or directory)" in answer.err
+    assert not (root / "report.html").exists()
+
+
+def test_a_damaged_record_is_named_and_stays(call, root):
+    damaged = next(root.glob("ppfe-sparse*"))
+    (damaged / "clients.csv").unlink()
+    answer = call("report --only sparse")
+    assert answer.code == 0
+    assert f"damaged record, not used: {damaged.name}" in answer.err
+    assert damaged.exists()
+
+
+def test_a_folder_of_another_version_is_refused(call, root):
+    (root / "store.json").write_text('{"format": 99}')
+    answer = call("report")
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert "format 99" in answer.err
+
+
+@pytest.mark.parametrize("in_the_way", ["report.html", "tables/sparse.md"])
+def test_what_cannot_be_written_is_one_line(call, root, in_the_way):
+    (root / in_the_way).mkdir(parents=True)  # which not even root can replace by a file
+    answer = call("report --only sparse")
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert "cannot write" in answer.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_refused(call, root):
+    root.chmod(0o555)
+    try:
+        answer = call("report --only sparse")
+    finally:
+        root.chmod(0o755)
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+
+
+# -- the command line of a run ------------------------------------------------------------------------
+
+
+def parsed(words):
+    """The configuration that the command `run` makes of a command line."""
+    parser = Parser(allow_abbrev=False)
+    run_command.add_arguments(parser)
+    program, *rest = shlex.split(words)
+    assert [program, *rest[:2]] == ["python", "-m", "benchmark"]
+    return run_command.configure(parser.parse(rest[2:]))[1]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_command_of_a_cell_is_that_cell(profile):
+    cells = plan(STUDIES.values(), PROFILES[profile], (0, 3))
+    assert cells
+    for cell in cells:
+        assert parsed(command(cell.config)).identity == cell.config.identity
+
+
+@pytest.mark.parametrize(
+    ("values", "hyper"),
+    [
+        ({"partition": "shards", "dataset": "digits"}, {}),
+        ({"partition": "iid", "dataset": "digits", "augment": True, "lr": 0.05}, {}),
+        ({"partition": "dirichlet", "dirichlet": 0.7, "dataset": "fmnist"}, {}),
+        ({"algo": "ditto", "budget": "bytes", "byte_budget": 10**9}, {"lam": "0.5"}),
+        ({"algo": "ppfe", "rounds": 40}, {"stage_rounds": "10,10,10,10", "reduction": "none"}),
+    ],
+)
+def test_the_command_of_an_odd_run_is_that_run(values, hyper):
+    config = with_hyper(RunConfig(**values), hyper)
+    assert parsed(command(config)).identity == config.identity
+
+
+def test_what_the_profile_changes_needs_no_mention():
+    (cell, *_) = plan([STUDIES["data-size"]], QUICK, (0,))
+    assert setting_title(cell.config, QUICK.changes) == "digits-s2, samples per client 20"
+    other = dataclasses.replace(cell.config, rounds=3)
+    assert setting_title(other, QUICK.changes) == "digits-s2, samples per client 20, rounds 3"

@@ -1,0 +1,273 @@
+"""The page: whole, valid, self-contained, and about exactly the records that are there."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from record_folders import write_record, write_records
+
+from benchmark.engine.config import RunConfig
+from benchmark.report.cells import data_cell, number
+from benchmark.report.mixtures import in_words, mixed
+from benchmark.report.page import mixed_studies, write_page
+from benchmark.store import Store
+from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.render import render
+
+QUICK, PAPER = PROFILES["quick"], PROFILES["paper"]
+VOID = {"meta", "link", "img", "input", "br"}
+
+
+class Page(HTMLParser):
+    """Checks nesting on the way, and keeps what was found."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.text, self.open, self.found, self.words = text, [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.words.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
+
+    @property
+    def shown(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def page_of(root, names, profile=QUICK, seeds=None):
+    studies, store = [STUDIES[name] for name in names], Store.scan(root)
+    render(studies, profile, store, seeds)
+    write_page(studies, profile, store, seeds)
+    return Page((root / "report.html").read_text())
+
+
+def change(folder, **environment):
+    path = folder / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["environment"] |= environment
+    path.write_text(json.dumps(summary))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quick")
+    write_records(folder, STUDIES["main"], QUICK, skip=("ppfe",))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(root):
+    return page_of(root, ("main", "sparse"))
+
+
+def test_the_page_is_valid(page):
+    assert page.text.startswith("<!DOCTYPE html>")
+    names = [attributes["id"] for _, attributes in page.found if "id" in attributes]
+    assert len(names) == len(set(names))
+    links = [link["href"] for link in page.all("a")]
+    assert {link[1:] for link in links if link.startswith("#")} <= set(names)
+    for _, attributes in page.found:
+        for pointer in ("aria-labelledby", "aria-controls", "for"):
+            assert attributes.get(pointer, names[0]) in names
+    assert all(image["alt"] for image in page.all("img"))
+    assert len(page.all("table")) == len(page.all("caption"))
+    assert [tag for tag, _ in page.found if tag in ("header", "nav", "main", "footer")] == [
+        "header", "nav", "main", "footer",
+    ]  # fmt: skip
+
+
+def test_the_page_needs_nothing_but_itself(page):
+    sources = [a[name] for _, a in page.found for name in ("src", "srcset", "poster") if name in a]
+    assert sources
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|\bimport\b", page.text)
+    files = [link["href"] for link in page.all("a") if not link["href"].startswith("#")]
+    assert all(re.fullmatch(r"(tables|figures)/[\w-]+\.\w+", file) for file in files)
+    assert "default-src 'none'" in page.text
+
+
+def test_files_that_it_names_are_there(page, root):
+    files = {link["href"] for link in page.all("a") if not link["href"].startswith("#")}
+    written = {
+        f"{path.parent.name}/{path.name}" for path in (*root.glob("tables/*"), *root.glob("figures/*"))
+    }
+    # A study without a record has tables of dashes, which the page does without.
+    assert files == {name for name in written if not name.startswith("tables/sparse")}
+
+
+def test_every_run_is_there_with_its_figures_and_configuration(page, root):
+    records = Store.scan(root).records()
+    rows = [a for a in page.all("tbody") if "data-words" in a]
+    assert len(rows) == len(records)
+    for record in records:
+        assert f"Record: {record.folder.name} ." in page.shown
+        assert f"{100 * record.summary['accuracy']:.2f}" in page.shown
+    assert page.shown.count("python -m benchmark --algo") == len(records)
+    assert page.shown.count("samples_per_client") == 2 * len(records)  # of training, of test
+
+
+def test_the_quick_profile_says_what_it_is(page):
+    lines = [tag for tag, a in page.found if a.get("class") == "notice"]
+    assert lines
+    assert page.shown.index(QUICK.warning) < page.shown.index("How to repeat")
+
+
+def test_best_values_are_bold_and_the_papers_stand_beside(tmp_path):
+    write_records(tmp_path, STUDIES["reduction"], PAPER)
+    page = page_of(tmp_path, ("reduction",), PAPER)
+    table = page.text[page.text.index('id="table-reduction"') :]
+    table = table[: table.index("</table>")]
+    assert table.count("<strong>") == 5  # a setting has no records
+    assert re.search(r'<span class="paper">paper 89\.17 <span class="(above|near|below)">[+−]\d', table)
+
+
+def test_what_is_missing_failed_or_damaged_is_listed(tmp_path):
+    folders = write_records(tmp_path, STUDIES["reduction"], QUICK)
+    (folders[0] / "done").unlink()
+    (folders[1] / "done").unlink()
+    (folders[1] / "failed.json").write_text('{"reason": "training diverged <b>"}')
+    (folders[2] / "clients.csv").unlink()
+    page = page_of(tmp_path, ("reduction",))
+    assert "Not run yet: 2 " in page.shown
+    assert re.search(r"training diverged: 1 \S+ on \S+, seed 0: training diverged <b>", page.shown)
+    assert f"not used: 1 {folders[2].name}: clients.csv" in page.shown
+    assert "3 of 4 cells have no record" in page.shown
+
+
+def test_complete_studies_miss_nothing(tmp_path):
+    write_records(tmp_path, STUDIES["sparse"], QUICK)
+    shown = page_of(tmp_path, ("sparse",)).shown
+    assert "every cell of these studies has a record" in shown
+    assert "Incomplete" not in shown
+    assert "Mixed" not in shown
+
+
+def test_mixtures_are_told_where_they_are(tmp_path):
+    write_records(tmp_path, STUDIES["reduction"], QUICK)
+    write_records(tmp_path, STUDIES["sparse"], QUICK)
+    one, other = sorted(tmp_path.glob("ppfe-sparse-*"))
+    change(one, commit="abc", device="NVIDIA H200")
+    change(other, commit="def+")
+    studies = [STUDIES["reduction"], STUDIES["sparse"]]
+    page = page_of(tmp_path, ("reduction", "sparse"))
+    assert page.text.count('class="mixed"') == 2  # both tables of one of the studies
+    assert "Mixes 3 commits and 2 devices" in page.shown
+    assert "1 run made with code that differs" in page.shown
+    assert mixed_studies(studies, QUICK, Store.scan(tmp_path)) == [
+        "tables mix commits: sparse",
+        "tables mix devices: sparse",
+    ]
+
+
+def test_a_mixture_is_of_values_that_differ(tmp_path):
+    folders = write_records(tmp_path, STUDIES["sparse"], QUICK)
+    assert mixed(Store.scan(tmp_path).records()) == {}
+    for folder in folders:
+        change(folder, torch="2.13.0")
+    assert mixed(Store.scan(tmp_path).records()) == {}
+    change(folders[0], torch="2.4.0")
+    assert in_words(mixed(Store.scan(tmp_path).records())) == "2 PyTorch versions"
+
+
+def test_nothing_in_a_record_is_markup(tmp_path):
+    (folder, *_) = write_records(tmp_path, STUDIES["sparse"], QUICK)
+    change(folder, processor='</td><script>alert("&")</script>', device="<i>", commit='" onload="')
+    page = page_of(tmp_path, ("sparse",))
+    assert len(page.all("script")) == 2
+    assert page.all("i") == []
+    assert not any("onload" in attributes for _, attributes in page.found)
+    assert '</td><script>alert("&")</script>' in page.shown
+
+
+def test_a_study_without_a_record_says_so(root, page):
+    assert "No record yet" in page.shown
+    assert 'id="table-sparse"' not in page.text
+
+
+def test_seeds_are_those_that_were_asked_for(tmp_path):
+    write_records(tmp_path, STUDIES["sparse"], QUICK, seeds=(0, 1, 2))
+    rows = {
+        seeds: page_of(tmp_path, ("sparse",), seeds=seeds).text.count("data-words") for seeds in (None, (0,))
+    }
+    assert rows == {None: 12, (0,): 4}
+
+
+def test_the_page_is_written_again_only_if_something_has_changed(tmp_path):
+    study = STUDIES["sparse"]
+    folders = write_records(tmp_path, study, QUICK)
+
+    def write():
+        store = Store.scan(tmp_path)
+        render([study], QUICK, store)
+        return write_page([study], QUICK, store)
+
+    assert [write(), write()] == [True, False]
+    text = (tmp_path / "report.html").read_text()
+    change(folders[0], commit="abc")
+    assert [write(), write()] == [True, False]
+    (tmp_path / "report.html").unlink()
+    assert [write(), write()] == [True, False]
+    change(folders[0], commit="")
+    write()
+    # Made from records alone: the same records, the same page (but for the entry that was added).
+    assert len((tmp_path / "report.html").read_text()) == pytest.approx(len(text), abs=100)
+    write_record(tmp_path, RunConfig(dataset="digits", clients=6))
+    assert write()  # a run that no study uses is in the list of runs
+
+
+def test_the_same_records_make_the_same_page(tmp_path):
+    texts = []
+    for name in ("one", "two"):
+        (tmp_path / name / "quick").mkdir(parents=True)
+        write_records(tmp_path / name / "quick", STUDIES["sparse"], QUICK)
+        texts.append(page_of(tmp_path / name / "quick", ("sparse",)).text)
+    assert texts[0] == texts[1]
+    assert str(tmp_path) not in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("81.25", 81.25),
+        ("**87.28 ± 0.12** † (86.58, +0.70)", 87.28),
+        ("1.5 MB", 1.5e6),
+        ("0 B", 0),
+        ("12.5 %", 12.5),
+        ("1,234,567", 1234567),
+        ("−0.5", -0.5),
+        ("best", None),
+        ("U(0,1)", None),
+        ("2 of 3", 2),
+    ],
+)
+def test_what_cells_sort_by(text, value):
+    assert number(text) == value
+
+
+def test_small_p_values_come_first():
+    assert number("< 0.001") < number("0.001")
+
+
+def test_a_cell_shows_all_that_markdown_shows():
+    cell = data_cell("**87.28 ± 0.12** † ‡ (86.58, +0.70)", "figure")
+    words = re.sub(r"<[^>]*>", " ", cell).split()
+    assert words == ["87.28", "±", "0.12", "†", "‡", "paper", "86.58", "+0.70"]
+    assert '<strong>87.28 <span class="std">± 0.12</span></strong>' in cell
+    assert 'class="near"' in cell
+    assert 'class="below"' in data_cell("80.00 (86.58, −6.58)", "figure")
+    assert data_cell("–", "figure") == '<td class="figure missing">–</td>'
