@@ -19,6 +19,7 @@ __all__ = [
     "add_config_flags",
     "add_data_dir",
     "add_setting",
+    "add_tf32",
     "as_flags",
     "changes",
     "describe_split",
@@ -81,6 +82,16 @@ def add_data_dir(group: argparse._ArgumentGroup) -> None:
         type=path("--data-dir"),
         metavar="DIR",
         help="folder that holds the datasets (default: the environment's PFL_DATA_DIR, else a cache folder)",
+    )
+
+
+def add_tf32(group: argparse._ArgumentGroup) -> None:
+    """Add ``--tf32``."""
+    group.add_argument(
+        "--tf32",
+        action="store_true",
+        default=None,
+        help="let CUDA devices round the factors of products to TF32: faster, less exact (default: no)",
     )
 
 

@@ -17,6 +17,7 @@ from benchmark.flags import (
     add_config_flags,
     add_data_dir,
     add_setting,
+    add_tf32,
     changes,
     describe_split,
     parse_assignments,
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="how clients are trained (default: auto, the fastest for the device)",
     )
+    add_tf32(execution)
     output = parser.add_argument_group("output")
     output.add_argument(
         "--results-dir",
@@ -87,11 +89,12 @@ def execute(arguments: argparse.Namespace) -> None:
     from benchmark.runner import Execution, check, method_label, run_cell
     from benchmark.terminal import shown_path
 
-    chosen = {name: getattr(arguments, name) for name in ("device", "executor", "data_dir", "results_dir")}
+    names = ("device", "executor", "data_dir", "results_dir", "tf32")
+    chosen = {name: getattr(arguments, name) for name in names}
     execution = Execution(**{name: value for name, value in chosen.items() if value is not None})
     check(config)
     device = execution.pick_device()
-    executor = execution.pick_executor(device, build_network(config.dataset))
+    executor = execution.pick_executor(device, build_network(config.dataset, config.dropout))
     record = RunRecord(execution.results_dir, config, method_label(config))
     headline = " | ".join(
         [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark.errors import UserError
-from benchmark.flags import add_data_dir, path
+from benchmark.flags import add_data_dir, add_tf32, path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="how clients are trained (default: auto, the fastest for the device)",
     )
+    add_tf32(execution)
     add_data_dir(execution)
     output = parser.add_argument_group("output")
     output.add_argument(
@@ -108,10 +109,11 @@ class Job:
         from benchmark.studies.grid import plan
 
         self.arguments, self.profile, self.studies = arguments, profile, studies
-        chosen = {name: getattr(arguments, name) for name in ("device", "executor", "data_dir")}
+        chosen = {name: getattr(arguments, name) for name in ("device", "executor", "data_dir", "tf32")}
         chosen = {name: value for name, value in chosen.items() if value is not None}
         self.execution = Execution(**chosen, results_dir=root)
-        self.execution.pick_executor(self.execution.pick_device())
+        self.execution.check_executor()
+        self.execution.pick_device()
         only_looks = arguments.dry_run or arguments.render_only
         if not only_looks or root.exists():
             open_store(root)
