@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -10,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmark.models import Network
 
-__all__ = ["clients_that_fit", "free_bytes", "step_bytes"]
+__all__ = ["clients_that_fit", "free_bytes", "result_bytes", "step_bytes"]
 
 SHARE = 0.8  # of the free memory that is planned with: allocators and libraries want some too
 COPIES = 5  # of the parameters: start, trained, momentum, gradients, and a new momentum
@@ -35,6 +37,13 @@ class _Allocations(TorchDispatchMode):
         return result
 
 
+def result_bytes(compute: Callable[[], object]) -> int:
+    """Bytes of the results of all operations of `compute`, none of them freed."""
+    with _Allocations() as seen:
+        compute()
+    return seen.bytes
+
+
 def step_bytes(network: Network, batch: Tensor) -> int:
     """Memory of one client's training step as if nothing were freed on the way: an upper bound.
 
@@ -47,10 +56,12 @@ def step_bytes(network: Network, batch: Tensor) -> int:
     }
     x = torch.empty_like(batch, device="meta").unsqueeze(0)
     targets = torch.empty(len(batch), dtype=torch.int64, device="meta")
-    with _Allocations() as seen:
+
+    def step() -> None:
         logits = network.apply_stacked(params, x, 0, None, lambda shape, _: torch.empty(shape, device="meta"))
         torch.autograd.grad(cross_entropy(logits[0], targets), list(params.values()))
-    return seen.bytes + COPIES * 4 * network.count()
+
+    return result_bytes(step) + COPIES * 4 * network.count()
 
 
 def free_bytes(device: torch.device) -> int:
