@@ -26,6 +26,7 @@ __all__ = [
     "add_execution",
     "add_results_dir",
     "add_setting",
+    "add_tf32",
     "add_tracking",
     "as_flags",
     "changes",
@@ -108,6 +109,17 @@ def add_execution(group: argparse._ArgumentGroup) -> None:
         "--executor",
         metavar="NAME",
         help="how clients are trained (default: auto, the fastest for the device)",
+    )
+    add_tf32(group)
+
+
+def add_tf32(group: argparse._ArgumentGroup) -> None:
+    """Add ``--tf32``."""
+    group.add_argument(
+        "--tf32",
+        action="store_true",
+        default=None,
+        help="let CUDA devices round the factors of products to TF32: faster, less exact (default: no)",
     )
 
 

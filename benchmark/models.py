@@ -48,11 +48,19 @@ class Layer(ABC):
     def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
         """Return the layer's output for the batch `x` [B, ...]; `dropout` None means evaluation mode."""
 
-    @abstractmethod
     def apply_stacked(
         self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
     ) -> Tensor:
-        """The same for m models at once: stacked parameters [m, ...] and batches `x` [m, B, ...]."""
+        """The same for m models at once: stacked parameters [m, ...] and batches `x` [m, B, ...].
+
+        Optional: a layer that does not define it cannot be trained by the executor `stacked`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no stacked form")
+
+    @property
+    def stackable(self) -> bool:
+        """True if the layer defines `apply_stacked`."""
+        return type(self).apply_stacked is not Layer.apply_stacked
 
     @property
     def drops(self) -> bool:

@@ -20,6 +20,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS, choose_executor
 from benchmark.engine.hyper import parse_hyper, recorded
+from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord, open_store
 from benchmark.engine.rounds import CHECKPOINT_SECONDS, Observer, run
 from benchmark.engine.schedule import Schedule
@@ -45,6 +46,7 @@ class Execution:
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     jobs: int = 1  # runs that share the machine, this one included; on record, since it tells in the seconds
     trackings: tuple[Tracking, ...] = ()
+    tf32: bool = False  # see `benchmark.engine.precision`
 
     def pick_device(self) -> torch.device:
         """The device to use.
@@ -67,18 +69,31 @@ class Execution:
             raise UserError(f"--device {name} is not supported; expected auto, cpu, cuda or cuda:N")
         return device
 
-    def pick_executor(self, device: torch.device, network: Network | None = None) -> str:
-        """The name of the executor to use for a network (None: for one too large to stack on CPUs).
+    def check_executor(self) -> None:
+        """Refuse an unknown executor.
 
         Raises:
-            UserError: unknown executor.
+            UserError: names the known ones.
         """
-        if self.executor == "auto":
-            return choose_executor(device.type, network)
-        if self.executor not in EXECUTORS:
+        if self.executor not in ("auto", *EXECUTORS):
             known = ", ".join(["auto", *EXECUTORS])
             raise UserError(
                 f"unknown executor '{self.executor}'{nearest(self.executor, EXECUTORS)}; known: {known}"
+            )
+
+    def pick_executor(self, device: torch.device, network: Network) -> str:
+        """The name of the executor to use for a network.
+
+        Raises:
+            UserError: unknown executor, or one that cannot train this network.
+        """
+        self.check_executor()
+        if self.executor == "auto":
+            return choose_executor(device.type, network)
+        problem = EXECUTORS[self.executor].unable(network)
+        if problem:
+            raise UserError(
+                f"--executor {self.executor} cannot train this network: {problem}; use --executor auto"
             )
         return self.executor
 
@@ -186,7 +201,7 @@ def prepare(config: RunConfig, execution: Execution, dataset: datasets.Dataset |
     network = build_network(config.dataset, config.dropout)
     name = execution.pick_executor(device, network)
     data = FederatedData(dataset, split, device)
-    executor = EXECUTORS[name](config, data, streams)
+    executor = EXECUTORS[name](config, data, streams, strict=execution.executor != "auto")
     initial = network.init(streams.get("init"), device)
     task = Task(config, network, data, streams, config.rounds, initial, executor)
     schedule = Schedule(config.clients, config.participation, streams)
@@ -242,14 +257,15 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
                 "split": prepared.split.checksum,
                 "executor": prepared.executor_name,
                 "device": str(prepared.task.data.device),
+                **({"tf32": "on"} if execution.tf32 else {}),
             }
             algorithm = prepared.make(plan.rounds)
             for note in algorithm.notes():
                 print(note, file=sys.stderr)
             surroundings = environment(prepared.task.data.device, prepared.executor_name)
-            surroundings["jobs"] = execution.jobs
+            surroundings |= {"jobs": execution.jobs, "tf32": execution.tf32}
             followed = About(config, method_label(config), record.folder, about["split"], surroundings)
-            with Followed(observer, execution.trackings, followed) as follower:
+            with precision(execution.tf32), Followed(observer, execution.trackings, followed) as follower:
                 summary = run(
                     algorithm,
                     prepared.schedule,

@@ -83,7 +83,7 @@ def execute(arguments: argparse.Namespace) -> None:
     check(config)
     execution = dataclasses.replace(execution, trackings=tracking_of(arguments))
     device = execution.pick_device()
-    executor = execution.pick_executor(device, build_network(config.dataset))
+    executor = execution.pick_executor(device, build_network(config.dataset, config.dropout))
     record = RunRecord(execution.results_dir, config, method_label(config))
     headline = " | ".join(
         [

@@ -4,96 +4,162 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from benchmark.errors import UserError, nearest
-from benchmark.terminal import Console, show, size
+from benchmark.flags import add_tf32, path
+from benchmark.terminal import Console, show, shown_path
 
 HELP = "how fast this machine trains clients: every executor, growth with cohort and clients"
-USAGE = "[--cell NAME] [--only cells|cohorts|crowds] [--repeats N] [--json]"
+USAGE = "[--cell NAME] [--only PART ... | --all] [--output FILE] [--plot FILE]"
 EXAMPLES = """\
   python -m benchmark speed
-  python -m benchmark speed --cell digits --only cells --json"""
+  python -m benchmark speed --cell digits --only cells --json
+  python -m benchmark speed --only equality                      is stacked equal to loop on this device?
+  python -m benchmark speed --all --output speed.json            the whole measurement; minutes on a GPU
+  python -m benchmark speed --from speed.json --plot speed.svg --into docs/performance.md"""
 
-_PARTS = ("cells", "cohorts", "crowds")
+_PARTS = ("cells", "cohorts", "crowds", "equality", "kernels", "tf32", "runs", "side-by-side")
+_DEFAULT = _PARTS[:3]
 _CELLS = ("cifar10", "digits")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--cell", action="append", metavar="NAME", help="cifar10 or digits (default: both)")
-    parser.add_argument("--only", metavar="PART", help=f"only one of {', '.join(_PARTS)} (default: all)")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="timed repeats (default: 3)")
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--json", action="store_true", help="print one JSON list, on one line")
+    what = parser.add_argument_group("what")
+    what.add_argument("--cell", action="append", metavar="NAME", help="cifar10 or digits (default: both)")
+    what.add_argument(
+        "--only",
+        nargs="+",
+        action="extend",
+        metavar="PART",
+        help=f"some of {', '.join(_PARTS)} (default: {', '.join(_DEFAULT)})",
+    )
+    what.add_argument("--all", action="store_true", help="every part; on CPUs whole runs are small ones")
+    what.add_argument("--repeats", type=int, default=3, metavar="N", help="timed repeats (default: 3)")
+    what.add_argument(
+        "--from",
+        dest="source",
+        type=path("--from"),
+        metavar="FILE",
+        help="measure nothing, show a file of --output",
+    )
+    where = parser.add_argument_group("execution")
+    where.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
+    add_tf32(where)
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="print one JSON list, on one line")
+    output.add_argument(
+        "--output", type=path("--output"), metavar="FILE", help="keep everything measured, as JSON"
+    )
+    output.add_argument("--plot", type=path("--plot"), metavar="FILE", help="draw a figure, .svg or .png")
+    output.add_argument(
+        "--into", type=path("--into"), metavar="FILE", help="renew the tables between the marks of a document"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> None:
-    """Measure and print."""
-    for value, known in ((arguments.only, _PARTS), *((cell, _CELLS) for cell in arguments.cell or ())):
-        if value is not None and value not in known:
-            raise UserError(f"speed knows no '{value}'{nearest(value, known)}; known: {', '.join(known)}")
+    """Measure and print.
+
+    Raises:
+        UserError: unknown part or cell, or a file that cannot be used; told before anything is measured.
+        SystemExit: with code 1, if an executor is not equal to the loop.
+    """
+    parts = _check(arguments)
+    from benchmark.speed import report
+    from benchmark.speed.tables import shown
+
+    if arguments.source:
+        found = report.load(arguments.source)
+    else:
+        found = {"rows": _measured(arguments, parts)}
+        if arguments.output:
+            found = report.load(arguments.output)
+    if arguments.into:
+        _renew(arguments.into, found)
+    if arguments.plot:
+        _draw(arguments.plot, found["rows"])
+    if arguments.json:
+        print(json.dumps(found["rows"]))
+    else:
+        show(*(_as_rich(table) for table in shown(found["rows"])))
+    unequal = [row for row in found["rows"] if row["part"] == "equality" and not row["equal"]]
+    if unequal:
+        raise SystemExit(1)
+
+
+def _check(arguments: argparse.Namespace) -> list[str]:
+    """The parts to measure."""
+    wanted = arguments.only or []
+    for values, known in ((wanted, _PARTS), (arguments.cell or (), _CELLS)):
+        for value in values:
+            if value not in known:
+                raise UserError(f"speed knows no '{value}'{nearest(value, known)}; known: {', '.join(known)}")
     if arguments.repeats < 1:
         raise UserError(f"--repeats is {arguments.repeats}; expected at least 1")
-    from benchmark import speed
+    if arguments.all and wanted:
+        raise UserError("--all and --only contradict each other; give one of them")
+    if arguments.source and (wanted or arguments.all or arguments.output or arguments.cell):
+        raise UserError("--from shows what was measured before; drop --only, --all, --cell and --output")
+    if arguments.into and not (arguments.source or arguments.output):
+        raise UserError("--into needs a kept measurement; add --output FILE, or --from FILE")
+    if arguments.plot and arguments.plot.suffix.lower() not in (".svg", ".png"):
+        raise UserError(f"--plot {arguments.plot}: expected a name that ends in .svg or .png")
+    for name in ("output", "plot"):
+        file: Path | None = getattr(arguments, name)
+        if file and (file.is_dir() or not file.parent.is_dir()):
+            raise UserError(f"--{name} {file}: expected a file in a folder that exists")
+    if arguments.into and not arguments.into.is_file():
+        raise UserError(f"--into {arguments.into}: there is no such document")
+    return list(_PARTS) if arguments.all else wanted or list(_DEFAULT)
+
+
+def _measured(arguments: argparse.Namespace, parts: list[str]) -> list[dict[str, Any]]:
     from benchmark.runner import Execution
+    from benchmark.speed import report
 
-    execution = Execution(device=arguments.device)
-    chosen = arguments.cell or list(_CELLS)
-    parts = [arguments.only] if arguments.only else list(_PARTS)
-    rows: list[dict[str, Any]] = []
-    console = Console(stderr=True)
-    if "cells" in parts:
-        console.print(f"executors on {', '.join(chosen)}: a cohort of {speed.COHORT}, in turn")
-        rows += speed.cells(execution, arguments.repeats, chosen)
-    if "cohorts" in parts:
-        console.print(f"cohorts of {', '.join(map(str, speed.COHORTS))} clients on {chosen[-1]}")
-        rows += speed.cohorts(execution, arguments.repeats, chosen[-1])
-    if "crowds" in parts:
-        console.print(f"rounds with {', '.join(f'{n:,}' for n in speed.CROWDS)} clients, 10 taking part")
-        rows += speed.crowds(execution, arguments.repeats)
-    if arguments.json:
-        print(json.dumps(rows))
+    execution = Execution(device=arguments.device, tf32=bool(arguments.tf32))
+    sizes = report.sizes_for(execution.pick_device(), arguments.repeats, arguments.cell or ())
+    rows = report.measure(parts, execution, sizes, Console(stderr=True).print)
+    if arguments.output:
+        report.save(arguments.output, rows, execution)
+    return rows
+
+
+def _renew(document: Path, found: dict[str, Any]) -> None:
+    from benchmark.engine.files import write_text
+    from benchmark.speed.tables import into_document
+
+    try:
+        text = document.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {document}: {error.strerror or error}") from error
+    write_text(document, into_document(text, found))
+
+
+def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
+    from benchmark.engine.files import write_bytes, write_text
+    from benchmark.figures.speed import speed_figure
+
+    picture = speed_figure(rows)
+    if picture is None:
+        raise UserError("--plot: nothing was measured that is drawn; it shows cells, cohorts and crowds")
+    if out.suffix.lower() == ".svg":
+        write_text(out, picture.to_svg())
     else:
-        show(*_tables(rows))
+        write_bytes(out, picture.to_png())
+    Console(stderr=True).print(f"figure  {shown_path(out)}")
 
 
-def _tables(rows: list[dict[str, Any]]) -> list[Table]:
-    columns = {
-        "cell": lambda row: row["cell"],
-        "executor": lambda row: row["executor"],
-        "device": lambda row: row["device"],
-        "clients": lambda row: f"{row['clients']}" + (f" of {row['crowd']:,}" if "crowd" in row else ""),
-        "seconds": lambda row: f"{row['seconds']:.3f}",
-        "samples/s": lambda row: f"{row['samples_per_second']:,.0f}",
-        "steps/s": lambda row: f"{row['client_steps_per_second']:,.0f}",
-        "GFLOP/s": lambda row: f"{row['flops'] / 1e9:,.1f}",
-        "of product": lambda row: f"{100 * row['share_of_product']:.0f} %",
-        "times loop": lambda row: f"{row['times_loop']:.2f}",
-        "peak memory": lambda row: size(row["peak_memory"]),
-    }
-    kinds = (
-        ("Executors on the same work", lambda row: "times_loop" in row, list(columns)),
-        (
-            "Growth with the cohort",
-            lambda row: "times_loop" not in row and "crowd" not in row,
-            [*columns][:6],
-        ),
-        (
-            "Growth with the clients that sit out",
-            lambda row: "crowd" in row,
-            [*[*columns][:6], "peak memory"],
-        ),
-    )
-    tables = []
-    for title, belongs, names in kinds:
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for place, name in enumerate(names):
-            table.add_column(name, justify="left" if place < 3 else "right")
-        for row in filter(belongs, rows):
-            table.add_row(*(columns[name](row) for name in names))
-        if table.row_count:
-            tables.append(table)
-    return tables
+def _as_rich(table: Any) -> Table:
+    from benchmark.speed.tables import LEFT
+
+    made = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
+    for name in table.header:
+        made.add_column(name, justify="left" if name in LEFT else "right")
+    for line in table.lines:
+        made.add_row(*line)
+    return made

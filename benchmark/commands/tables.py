@@ -137,8 +137,9 @@ class Job:
         self.arguments, self.profile, self.studies = arguments, profile, studies
         find(arguments.launcher)
         self.execution = execution_of(arguments, results_dir=root)
+        self.execution.check_executor()
         if arguments.launcher == "local":  # other machines may have another device
-            self.execution.pick_executor(self.execution.pick_device())
+            self.execution.pick_device()
         self.seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
         self.execution = dataclasses.replace(self.execution, trackings=self._trackings())
         only_looks = arguments.dry_run or arguments.render_only

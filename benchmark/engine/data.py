@@ -43,6 +43,14 @@ class FederatedData:
         mean = torch.tensor(dataset.mean, dtype=torch.float32).view(-1, 1, 1)
         self._scale, self._shift = (1 / (255 * std)).to(device), (-mean / std).to(device)
 
+    def stored(self, part: Part = "train") -> tuple[Tensor, Tensor]:
+        """Everybody's samples as stored, and their labels; `rows` says whose they are."""
+        return self._x[part], self._y[part]
+
+    def rows(self, client: int, part: Part = "train") -> Tensor:
+        """Where a client's samples are among the stored ones, int64 [n]."""
+        return self._index[part][client]
+
     def raw(self, client: int, part: Part = "train") -> Tensor:
         """A client's samples as stored, uint8 [n, C, H, W]."""
         return self._x[part][self._index[part][client]]

@@ -6,9 +6,10 @@ Executors differ in how they carry it out, never in what it means (`benchmark.en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from benchmark.engine.streams import Purpose
@@ -91,3 +92,20 @@ class Outcome:
     samples: int
     steps: int
     features: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+    @staticmethod
+    def join(parts: Sequence[Outcome]) -> Outcome:
+        """The outcomes of parts of a call, one after the other, as one."""
+        models = {
+            slot: {name: torch.cat([part.models[slot][name] for part in parts]) for name in tensors}
+            for slot, tensors in parts[0].models.items()
+        }
+        return Outcome(
+            round=parts[0].round,
+            clients=[client for part in parts for client in part.clients],
+            models=models,
+            loss=torch.cat([part.loss for part in parts]),
+            samples=sum(part.samples for part in parts),
+            steps=sum(part.steps for part in parts),
+            features=[own for part in parts for own in part.features],
+        )

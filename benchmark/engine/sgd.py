@@ -7,8 +7,7 @@ every phase, a fresh permutation for every epoch, the last short batch kept. Wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -17,25 +16,14 @@ from torch import Tensor
 
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
-from benchmark.engine.local import LocalCall, Phase
+from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.params import row
 from benchmark.engine.streams import Purpose, Streams
 from benchmark.models import DropoutSource, Network, Params
 
-__all__ = ["ClientResult", "LocalWork", "forward"]
+__all__ = ["LocalWork", "Update", "first_layer", "forward"]
 
 FORWARD_BATCH = 128  # bounds the memory of passes that need no gradient
-
-
-@dataclass
-class ClientResult:
-    """One client's share of an `Outcome`."""
-
-    models: dict[str, Params]
-    loss: Tensor
-    samples: int
-    steps: int
-    features: tuple[Tensor, Tensor] | None
 
 
 @torch.no_grad()
@@ -61,8 +49,12 @@ class LocalWork:
         """`tensor` in this executor's memory format (images and kernels only)."""
         return tensor.contiguous(memory_format=self._format) if tensor.dim() == 4 else tensor.contiguous()
 
-    def train(self, call: LocalCall, position: int) -> ClientResult:
-        """Train client ``call.clients[position]``; the call's tensors are left as they are."""
+    def train(self, call: LocalCall, position: int) -> Outcome:
+        """Train client ``call.clients[position]``; the call's tensors are left as they are.
+
+        Returns:
+            The outcome of this client alone, stacked [1, ...].
+        """
         client = call.clients[position]
         models = {
             slot: {name: self.layout(t.detach().clone()) for name, t in row(model.params, position).items()}
@@ -73,7 +65,7 @@ class LocalWork:
         augment = self.streams.get("augment", call.round, client)
         noise = self._dropout(call.round, client)
         raw, y = self.data.raw(client), self.data.labels(client)
-        result = ClientResult(models, torch.zeros((), device=self.data.device), 0, 0, None)
+        result = Outcome(call.round, [client], {}, torch.zeros(1, device=self.data.device), 0, 0)
         collected: list[tuple[Tensor, Tensor]] = []
         for phase in call.phases:
             if not phase.rates or not phase.epochs:
@@ -84,20 +76,12 @@ class LocalWork:
             epochs = self._epochs(network, models[phase.model], phase, raw, orders[phase.stream], augment)
             self._run(network, models[phase.model], phase, epochs, y, weights, noise, result, collected)
         if collected:
-            result.features = (torch.cat([z for z, _ in collected]), torch.cat([c for _, c in collected]))
+            result.features = [(torch.cat([z for z, _ in collected]), torch.cat([c for _, c in collected]))]
+        result.models = {
+            slot: {name: tensor.contiguous().unsqueeze(0) for name, tensor in params.items()}
+            for slot, params in models.items()
+        }
         return result
-
-    def first_layer(self, network: Network, phase: Phase) -> int:
-        """Index of the first layer that must run at every step: what comes before can be run once a phase.
-
-        That is so for frozen layers before the first trained (or collected) one, if nothing is random there.
-        """
-        trained = [layer.name in phase.rates for layer in network.layers]
-        start = trained.index(True) if True in trained else 0
-        if phase.collect is not None:
-            start = min(start, network.index(phase.collect))
-        random = self.config.augment or any(layer.drops for layer in network.layers[:start])
-        return 0 if random else start
 
     def _dropout(self, round: int, client: int) -> DropoutSource:
         rng = self.streams.get("dropout", round, client)
@@ -121,7 +105,7 @@ class LocalWork:
 
         Layers before the first trained one are run once per phase where nothing random lies between.
         """
-        start = self.first_layer(network, phase)
+        start = first_layer(network, phase, self.config.augment)
         x = raw if self.config.augment else self.layout(self.data.encode(raw))
         if start > 0:
             x = forward(network, params, x, stop=start)
@@ -141,13 +125,13 @@ class LocalWork:
         y: Tensor,
         weights: Tensor | None,
         noise: DropoutSource,
-        result: ClientResult,
+        result: Outcome,
         collected: list[tuple[Tensor, Tensor]],
     ) -> None:
-        step = _Sgd(network, params, phase, self.config.momentum, self.config.weight_decay)
+        update = Update(network, params, phase, self.config.momentum, self.config.weight_decay)
         cut = network.index(phase.collect) if phase.collect is not None else None
         for x, permutation, start in epochs:
-            total = torch.zeros((), device=self.data.device)
+            total = torch.zeros(1, device=self.data.device)
             for batch in permutation.split(self.config.batch_size):
                 hidden, targets = x[batch], y[batch]
                 if cut is not None:
@@ -158,24 +142,29 @@ class LocalWork:
                 if weights is not None:
                     losses = losses * weights[batch]
                 loss = losses.mean()
-                step(loss)
+                update(torch.autograd.grad(loss, update.leaves))
                 total += loss.detach() * len(batch)
                 result.steps += 1
             result.samples += len(permutation)
             result.loss = total / len(permutation)
-        step.release()
+        update.release()
 
 
-class _Sgd:
-    """The update rule of one phase, on the tensors of one client, in place."""
+class Update:
+    """The update rule of one phase, in place, on one client's tensors or on stacked ones.
+
+    Attributes:
+        leaves: the trained tensors, whose gradients it takes.
+        buffers: their momentum, zero at first.
+    """
 
     def __init__(
         self, network: Network, params: Params, phase: Phase, momentum: float, weight_decay: float
     ) -> None:
         self._momentum, self._decay, self._proximal = momentum, weight_decay, phase.proximal
         names = network.keys(phase.rates)
-        self._leaves = [params[name].requires_grad_() for name in names]
-        self._buffers: list[Tensor] = []
+        self.leaves = [params[name].requires_grad_() for name in names]
+        self.buffers = [torch.zeros_like(leaf, requires_grad=False) for leaf in self.leaves]
         # One entry per learning rate: positions of the tensors that have it.
         self._groups: dict[float, list[int]] = {}
         for position, name in enumerate(names):
@@ -186,30 +175,58 @@ class _Sgd:
         anchor = phase.proximal.anchor if phase.proximal else {}
         self._anchor = [anchor[name] for name in names] if phase.proximal else []
 
-    def __call__(self, loss: Tensor) -> None:
-        grads = list(torch.autograd.grad(loss, self._leaves))
-        with torch.no_grad():
-            if self._decay:
-                for i in self._decayed:
-                    grads[i] = grads[i].add(self._leaves[i], alpha=self._decay)
-            for i, mask in self._masked:
-                grads[i] = grads[i] * mask
-            pulls = list(torch._foreach_sub(self._leaves, self._anchor)) if self._proximal else []
-            for i, mask in self._masked if self._proximal else ():
-                pulls[i] = pulls[i] * mask
-            if self._buffers:
-                torch._foreach_mul_(self._buffers, self._momentum)
-                torch._foreach_add_(self._buffers, grads)
-            else:
-                self._buffers = grads
-            for rate, members in self._groups.items():
-                leaves = [self._leaves[i] for i in members]
-                torch._foreach_add_(leaves, [self._buffers[i] for i in members], alpha=-rate)
-                if self._proximal:
-                    pull = [pulls[i] for i in members]
-                    torch._foreach_add_(leaves, pull, alpha=-rate * self._proximal.strength)
+    @torch.no_grad()
+    def __call__(self, gradients: Sequence[Tensor], present: Tensor | None = None) -> None:
+        """One step.
+
+        Args:
+            present: of stacked tensors, 1 for each client that has a batch and 0 for the others, which keep
+                their parameters and momentum [m]; None stands for ones.
+        """
+        grads = list(gradients)
+        if self._decay:
+            for i in self._decayed:
+                grads[i] = grads[i].add(self.leaves[i], alpha=self._decay)
+        for i, mask in self._masked:
+            grads[i] = grads[i] * mask
+        pulls = list(torch._foreach_sub(self.leaves, self._anchor)) if self._proximal else []
+        for i, mask in self._masked if self._proximal else ():
+            pulls[i] = pulls[i] * mask
+        changes = self.buffers
+        if present is None:
+            torch._foreach_mul_(self.buffers, self._momentum)
+            torch._foreach_add_(self.buffers, grads)
+        else:
+            here = [present.view(-1, *[1] * (leaf.dim() - 1)) for leaf in self.leaves]
+            fresh = torch._foreach_mul(self.buffers, self._momentum)
+            torch._foreach_add_(fresh, grads)
+            for buffer, new, one in zip(self.buffers, fresh, here, strict=True):
+                buffer.copy_(torch.where(one > 0, new, buffer))
+            changes, pulls = (
+                list(torch._foreach_mul(self.buffers, here)),
+                [pull * one for pull, one in zip(pulls, here, strict=bool(pulls))],
+            )
+        for rate, members in self._groups.items():
+            leaves = [self.leaves[i] for i in members]
+            torch._foreach_add_(leaves, [changes[i] for i in members], alpha=-rate)
+            if self._proximal:
+                pull = [pulls[i] for i in members]
+                torch._foreach_add_(leaves, pull, alpha=-rate * self._proximal.strength)
 
     def release(self) -> None:
         """End of the phase: the tensors become plain values again."""
-        for leaf in self._leaves:
+        for leaf in self.leaves:
             leaf.requires_grad_(False)
+
+
+def first_layer(network: Network, phase: Phase, augment: bool) -> int:
+    """Index of the first layer that must run at every step: what comes before can be run once a phase.
+
+    That is so for frozen layers before the first trained (or collected) one, if nothing is random there.
+    """
+    trained = [layer.name in phase.rates for layer in network.layers]
+    start = trained.index(True) if True in trained else 0
+    if phase.collect is not None:
+        start = min(start, network.index(phase.collect))
+    random = augment or any(layer.drops for layer in network.layers[:start])
+    return 0 if random else start

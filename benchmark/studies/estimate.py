@@ -62,11 +62,12 @@ class Estimator:
 
     def __post_init__(self) -> None:
         self._device = self.execution.pick_device()
-        self._executor = self.execution.pick_executor(self._device)
-        here = {**environment(self._device, self._executor), "jobs": self.execution.jobs}
+        jobs = {"jobs": self.execution.jobs}
+        surroundings = {name: {**environment(self._device, name), **jobs} for name in EXECUTORS}
         measured: dict[tuple[str, str], list[float]] = {}
         for record in self.records:
             there, summary = {"jobs": 1, **record.summary["environment"]}, record.summary
+            here = surroundings[self._executor(record.config)]
             samples = summary["samples"] + summary["adaptation_samples"]
             if samples and all(there.get(name) == here[name] for name in _SAME):
                 rate = summary["seconds"] / samples
@@ -77,6 +78,10 @@ class Estimator:
             if not method:
                 count = f"{len(rates)} finished run{'s' * (len(rates) > 1)}"
                 self.basis[dataset] = f"from {count} of this machine"
+
+    def _executor(self, config: RunConfig) -> str:
+        network = build_network(config.dataset, config.dropout)
+        return self.execution.pick_executor(self._device, network)
 
     def seconds(self, config: RunConfig) -> float:
         """Expected seconds of a run."""
@@ -129,7 +134,7 @@ class Estimator:
         """The method of a run, on noise that all clients share; no dataset is needed."""
         streams, network = Streams(config.seed), build_network(config.dataset, config.dropout)
         data = FederatedData(*_noise(config, samples), self._device)
-        executor: Executor = EXECUTORS[self._executor](config, data, streams)
+        executor: Executor = EXECUTORS[self._executor(config)](config, data, streams)
         initial = network.init(streams.get("init"), self._device)
         task = Task(config, network, data, streams, config.rounds, initial, executor)
         method = find(config.algo)

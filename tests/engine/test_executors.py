@@ -202,5 +202,5 @@ def test_the_thread_count_is_restored(executor, tiny, ready):
 
 def test_automatic_choices_exist():
     for device in ("cpu", "cuda"):
-        for network in (None, *NETWORKS.values()):
+        for network in NETWORKS.values():
             assert choose_executor(device, network) in EXECUTORS

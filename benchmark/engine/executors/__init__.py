@@ -22,7 +22,8 @@ EXECUTORS: dict[str, type[Executor]] = {
 SMALL_NETWORK = 50_000
 
 
-def choose_executor(device_type: str, network: Network | None) -> str:
-    """The executor that ``--executor auto`` stands for on a kind of device and for a network."""
-    small = network is not None and network.count() < SMALL_NETWORK
-    return "stacked" if device_type != "cpu" or small else "threads"
+def choose_executor(device_type: str, network: Network) -> str:
+    """The executor that ``--executor auto`` stands for: the fastest on that kind of device which can."""
+    stack = device_type != "cpu" or network.count() < SMALL_NETWORK
+    wanted = ("stacked" if stack else "threads", "threads" if device_type == "cpu" else "loop")
+    return next((name for name in wanted if not EXECUTORS[name].unable(network)), "loop")

@@ -6,14 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData, Part
 from benchmark.engine.local import LocalCall, Outcome
 from benchmark.engine.params import row
-from benchmark.engine.sgd import ClientResult, LocalWork, forward
+from benchmark.engine.sgd import LocalWork, forward
 from benchmark.engine.streams import Streams
 from benchmark.models import Network, Params
 
@@ -21,35 +20,31 @@ __all__ = ["Executor"]
 
 
 class Executor(ABC):
-    """Trains and evaluates some clients at a time."""
+    """Trains and evaluates some clients at a time.
+
+    Args:
+        strict: refuse what this executor cannot do (`unable`), instead of doing it client by client.
+    """
 
     name: ClassVar[str]
     channels_last: ClassVar[bool] = False
 
-    def __init__(self, config: RunConfig, data: FederatedData, streams: Streams) -> None:
-        self.data = data
+    def __init__(self, config: RunConfig, data: FederatedData, streams: Streams, strict: bool = True) -> None:
+        self.data, self.strict = data, strict
         self._work = LocalWork(config, data, streams, self.channels_last)
 
     @abstractmethod
     def _map(self, task: Callable[[int], object], count: int) -> list:
         """Run ``task(0) … task(count − 1)`` and return the results in that order."""
 
+    @classmethod
+    def unable(cls, network: Network) -> str:
+        """What of `network` this executor cannot carry out, in words; empty if it can everything."""
+        return ""
+
     def train(self, call: LocalCall) -> Outcome:
         """Carry out the local work of the call's clients."""
-        results: list[ClientResult] = self._map(lambda i: self._work.train(call, i), len(call.clients))
-        models = {
-            slot: {name: torch.stack([r.models[slot][name] for r in results]) for name in model.params}
-            for slot, model in call.models.items()
-        }
-        return Outcome(
-            round=call.round,
-            clients=call.clients,
-            models=models,
-            loss=torch.stack([r.loss for r in results]),
-            samples=sum(r.samples for r in results),
-            steps=sum(r.steps for r in results),
-            features=[r.features for r in results if r.features is not None],
-        )
+        return Outcome.join(self._map(lambda i: self._work.train(call, i), len(call.clients)))
 
     def forward(
         self,

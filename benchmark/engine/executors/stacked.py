@@ -8,152 +8,222 @@ keeps its parameters and momentum, so the result is the `loop` executor's.
 from __future__ import annotations
 
 import itertools
+import sys
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from benchmark.engine.data import Part
 from benchmark.engine.executors.base import Executor
+from benchmark.engine.executors.memory import clients_that_fit, free_bytes, step_bytes
+from benchmark.engine.executors.program import Inputs, Pool, Program, Signature, signature
+from benchmark.engine.executors.replay import Recorder
+from benchmark.engine.executors.tables import Tables, draw_tables
 from benchmark.engine.executors.threads import CorePool
 from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
+from benchmark.engine.sgd import first_layer
 from benchmark.engine.streams import Purpose
-from benchmark.models import DropoutSource, Network, Params
+from benchmark.errors import UserError
+from benchmark.models import Network, Params
 
 __all__ = ["StackedExecutor"]
 
 FORWARD_SAMPLES = 2048  # of all clients together, in passes that need no gradient
+PROGRAMS = 12  # kept for reuse: two of a method's round and closing round, some stages, an adaptation
 
-
-@dataclass
-class _Plan:
-    """The batches of one phase, for all steps and clients: index tables of static shape.
-
-    Attributes:
-        rows: positions in the clients' (padded) data [steps, m, B].
-        scale: 1 / batch size where a place holds a sample, 0 where it is filled up [steps, m, B].
-        active: 1 for clients that have a batch in the step [steps, m].
-        share: batch size / samples of the client [steps, m].
-        last: first step of the phase's last epoch.
-        counts: batch sizes by step and client, on the host.
-    """
-
-    rows: Tensor
-    scale: Tensor
-    active: Tensor
-    share: Tensor
-    last: int
-    counts: np.ndarray
+T = TypeVar("T")
 
 
 class StackedExecutor(Executor):
     """Trains the clients of a call together; evaluation is batched in the same way.
 
-    On CPUs the cohort is divided into as many stacks as there are cores, which run side by side.
+    On a CUDA device a stack is as large as its memory allows. On CPUs the cohort is divided into as many
+    stacks as there are cores, which run side by side.
     """
 
     name = "stacked"
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._pool = CorePool() if self.data.device.type == "cpu" else None
+        self._slots = self._pool.size if self._pool else 1
+        self._recorders = [Recorder(self.data.device) for _ in range(self._slots)]
+        self._programs: list[OrderedDict[Signature, Program]] = [OrderedDict() for _ in range(self._slots)]
+        self._fits: dict[Network, int] = {}  # clients of a network in a stack, by the memory free at first
+        self._limit = sys.maxsize  # clients in a stack, after memory has run out
+        self._noted = False
 
-    def _map(self, task: Callable[[int], object], count: int) -> list:
-        return self._pool.map(task, count) if self._pool else [task(i) for i in range(count)]
+    @classmethod
+    def unable(cls, network: Network) -> str:
+        names = [layer.name for layer in network.layers if not layer.stackable]
+        if not names:
+            return ""
+        return f"{', '.join(names)}: no `apply_stacked`, so the clients' layers cannot be computed together"
 
-    def _stacks(self, count: int) -> list[slice]:
-        """Contiguous parts of a cohort, one a stack."""
-        stacks = min(count, self._pool.size if self._pool else 1)
-        bounds = [count * i // stacks for i in range(stacks + 1)]
-        return [slice(a, b) for a, b in itertools.pairwise(bounds)]
+    def _refused(self, network: Network) -> bool:
+        """True if a network has to be trained client by client.
+
+        Raises:
+            UserError: that would not be what was asked for.
+        """
+        problem = self.unable(network)
+        if problem and self.strict:
+            raise UserError(f"--executor stacked cannot train this network: {problem}; use --executor auto")
+        return bool(problem)
 
     def close(self) -> None:
+        for programs in self._programs:
+            programs.clear()
         if self._pool:
             self._pool.close()
+
+    # -- dividing a cohort into stacks ----------------------------------------------------------
+
+    def _map(self, task: Callable[[int], Any], count: int) -> list:
+        return self._pool.map(task, count) if self._pool else [task(i) for i in range(count)]
+
+    def _in_stacks(self, work: Callable[[int, slice], T], count: int, most: int) -> list[T]:
+        """Results of ``work(slot, clients)`` for contiguous parts of `count` clients, in that order.
+
+        A part whose memory runs out has changed nothing but buffers: it is tried again in smaller parts, and
+        so is everything later.
+
+        Args:
+            most: clients that fit into a part, as far as is known.
+
+        Raises:
+            UserError: the memory does not suffice for one client.
+        """
+        results: list[T] = []
+        done = 0
+        while done < count:
+            left = count - done
+            parts = max(min(left, self._slots), -(-left // min(most, self._limit)))
+            bounds = [done + left * i // parts for i in range(parts + 1)]
+            wave = [slice(a, b) for a, b in itertools.pairwise(bounds)][: self._slots]
+            try:
+                results += self._map(partial(_nth, work, wave), len(wave))
+                done = wave[-1].stop
+                continue
+            except torch.cuda.OutOfMemoryError:
+                width = max(part.stop - part.start for part in wave)
+            self._shrink(width)  # here nothing of the failed attempt is referred to any more
+        return results
+
+    def _shrink(self, width: int) -> None:
+        """Memory ran out for `width` clients at once: forget all buffers, go on with half as many."""
+        for programs in self._programs:
+            programs.clear()
+        if self.data.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if width == 1:
+            raise UserError(
+                f"out of memory: a single client does not fit on {self.data.device}; give a smaller "
+                "--batch-size, free memory there, or use --executor loop or --device cpu"
+            )
+        self._limit = width // 2
+        if not self._noted:
+            self._noted = True
+            print(f"stacked: out of memory with {width} clients at once; goes on with at most {self._limit}",
+                  file=sys.stderr)  # fmt: skip
+
+    def _fitting(self, network: Network) -> int:
+        """Clients of a network that the device's memory is planned for; on CPUs all."""
+        if self.data.device.type != "cuda":
+            return sys.maxsize
+        if network not in self._fits:
+            batch = self.data.encode(self.data.stored()[0][: self._work.config.batch_size])
+            self._fits[network] = clients_that_fit(free_bytes(self.data.device), step_bytes(network, batch))
+        return self._fits[network]
 
     # -- training -------------------------------------------------------------------------------
 
     def train(self, call: LocalCall) -> Outcome:
-        stacks = self._stacks(len(call.clients))
-        outcomes = self._map(lambda i: self._train(_part_of(call, stacks[i])), len(stacks))
-        models = {
-            slot: {name: torch.cat([o.models[slot][name] for o in outcomes]) for name in model.params}
-            for slot, model in call.models.items()
-        }
-        return Outcome(
-            round=call.round,
-            clients=call.clients,
-            models=models,
-            loss=torch.cat([o.loss for o in outcomes]),
-            samples=sum(o.samples for o in outcomes),
-            steps=sum(o.steps for o in outcomes),
-            features=[own for o in outcomes for own in o.features],
+        if any(self._refused(model.network) for model in call.models.values()):
+            return super().train(call)
+        networks = {call.models[phase.model].network for phase in call.phases}
+        most = min((self._fitting(network) for network in networks), default=sys.maxsize)
+        parts = self._in_stacks(
+            lambda slot, part: self._train(slot, _part_of(call, part)), len(call.clients), most
         )
+        return Outcome.join(parts)
 
-    def _train(self, call: LocalCall) -> Outcome:
+    def _train(self, slot: int, call: LocalCall) -> Outcome:
         """Train one stack."""
-        config, streams = self._work.config, self._work.streams
-        device, clients = self.data.device, call.clients
-        models = {
-            slot: {name: tensor.detach().clone() for name, tensor in model.params.items()}
-            for slot, model in call.models.items()
-        }
+        config, streams, clients = self._work.config, self._work.streams, call.clients
+        models = {name: dict(model.params) for name, model in call.models.items()}
         sizes = [self.data.train_sizes[client] for client in clients]
-        raw = _pad([self.data.raw(client) for client in clients])
-        labels = _pad([self.data.labels(client) for client in clients])
+        own = _pad([self.data.rows(client) for client in clients])
         weights = _pad(call.sample_weights) if call.sample_weights is not None else None
         orders: dict[Purpose, list[np.random.Generator]] = {}
         augments = [streams.get("augment", call.round, client) for client in clients]
         dropouts = [streams.get("dropout", call.round, client) for client in clients]
-        loss = torch.zeros(len(clients), device=device)
-        samples = steps = 0
-        collected: list[list[tuple[Tensor, Tensor]]] = [[] for _ in clients]
-        plain = self.data.encode(raw) if not config.augment else None
+        outcome = Outcome(call.round, clients, {}, torch.zeros(len(clients), device=self.data.device), 0, 0)
+        collected: list[list[tuple[Tensor, Tensor]]] = []
         for phase in call.phases:
             if not phase.rates or not phase.epochs:
                 continue
             if phase.stream not in orders:
                 orders[phase.stream] = [streams.get(phase.stream, call.round, client) for client in clients]
+            tables = draw_tables(sizes, phase.epochs, config.batch_size, orders[phase.stream])
             network, params = call.models[phase.model].network, models[phase.model]
-            plan = _plan(sizes, phase.epochs, config.batch_size, orders[phase.stream], device)
-            start = self._work.first_layer(network, phase)
-            everyone = bool((plan.counts > 0).all())
-            step = _Step(network, params, phase, config.momentum, config.weight_decay, everyone)
-            per_epoch = len(plan.rows) // phase.epochs
-            x = plain
-            if x is not None and start > 0:
-                x = _forward(network, params, x, 0, start)
-            for index in range(len(plan.rows)):
-                if config.augment and index % per_epoch == 0:
-                    x = self._augmented(raw, sizes, augments)
-                assert x is not None
-                if index == plan.last:
-                    loss = torch.zeros_like(loss)
-                noise = _dropout(dropouts, plan.counts[index], device)
-                hidden, targets = _take(x, plan.rows[index]), _take(labels, plan.rows[index])
-                scale = plan.scale[index]
-                if weights is not None:
-                    scale = scale * _take(weights, plan.rows[index])
-                features, losses = step(hidden, targets, scale, plan.active[index], start, noise)
-                if features is not None:
-                    for k, count in enumerate(plan.counts[index]):
-                        if count:
-                            collected[k].append((features[k, :count], targets[k, :count]))
-                loss += losses * plan.share[index]
-            step.release()
-            samples += sum(sizes) * phase.epochs
-            steps += int((plan.counts > 0).sum())
-        own = [(torch.cat([z for z, _ in c]), torch.cat([y for _, y in c])) for c in collected if c]
-        return Outcome(call.round, clients, models, loss, samples, steps, own)
+            start = first_layer(network, phase, config.augment)
+            hidden = self._outputs(network, params, own, "train", start) if start else None
+            program = self._program(slot, network, phase, start, tables, hidden)
+            program.load(Inputs(params, phase, tables, own, weights), dropouts)
+            if hidden is not None:
+                program.refill(hidden)
+            for _ in range(phase.epochs):
+                if config.augment:
+                    program.refill(self._augmented(clients, augments))
+                program.run(tables.per_epoch)
+            params.update(program.trained())
+            outcome.loss = program.loss()
+            if phase.collect is not None:
+                collected.append(program.collected(tables))
+            outcome.samples += sum(sizes) * phase.epochs
+            outcome.steps += int((tables.counts > 0).sum())
+        outcome.features = [
+            (torch.cat([z for z, _ in parts]), torch.cat([y for _, y in parts]))
+            for parts in zip(*collected, strict=True)
+        ]
+        outcome.models = {
+            name: {key: tensor.detach().clone() for key, tensor in params.items()}
+            for name, params in models.items()
+        }
+        return outcome
 
-    def _augmented(self, raw: Tensor, sizes: Sequence[int], rngs: list[np.random.Generator]) -> Tensor:
-        """One epoch's augmented input; every client draws from its own stream, as in the other executors."""
-        own = zip(raw, sizes, rngs, strict=True)
-        return self.data.encode(_pad([self.data.augment(images[:size], rng) for images, size, rng in own]))
+    def _program(
+        self, slot: int, network: Network, phase: Phase, start: int, tables: Tables, hidden: Tensor | None
+    ) -> Program:
+        """The recorded step for a phase, made now or in an earlier round."""
+        config = self._work.config
+        pool = None
+        if hidden is not None:
+            pool = Pool(tuple(hidden.shape[2:]), hidden.dtype, encoded=True)
+        elif config.augment:
+            stored = self.data.stored()[0]
+            pool = Pool(tuple(stored.shape[1:]), stored.dtype, encoded=False)
+        key = signature(network, phase, start, tables, config.batch_size, max(self.data.train_sizes), pool)
+        programs = self._programs[slot]
+        if key not in programs:
+            programs[key] = Program(
+                key, self.data, config.momentum, config.weight_decay, self._recorders[slot]
+            )
+        programs.move_to_end(key)
+        while len(programs) > PROGRAMS:
+            programs.popitem(last=False)
+        return programs[key]
+
+    def _augmented(self, clients: Sequence[int], rngs: Sequence[np.random.Generator]) -> Tensor:
+        """One epoch's augmented samples; every client draws from its own stream, as elsewhere."""
+        own = zip(clients, rngs, strict=True)
+        return _pad([self.data.augment(self.data.raw(client), rng) for client, rng in own])
 
     # -- evaluation -----------------------------------------------------------------------------
 
@@ -165,83 +235,34 @@ class StackedExecutor(Executor):
         part: Part,
         stop: int | None = None,
     ) -> list[Tensor]:
+        if self._refused(network):
+            return super().forward(network, params, clients, part, stop)
         sizes = self.data.train_sizes if part == "train" else self.data.test_sizes
-        stacks = self._stacks(len(clients))
 
-        def one(i: int) -> list[Tensor]:
-            own = clients[stacks[i]]
-            models = {name: tensor[stacks[i]] for name, tensor in params.items()}
-            x = self.data.encode(_pad([self.data.raw(client, part) for client in own]))
-            outputs = _forward(network, models, x, 0, stop)
-            return [outputs[k, : sizes[client]] for k, client in enumerate(own)]
+        def outputs(slot: int, chosen: slice) -> list[Tensor]:
+            models = {name: tensor[chosen] for name, tensor in params.items()}
+            own = _pad([self.data.rows(client, part) for client in clients[chosen]])
+            found = self._outputs(network, models, own, part, stop)
+            return [found[k, : sizes[client]] for k, client in enumerate(clients[chosen])]
 
-        return [output for outputs in self._map(one, len(stacks)) for output in outputs]
+        parts = self._in_stacks(outputs, len(clients), self._fitting(network))
+        return [output for outputs in parts for output in outputs]
+
+    @torch.no_grad()
+    def _outputs(self, network: Network, params: Params, own: Tensor, part: Part, stop: int | None) -> Tensor:
+        """Evaluation-mode output [m, n, ...] for the stored samples `own` [m, n], in bounded memory."""
+        stored = self.data.stored(part)[0]
+        width = max(1, FORWARD_SAMPLES // len(own))
+
+        def output(rows: Tensor) -> Tensor:
+            x = self.data.encode(stored[rows.flatten()]).unflatten(0, tuple(rows.shape))
+            return network.apply_stacked(params, x, 0, stop)
+
+        return torch.cat([output(rows) for rows in own.split(width, 1)], dim=1)
 
 
-class _Step:
-    """One lockstep step of all clients: forward, backward, update in place."""
-
-    def __init__(
-        self,
-        network: Network,
-        params: Params,
-        phase: Phase,
-        momentum: float,
-        weight_decay: float,
-        everyone: bool,
-    ) -> None:
-        self._network, self._params, self._phase = network, params, phase
-        self._momentum, self._decay, self._everyone = momentum, weight_decay, everyone
-        self._cut = network.index(phase.collect) if phase.collect is not None else None
-        self._names = network.keys(phase.rates)
-        self._leaves = [params[name].requires_grad_() for name in self._names]
-        self._buffers = [torch.zeros_like(leaf) for leaf in self._leaves]
-        self._rates = [phase.rates[name.split(".")[0]] for name in self._names]
-
-    def __call__(
-        self, x: Tensor, targets: Tensor, scale: Tensor, active: Tensor, start: int, noise: DropoutSource
-    ) -> tuple[Tensor | None, Tensor]:
-        """Returns the collected features [m, B, d] (if asked for) and the clients' batch losses [m]."""
-        network, params, features = self._network, self._params, None
-        if self._cut is not None:
-            x = network.apply_stacked(params, x, start, self._cut, noise)
-            features, start = x.detach().flatten(2), self._cut
-        logits = network.apply_stacked(params, x, start, None, noise)
-        losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-        losses = (losses * scale).sum(1)
-        # Each client's loss depends on its own slice only: the gradient of the sum is all their gradients.
-        grads = torch.autograd.grad(losses.sum(), self._leaves)
-        with torch.no_grad():
-            self._update(grads, active)
-        return features, losses.detach()
-
-    def _update(self, grads: Sequence[Tensor], active: Tensor) -> None:
-        proximal, masks = self._phase.proximal, self._phase.masks or {}
-        for name, leaf, buffer, grad, rate in zip(
-            self._names, self._leaves, self._buffers, grads, self._rates, strict=True
-        ):
-            if self._decay and not name.endswith(".bias"):
-                grad = grad.add(leaf, alpha=self._decay)
-            if name in masks:
-                grad = grad * masks[name]
-            pull = (leaf - proximal.anchor[name]) * proximal.strength if proximal else None
-            if pull is not None and name in masks:
-                pull = pull * masks[name]
-            if self._everyone:
-                buffer.mul_(self._momentum).add_(grad)
-                leaf.add_(buffer, alpha=-rate)
-                if pull is not None:
-                    leaf.add_(pull, alpha=-rate)
-            else:
-                present = active.view(-1, *[1] * (leaf.dim() - 1))
-                buffer.copy_(torch.where(present > 0, buffer * self._momentum + grad, buffer))
-                change = buffer if pull is None else buffer + pull
-                leaf.sub_(change * present, alpha=rate)
-
-    def release(self) -> None:
-        """End of the phase: the tensors become plain values again."""
-        for leaf in self._leaves:
-            leaf.requires_grad_(False)
+def _nth(work: Callable[[int, slice], T], parts: Sequence[slice], i: int) -> T:
+    return work(i, parts[i])
 
 
 def _part_of(call: LocalCall, part: slice) -> LocalCall:
@@ -254,63 +275,8 @@ def _part_of(call: LocalCall, part: slice) -> LocalCall:
     return LocalCall(call.round, call.clients[part], models, call.phases, weights)
 
 
-def _plan(
-    sizes: Sequence[int], epochs: int, batch: int, rngs: list[np.random.Generator], device: torch.device
-) -> _Plan:
-    """Draw the permutations of a phase and lay its batches out."""
-    per_epoch = -(-max(sizes) // batch)
-    shape = (epochs, len(sizes), per_epoch * batch)
-    rows, filled = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
-    for k, (size, rng) in enumerate(zip(sizes, rngs, strict=True)):
-        filled[:, k, :size] = True
-        for epoch in range(epochs):
-            rows[epoch, k, :size] = rng.permutation(size)
-
-    def by_step(table: np.ndarray) -> np.ndarray:
-        split = table.reshape(epochs, len(sizes), per_epoch, batch).transpose(0, 2, 1, 3)
-        return np.ascontiguousarray(split).reshape(epochs * per_epoch, len(sizes), batch)
-
-    taken = by_step(filled)
-    counts = taken.sum(axis=2)
-    scale = (taken / np.maximum(counts, 1)[:, :, None]).astype(np.float32)
-    active = (counts > 0).astype(np.float32)
-
-    share = (counts / np.asarray(sizes)).astype(np.float32)
-
-    def upload(table: np.ndarray) -> Tensor:
-        return torch.from_numpy(table).to(device)
-
-    last = (epochs - 1) * per_epoch
-    return _Plan(upload(by_step(rows)), upload(scale), upload(active), upload(share), last, counts)
-
-
 def _pad(parts: Sequence[Tensor]) -> Tensor:
     """Stack clients' data [n_k, ...] to [m, max n_k, ...], filled up with zeros."""
     if len({len(part) for part in parts}) == 1:
         return torch.stack(list(parts))
     return torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True)
-
-
-def _take(table: Tensor, rows: Tensor) -> Tensor:
-    """Rows [m, B] of every client's part of `table` [m, n, ...]."""
-    return table[torch.arange(len(rows), device=rows.device)[:, None], rows]
-
-
-@torch.no_grad()
-def _forward(network: Network, params: Params, x: Tensor, start: int, stop: int | None) -> Tensor:
-    """Evaluation-mode output for `x` [m, n, ...], in bounded memory."""
-    width = max(1, FORWARD_SAMPLES // len(x))
-    return torch.cat([network.apply_stacked(params, part, start, stop) for part in x.split(width, 1)], dim=1)
-
-
-def _dropout(rngs: list[np.random.Generator], counts: np.ndarray, device: torch.device) -> DropoutSource:
-    """Masks of a step: every client draws as many rows as its batch has, from its own stream."""
-
-    def mask(shape: tuple[int, ...], rate: float) -> Tensor:
-        kept = np.zeros(shape, dtype=np.float32)
-        for k, (rng, count) in enumerate(zip(rngs, counts, strict=True)):
-            if count:
-                kept[k, :count] = rng.random((count, *shape[2:]), dtype=np.float32) >= rate
-        return torch.from_numpy(kept).to(device).div_(1 - rate)
-
-    return mask

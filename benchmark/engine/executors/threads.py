@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import torch
 
+from benchmark.engine.executors.allocator import keep_freed_memory
 from benchmark.engine.executors.base import Executor
 
 __all__ = ["CORES_VARIABLE", "CorePool", "ThreadsExecutor", "available_cores"]
@@ -29,6 +30,7 @@ class CorePool:
     """A thread per core, each with one intra-op thread: small tensors gain little from more."""
 
     def __init__(self) -> None:
+        keep_freed_memory()
         self.size = available_cores()
         self._pool = ThreadPoolExecutor(self.size)
         self._threads = torch.get_num_threads()
@@ -38,7 +40,9 @@ class CorePool:
         # The setting is inherited by threads on their first use of PyTorch and by this one at once.
         torch.set_num_threads(1)
         try:
-            return list(self._pool.map(task, range(count)))
+            futures = [self._pool.submit(task, i) for i in range(count)]
+            wait(futures)  # also where one has failed: nothing may go on behind the caller's back
+            return [future.result() for future in futures]
         finally:
             torch.set_num_threads(self._threads)
 
@@ -52,8 +56,8 @@ class ThreadsExecutor(Executor):
     name = "threads"
     channels_last = True
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._pool = CorePool()
 
     def _map(self, task: Callable[[int], object], count: int) -> list:

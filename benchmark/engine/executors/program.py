@@ -1,0 +1,251 @@
+"""One phase of a whole stack of clients as a step on tensors that never move.
+
+Parameters, momentum, batch tables, masks and losses live in buffers that are allocated once for a signature:
+the phase's kind and the shapes. A phase is carried out by copying its start into the buffers, replaying the
+step, and copying the result out; later phases of the same signature use the same buffers and the same
+recorded step.
+
+Samples are gathered batch by batch from the one copy of the data on the device and encoded then, three small
+kernels a step. Encoding a cohort in advance would save them, but costs a float copy of its data in every
+round (four times the bytes of images, hundreds of times those of text) and an address that changes with
+every cohort, which a captured step cannot follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmark.engine.data import FederatedData
+from benchmark.engine.executors.replay import Recorder
+from benchmark.engine.executors.tables import Tables, draw_dropout, dropout_shapes
+from benchmark.engine.local import Phase, Proximal
+from benchmark.engine.sgd import Update
+from benchmark.models import Network, Params
+
+__all__ = ["Inputs", "Pool", "Program", "Signature", "signature"]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Input that is not read from the stored data: one place for each sample of each client.
+
+    Attributes:
+        shape: of a sample.
+        encoded: False if samples still have to be encoded, as augmented ones have.
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    encoded: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a recorded step depends on besides the contents of its buffers."""
+
+    network: Network
+    rates: tuple[tuple[str, float], ...]
+    strength: float | None  # of the proximal pull
+    masked: tuple[str, ...]
+    collect: str | None
+    start: int  # first layer that is run
+    everyone: bool  # no client ever sits out a step
+    clients: int
+    batch: int
+    steps: int  # room in the tables
+    most: int  # samples of the largest client
+    pool: Pool | None  # None: samples come from the stored data
+
+
+def signature(
+    network: Network,
+    phase: Phase,
+    start: int,
+    tables: Tables,
+    batch: int,
+    most: int,
+    pool: Pool | None,
+) -> Signature:
+    """The signature of a phase; tables have room for a client of `most` samples, whoever takes part."""
+    return Signature(
+        network=network,
+        rates=tuple(phase.rates.items()),
+        strength=phase.proximal.strength if phase.proximal else None,
+        masked=tuple(phase.masks or ()),
+        collect=phase.collect,
+        start=start,
+        everyone=tables.everyone,
+        clients=tables.counts.shape[1],
+        batch=batch,
+        steps=phase.epochs * -(-most // batch),
+        most=most,
+        pool=pool,
+    )
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a phase starts from.
+
+    Attributes:
+        params: stacked parameters [m, ...].
+        own: where each client's samples are among the stored ones [m, n], filled up to the longest.
+        weights: sample weights [m, n], or None for ones.
+    """
+
+    params: Params
+    phase: Phase
+    tables: Tables
+    own: Tensor
+    weights: Tensor | None
+
+
+class Program:
+    """The step of a signature, its buffers and its replay."""
+
+    def __init__(
+        self, key: Signature, data: FederatedData, momentum: float, weight_decay: float, recorder: Recorder
+    ) -> None:
+        self.key, self._data, self._device = key, data, data.device
+        network, m = key.network, key.clients
+        self._params = {
+            name: self._zeros(m, *shape) for name, shape in network.shapes(network.names[key.start :]).items()
+        }
+        shapes = network.shapes()
+        pulled = network.keys(dict(key.rates)) if key.strength is not None else ()
+        self._anchor = {name: self._zeros(*shapes[name]) for name in pulled}
+        self._masks = {name: self._zeros(*shapes[name]) for name in key.masked}
+        proximal = Proximal(key.strength, self._anchor) if key.strength is not None else None
+        self._phase = Phase(dict(key.rates), 1, proximal=proximal, masks=self._masks, collect=key.collect)
+        self._update = Update(network, self._params, self._phase, momentum, weight_decay)
+        self._cut = network.index(key.collect) if key.collect is not None else None
+
+        stored, labels = data.stored()
+        self._source = stored
+        if key.pool is not None:
+            self._source = self._zeros(m * key.most, *key.pool.shape, dtype=key.pool.dtype)
+        self._first = key.most * torch.arange(m, device=self._device)[:, None]  # of each client in a pool
+        self._rows = self._zeros(key.steps, m * key.batch, dtype=torch.int64)
+        self._targets = self._zeros(key.steps, m * key.batch, dtype=labels.dtype)
+        self._scale = self._zeros(key.steps, m, key.batch)
+        self._present = self._zeros(key.steps, m)
+        self._share = self._zeros(key.steps, m)
+        self._counter = self._zeros(1, dtype=torch.int64)
+        self._loss = self._zeros(m)
+        sample = self._encoded(self._source[:1])[0]
+        batch = sample.new_empty(m, key.batch, *sample.shape)
+        self._drops = dropout_shapes(network, self._phase, key.start, self._params, batch)
+        self._kept = [self._zeros(key.steps, *shape, dtype=torch.bool) for shape, _ in self._drops]
+        self._features = self._zeros(0)
+        if self._cut is not None:
+            with torch.no_grad():
+                width = network.apply_stacked(self._params, batch.zero_(), key.start, self._cut)
+            self._features = self._zeros(key.steps, *width.flatten(2).shape)
+        self._replay = recorder.record(self._step, self._reset)
+
+    def _zeros(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.zeros(shape, dtype=dtype, device=self._device)
+
+    # -- the step -------------------------------------------------------------------------------
+
+    def _row(self, table: Tensor) -> Tensor:
+        """The row of a table that belongs to this step, chosen on the device."""
+        return table.index_select(0, self._counter)[0]
+
+    def _encoded(self, x: Tensor) -> Tensor:
+        return x if self.key.pool is not None and self.key.pool.encoded else self._data.encode(x)
+
+    def _noise(self) -> Callable[[tuple[int, ...], float], Tensor]:
+        tables: Iterator[Tensor] = iter(self._kept)
+        return lambda shape, rate: self._row(next(tables)).float().div_(1 - rate)
+
+    def _step(self) -> None:
+        """Forward, backward and update of all clients; nothing here looks at a value on the host."""
+        key, params, noise = self.key, self._params, self._noise()
+        x = self._encoded(self._source.index_select(0, self._row(self._rows)))
+        x, start = x.unflatten(0, (key.clients, key.batch)), key.start
+        if self._cut is not None:
+            x, start = key.network.apply_stacked(params, x, start, self._cut, noise), self._cut
+            self._features.index_copy_(0, self._counter, x.detach().flatten(2).unsqueeze(0))
+        logits = key.network.apply_stacked(params, x, start, None, noise)
+        losses = F.cross_entropy(logits.flatten(0, 1), self._row(self._targets), reduction="none")
+        losses = (losses.view(key.clients, key.batch) * self._row(self._scale)).sum(1)
+        # Each client's loss depends on its own slice only: the gradient of the sum is all their gradients.
+        grads = torch.autograd.grad(losses.sum(), self._update.leaves)
+        with torch.no_grad():
+            self._update(grads, None if key.everyone else self._row(self._present))
+            share = self._row(self._share)
+            # Steps before the last epoch must not count even where their loss is infinite.
+            self._loss.add_(torch.where(share > 0, losses * share, torch.zeros_like(losses)))
+            self._counter.add_(1)
+
+    def _reset(self) -> None:
+        self._counter.zero_()
+
+    # -- a phase --------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def load(self, inputs: Inputs, dropouts: Sequence[np.random.Generator]) -> None:
+        """Take over the start of a phase; `dropouts` are the clients' streams for masks."""
+        phase, tables, key = inputs.phase, inputs.tables, self.key
+        for name, buffer in self._params.items():
+            buffer.copy_(inputs.params[name])
+        for name, mask in self._masks.items():
+            mask.copy_((phase.masks or {})[name])
+        anchor = phase.proximal.anchor if phase.proximal else {}
+        for name, buffer in self._anchor.items():
+            buffer.copy_(anchor[name])
+        torch._foreach_zero_([*self._update.buffers, self._loss, self._counter])
+        places = self._upload(tables.rows)
+        stack = torch.arange(key.clients, device=self._device)[:, None]
+        stored = inputs.own[stack, places].flatten(1)
+        scale = self._upload(tables.scale)
+        if inputs.weights is not None:
+            scale = scale * inputs.weights[stack, places]
+        self._fill(self._rows, stored if key.pool is None else (places + self._first).flatten(1))
+        self._fill(self._targets, self._data.stored()[1][stored])
+        self._fill(self._scale, scale)
+        self._fill(self._present, self._upload(tables.counts > 0))
+        self._fill(self._share, self._upload(tables.share))
+        for table, drawn in zip(self._kept, draw_dropout(self._drops, tables.counts, dropouts), strict=True):
+            self._fill(table, self._upload(drawn))
+
+    def _upload(self, table: np.ndarray) -> Tensor:
+        return torch.from_numpy(table).to(self._device)
+
+    @staticmethod
+    def _fill(table: Tensor, rows: Tensor) -> None:
+        table[: len(rows)].copy_(rows)
+
+    def refill(self, x: Tensor) -> None:
+        """Put the clients' samples [m, n, ...] into the pool."""
+        self._source.unflatten(0, (self.key.clients, self.key.most))[:, : x.shape[1]].copy_(x)
+
+    def run(self, steps: int) -> None:
+        """Carry out the next `steps` steps."""
+        for _ in range(steps):
+            self._replay()
+
+    def trained(self) -> Params:
+        """Copies of the parameters that the phase trains, stacked [m, ...]."""
+        names = self.key.network.keys(dict(self.key.rates))
+        return {name: self._params[name].detach().clone() for name in names}
+
+    def loss(self) -> Tensor:
+        """Mean loss of each client over the phase's last epoch [m]."""
+        return self._loss.clone()
+
+    def collected(self, tables: Tables) -> list[tuple[Tensor, Tensor]]:
+        """Per client the collected features [N, d] and labels [N], in the order of the steps."""
+        targets = self._targets.unflatten(1, (self.key.clients, self.key.batch))
+        found = []
+        for k in range(self.key.clients):
+            steps, places = (self._upload(index) for index in tables.taken(k))
+            found.append((self._features[steps, k, places], targets[steps, k, places]))
+        return found

@@ -1,0 +1,109 @@
+"""What a phase's steps need to know, laid out in advance as tables with one row a step.
+
+Everything that differs from step to step (which samples, how many, whose turn it is, dropout masks) is drawn
+on the host before the first step and uploaded once; a step picks its row by a counter on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmark.engine.local import Phase
+from benchmark.models import Network, Params
+
+__all__ = ["DropShape", "Tables", "draw_dropout", "draw_tables", "dropout_shapes"]
+
+DropShape = tuple[tuple[int, ...], float]  # shape [m, B, ...] and rate of one mask
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The batches of one phase for all steps and clients, on the host.
+
+    Attributes:
+        rows: positions in each client's data [steps, m, B], 0 where a place is filled up.
+        counts: batch sizes [steps, m]; 0 for a client that has no batch in the step.
+        scale: 1 / batch size where a place holds a sample, 0 elsewhere [steps, m, B].
+        share: batch size / samples of the client in the last epoch, 0 before [steps, m].
+        per_epoch: steps an epoch.
+    """
+
+    rows: np.ndarray
+    counts: np.ndarray
+    scale: np.ndarray
+    share: np.ndarray
+    per_epoch: int
+
+    @property
+    def everyone(self) -> bool:
+        """True if no client ever sits out a step."""
+        return bool((self.counts > 0).all())
+
+    def taken(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and places of the samples of the k-th client, in the order in which they are used."""
+        steps, places = np.nonzero(self.scale[:, k])
+        return steps, places
+
+
+def draw_tables(sizes: Sequence[int], epochs: int, batch: int, rngs: Sequence[np.random.Generator]) -> Tables:
+    """Draw the permutations of a phase and lay its batches out; `sizes` and `rngs` are the clients'."""
+    per_epoch = -(-max(sizes) // batch)
+    shape = (epochs, len(sizes), per_epoch * batch)
+    rows, filled = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+    for k, (size, rng) in enumerate(zip(sizes, rngs, strict=True)):
+        filled[:, k, :size] = True
+        for epoch in range(epochs):
+            rows[epoch, k, :size] = rng.permutation(size)
+
+    def by_step(table: np.ndarray) -> np.ndarray:
+        split = table.reshape(epochs, len(sizes), per_epoch, batch).transpose(0, 2, 1, 3)
+        return np.ascontiguousarray(split).reshape(epochs * per_epoch, len(sizes), batch)
+
+    taken = by_step(filled)
+    counts = taken.sum(axis=2)
+    scale = (taken / np.maximum(counts, 1)[:, :, None]).astype(np.float32)
+    share = (counts / np.asarray(sizes)).astype(np.float32)
+    share[: (epochs - 1) * per_epoch] = 0
+    return Tables(by_step(rows), counts, scale, share, per_epoch)
+
+
+def dropout_shapes(
+    network: Network, phase: Phase, start: int, params: Params, x: Tensor
+) -> tuple[DropShape, ...]:
+    """The masks that a step from layer `start` on asks for, in that order; nothing is computed.
+
+    Args:
+        params, x: stacked parameters and input of the step, of which only the shapes matter.
+    """
+    asked: list[DropShape] = []
+
+    def ask(shape: tuple[int, ...], rate: float) -> Tensor:
+        asked.append((shape, rate))
+        return torch.empty(shape, device="meta")
+
+    if any(layer.drops for layer in network.layers[start:]):
+        shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in params.items()}
+        network.apply_stacked(shapes, torch.empty_like(x, device="meta"), start, None, ask)
+    return tuple(asked)
+
+
+def draw_dropout(
+    shapes: Sequence[DropShape], counts: np.ndarray, rngs: Sequence[np.random.Generator]
+) -> list[np.ndarray]:
+    """What dropout keeps, a table [steps, m, B, ...] of bool for each mask.
+
+    At every step every client draws as many rows as its batch has, from its own stream, mask by mask.
+    """
+    tables = [np.zeros((len(counts), *shape), dtype=bool) for shape, _ in shapes]
+    for k, rng in enumerate(rngs):
+        for step, count in enumerate(counts[:, k]):
+            if count:
+                for table, (shape, rate) in zip(tables, shapes, strict=True):
+                    drawn = rng.random((count, *shape[2:]), dtype=np.float32)
+                    table[step, k, :count] = drawn >= rate
+    return tables

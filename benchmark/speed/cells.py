@@ -1,0 +1,77 @@
+"""Every way to train on the same work, in turn."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from benchmark.engine.config import RunConfig
+from benchmark.models import build_network
+from benchmark.runner import Execution
+from benchmark.settings import find_setting
+from benchmark.speed.apart import seated
+from benchmark.speed.clock import ceilings, device_name, training_bytes, training_flops
+from benchmark.speed.workload import CELLS, COHORT, PLAIN, TRAINERS
+from datasets import DATASETS
+
+__all__ = ["cells"]
+
+
+def cells(
+    execution: Execution,
+    repeats: int,
+    chosen: Iterable[str],
+    trainers: tuple[str, ...] = TRAINERS,
+    apart: bool = True,
+) -> Iterator[dict[str, Any]]:
+    """Each trainer on each chosen cell, a cohort of ten.
+
+    Args:
+        trainers: `plain`, `loop` and others.
+        apart: give each a process of its own.
+    """
+    device = execution.pick_device()
+    ceiling = ceilings(device)
+    for cell in chosen:
+        config = RunConfig(**find_setting(CELLS[cell][0]).values)
+        network, shape = build_network(config.dataset), DATASETS[config.dataset].shape
+        work, moved = training_flops(network, shape), training_bytes(network, shape, config.batch_size)
+        with seated(cell, trainers, execution, apart) as seats:
+            turns = [{name: seat.turn() for name, seat in seats.items()} for _ in range(repeats)]
+        seconds = {name: statistics.median(turn[name].seconds for turn in turns) for name in seats}
+        for name in seats:
+            samples = turns[-1][name].samples
+            flops = work * samples / seconds[name]
+            yield {
+                "part": "cells",
+                "cell": cell,
+                "executor": name,
+                "device": device_name(device),
+                "threads": torch.get_num_threads(),
+                "clients": COHORT,
+                "repeats": repeats,
+                "tf32": execution.tf32,
+                "seconds": seconds[name],
+                "samples_per_second": samples / seconds[name],
+                "client_steps_per_second": samples / config.batch_size / seconds[name],
+                "flops": flops,
+                "share_of_product": flops / ceiling.flops,
+                "product_flops": ceiling.flops,
+                "share_of_copy": moved * samples / seconds[name] / ceiling.copy,
+                "copy_bytes_per_second": ceiling.copy,
+                "times_loop": seconds["loop"] / seconds[name],
+                # Quotients of neighbouring turns: what a change of the machine's mood leaves alone.
+                "times_loop_range": _quotients(turns, "loop", name),
+                "times_plain": seconds[PLAIN] / seconds[name],
+                "times_plain_range": _quotients(turns, PLAIN, name),
+                "peak_memory": turns[-1][name].peak,
+            }
+
+
+def _quotients(turns: list[dict[str, Any]], base: str, name: str) -> list[float]:
+    """Smallest and largest quotient of the times of one turn."""
+    found = [turn[base].seconds / turn[name].seconds for turn in turns]
+    return [min(found), max(found)]

@@ -1,0 +1,130 @@
+"""Ways to compute one training step of ten clients: what the executors' choices rest on.
+
+A step is forward and backward of the whole network, for ten clients with parameters and batches of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import grad, vmap
+
+from benchmark.engine.params import expand, row
+from benchmark.engine.precision import precision
+from benchmark.models import Conv, Network, Params, build_network
+from benchmark.runner import Execution
+from benchmark.speed.clock import device_name, timed, wait_for
+from benchmark.speed.workload import COHORT
+from datasets import DATASETS
+
+__all__ = ["WAYS", "kernels"]
+
+BATCH = 10
+STEPS = 10  # in a timed call
+
+Way = Callable[[Network, Params, Tensor, Tensor], Params]
+
+
+def _loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Sum over clients of their mean losses; `logits` [..., B, C]."""
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="sum") / targets.shape[-1]
+
+
+def _gradients(loss: Tensor, params: Params) -> Params:
+    return dict(zip(params, torch.autograd.grad(loss, list(params.values())), strict=True))
+
+
+def one_by_one(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
+    """Client after client, as the executor `loop`."""
+    found = []
+    for k in range(len(x)):
+        own = {name: tensor.requires_grad_() for name, tensor in row(params, k).items()}
+        found.append(_gradients(_loss(network.apply(own, x[k]), y[k]), own))
+    return {name: torch.stack([one[name] for one in found]) for name in params}
+
+
+def patches(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
+    """All clients at once, a convolution as patches times kernels in one batched product (`stacked`)."""
+    own = {name: tensor.detach().requires_grad_() for name, tensor in params.items()}
+    return _gradients(_loss(network.apply_stacked(own, x), y), own)
+
+
+class _GroupedConv(Conv):
+    """A stacked convolution as one convolution with a group for each client."""
+
+    def apply_stacked(self, params: Any, x: Tensor, dropout: Any = None) -> Tensor:
+        weight, bias = params[f"{self.name}.weight"].flatten(0, 1), params[f"{self.name}.bias"].flatten()
+        side_by_side = x.transpose(0, 1).flatten(1, 2)  # [B, m C, H, W]
+        out = F.conv2d(side_by_side, weight, bias, padding=self.padding, groups=len(x))
+        out = F.relu(F.max_pool2d(out, 2))
+        return out.unflatten(1, (len(x), self.channels_out)).transpose(0, 1)
+
+
+def grouped(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
+    """All clients at once, convolutions with a group for each client."""
+    changed = {
+        layer.name: _GroupedConv(
+            layer.name, layer.channels_in, layer.channels_out, layer.kernel, layer.padding
+        )
+        for layer in network.layers
+        if isinstance(layer, Conv)
+    }
+    return patches(network.with_layers(changed), params, x, y)
+
+
+def mapped(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
+    """All clients at once, `torch.func.vmap` over the plain network."""
+
+    def loss(own: Params, batch: Tensor, targets: Tensor) -> Tensor:
+        return _loss(network.apply(own, batch), targets)
+
+    return vmap(grad(loss))(params, x, y)
+
+
+WAYS: dict[str, Way] = {"loop": one_by_one, "bmm": patches, "grouped": grouped, "vmap": mapped}
+
+
+def kernels(execution: Execution, repeats: int, cells: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Milliseconds of a step by each way, in turn, with PyTorch's default threads and with one."""
+    device = execution.pick_device()
+    default = torch.get_num_threads()
+    for cell in cells:
+        network, rng = build_network(cell), np.random.default_rng(0)
+        params = {
+            name: tensor.contiguous() for name, tensor in expand(network.init(rng, device), COHORT).items()
+        }
+        x = torch.randn(COHORT, BATCH, *DATASETS[cell].shape, device=device)
+        y = torch.arange(COHORT * BATCH, device=device).view(COHORT, BATCH) % DATASETS[cell].classes
+
+        def steps(way: Way) -> Callable[[], int]:
+            def call() -> int:
+                for _ in range(STEPS):
+                    way(network, params, x, y)  # noqa: B023
+                wait_for(device)
+                return STEPS * COHORT * BATCH
+
+            return call
+
+        for threads in sorted({1, default}) if device.type == "cpu" else [default]:
+            torch.set_num_threads(threads)
+            try:
+                with precision(execution.tf32):
+                    results = timed({name: steps(way) for name, way in WAYS.items()}, repeats)
+            finally:
+                torch.set_num_threads(default)
+            for name, (seconds, samples) in results.items():
+                yield {
+                    "part": "kernels",
+                    "cell": cell,
+                    "way": name,
+                    "device": device_name(device),
+                    "threads": threads,
+                    "clients": COHORT,
+                    "milliseconds": 1000 * seconds / STEPS,
+                    "samples_per_second": samples / seconds,
+                }

@@ -1,0 +1,85 @@
+"""Local training as anybody would write it: as PFLlib and FL-bench train, without tricks or handicaps.
+
+One client after the other, an ordinary `torch.nn.Sequential` (convolution, ReLU, pooling, in PyTorch's
+default layout), `torch.optim.SGD`, PyTorch's default threads. Start, data and batches are the engine's, so
+that the result is that of the executor `loop` and only the time differs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from benchmark.engine.config import RunConfig
+from benchmark.engine.data import FederatedData
+from benchmark.engine.local import LocalCall, Outcome
+from benchmark.engine.params import row
+from benchmark.engine.streams import Streams
+from benchmark.models import Conv, Linear, Network
+
+__all__ = ["PlainTrainer", "plain_network"]
+
+
+def plain_network(network: Network) -> nn.Sequential:
+    """The same network of PyTorch's own modules; its parameters come in the order of ``network.keys()``.
+
+    Raises:
+        TypeError: a layer that is neither a `Conv` nor a `Linear` without dropout.
+    """
+    modules: list[nn.Module] = []
+    for layer in network.layers:
+        if isinstance(layer, Conv):
+            convolution = nn.Conv2d(
+                layer.channels_in, layer.channels_out, layer.kernel, padding=layer.padding
+            )
+            modules += [convolution, nn.ReLU(), nn.MaxPool2d(2)]
+        elif isinstance(layer, Linear) and not layer.drops:
+            if not any(isinstance(module, nn.Flatten) for module in modules):
+                modules.append(nn.Flatten())
+            modules.append(nn.Linear(layer.inputs, layer.outputs))
+            if layer.activation:
+                modules.append(nn.ReLU())
+        else:
+            raise TypeError(f"the plain trainer has no module for {layer}")
+    return nn.Sequential(*modules)
+
+
+class PlainTrainer:
+    """Carries out calls of one phase that trains the whole model, as FedAvg's are."""
+
+    def __init__(self, config: RunConfig, data: FederatedData, streams: Streams) -> None:
+        self.config, self.data, self.streams = config, data, streams
+
+    def train(self, call: LocalCall) -> Outcome:
+        """Train the call's clients, one after the other."""
+        return Outcome.join([self._train(call, position) for position in range(len(call.clients))])
+
+    def _train(self, call: LocalCall, position: int) -> Outcome:
+        (phase,) = call.phases
+        (slot, start), client = next(iter(call.models.items())), call.clients[position]
+        model, criterion = plain_network(start.network).to(self.data.device), nn.CrossEntropyLoss()
+        names = start.network.keys()
+        own = row(start.params, position)
+        with torch.no_grad():
+            for name, parameter in zip(names, model.parameters(), strict=True):
+                parameter.copy_(own[name])
+        (rate,) = set(phase.rates.values())
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=self.config.momentum)
+        x, y = self.data.inputs(client), self.data.labels(client)
+        order, steps, total = self.streams.get(phase.stream, call.round, client), 0, torch.zeros(())
+        for _ in range(phase.epochs):
+            permutation = torch.from_numpy(order.permutation(len(x))).to(self.data.device)
+            total = torch.zeros((), device=self.data.device)
+            for batch in permutation.split(self.config.batch_size):
+                loss = criterion(model(x[batch]), y[batch])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += loss.detach() * len(batch)
+                steps += 1
+        trained: dict[str, Tensor] = {
+            name: parameter.detach().unsqueeze(0)
+            for name, parameter in zip(names, model.parameters(), strict=True)
+        }
+        loss = (total / len(x)).view(1)
+        return Outcome(call.round, [client], {slot: trained}, loss, len(x) * phase.epochs, steps)

@@ -1,0 +1,145 @@
+"""The parts of a measurement, their sizes, and the file they are kept in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmark.engine.files import write_json
+from benchmark.environment import environment
+from benchmark.errors import UserError
+from benchmark.runner import Execution
+from benchmark.speed.cells import cells
+from benchmark.speed.equality import VARIANTS, equality
+from benchmark.speed.growth import COHORTS, CROWDS, cohorts, crowds
+from benchmark.speed.kernels import kernels
+from benchmark.speed.runs import side_by_side, tf32, whole_runs
+from benchmark.speed.workload import CELLS, TRAINERS
+
+__all__ = ["PARTS", "Sizes", "load", "measure", "save", "sizes_for"]
+
+Row = dict[str, Any]
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured. The defaults are for a GPU, where all parts together take some minutes."""
+
+    repeats: int = 5
+    cells: tuple[str, ...] = tuple(CELLS)
+    trainers: tuple[str, ...] = TRAINERS
+    apart: bool = True
+    cohort_cell: str = "cifar10"
+    cohorts: tuple[int, ...] = COHORTS
+    crowds: tuple[int, ...] = CROWDS
+    variants: tuple[tuple[str, str | None], ...] = VARIANTS
+    setting: str = "cifar10-s2"
+    rounds: int = 160  # of the whole runs
+    side_rounds: int = 16  # of the runs side by side
+    side_runs: int = 20
+    jobs: int = 4
+
+
+def sizes_for(device: torch.device, repeats: int, chosen: Iterable[str] = ()) -> Sizes:
+    """Sizes for a device: on CPUs whole runs are small ones; `chosen` limits the cells."""
+    picked = tuple(chosen) or tuple(CELLS)
+    if device.type == "cuda":
+        return Sizes(repeats, cells=picked, cohort_cell=picked[0])
+    return Sizes(
+        repeats, cells=picked, cohort_cell=picked[-1], setting="digits-s2", rounds=8, side_rounds=8,
+        side_runs=4, jobs=2,
+    )  # fmt: skip
+
+
+def _tf32(execution: Execution, sizes: Sizes) -> Iterator[Row]:
+    # CPUs have no TF32: there would be nothing to see.
+    return (
+        tf32(execution, sizes.repeats, sizes.cells[0]) if execution.pick_device().type == "cuda" else iter(())
+    )
+
+
+# What each part is called, what it says before it starts, and how it is measured.
+PARTS: dict[str, tuple[str, Callable[[Execution, Sizes], Iterator[Row]]]] = {
+    "cells": (
+        "every trainer on the same work, a cohort of ten, in turn",
+        lambda e, s: cells(e, s.repeats, s.cells, s.trainers, s.apart),
+    ),
+    "cohorts": (
+        "growth with the size of the cohort",
+        lambda e, s: cohorts(e, s.repeats, s.cohort_cell, s.cohorts),
+    ),
+    "crowds": (
+        "growth with the number of clients, 10 of them taking part",
+        lambda e, s: crowds(e, s.repeats, s.crowds),
+    ),
+    "equality": (
+        "stacked against loop, every method and stage",
+        lambda e, s: equality(e, s.cells, variants=s.variants),
+    ),
+    "kernels": (
+        "ways to compute a step of ten clients",
+        lambda e, s: kernels(e, s.repeats, s.cells),
+    ),
+    "tf32": ("local training with and without TF32", _tf32),
+    "runs": ("whole runs", lambda e, s: whole_runs(e, s.setting, s.rounds)),
+    "side-by-side": (
+        "many runs one after the other and side by side",
+        lambda e, s: side_by_side(e, s.setting, s.side_rounds, s.side_runs, s.jobs),
+    ),
+}
+
+
+def measure(
+    parts: Iterable[str], execution: Execution, sizes: Sizes, say: Callable[[str], object]
+) -> list[Row]:
+    """Measure some parts, one after the other."""
+    rows: list[Row] = []
+    for part in parts:
+        about, rows_of = PARTS[part]
+        say(f"{part}: {about}")
+        rows.extend(rows_of(execution, sizes))
+    return rows
+
+
+def save(path: Path, rows: list[Row], execution: Execution) -> None:
+    """Write rows and where they were measured, at once.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    device = execution.pick_device()
+    about = environment(device, execution.executor)
+    about["threads"] = torch.get_num_threads()
+    about["kind"] = device.type
+    if device.type == "cuda":
+        about["cuda"] = torch.version.cuda
+        about["device_memory"] = torch.cuda.get_device_properties(device).total_memory
+    write_json(path, {"format": FORMAT, "environment": about, "rows": rows})
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read what `save` wrote.
+
+    Raises:
+        UserError: there is no such file, or it is none of `save`.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["format"] != FORMAT or not isinstance(found["environment"]["kind"], str):
+            raise ValueError("another format")
+        rows = found["rows"]
+        if not all(row["part"] in PARTS for row in rows):
+            raise ValueError("unknown parts")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}; give a file of --output") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} is no measurement of this version ({error}); make it again with --output"
+        ) from error
+    return found

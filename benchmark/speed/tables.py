@@ -1,0 +1,138 @@
+"""Measurements as tables: for the terminal, and as Markdown for a document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmark.errors import UserError
+from benchmark.terminal import size
+
+__all__ = ["Shown", "into_document", "markdown", "shown"]
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table of texts."""
+
+    title: str
+    header: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+
+def _times(name: str) -> Callable[[Row], str]:
+    def text(row: Row) -> str:
+        low, high = row[f"{name}_range"]
+        return f"{row[name]:.2f} ({low:.2f}-{high:.2f})"
+
+    return text
+
+
+_COLUMNS: dict[str, Callable[[Row], str]] = {
+    "cell": lambda row: row["cell"],
+    "executor": lambda row: row["executor"],
+    "method": lambda row: row["method"],
+    "stage": lambda row: str(row["stage"]),
+    "way": lambda row: row["way"],
+    "device": lambda row: row["device"],
+    "threads": lambda row: str(row["threads"]),
+    "tf32": lambda row: "yes" if row["tf32"] else "no",
+    "rounds": lambda row: str(row["rounds"]),
+    "runs": lambda row: str(row["runs"]),
+    "jobs": lambda row: str(row["jobs"]),
+    "clients": lambda row: f"{row['clients']}" + (f" of {row['crowd']:,}" if "crowd" in row else ""),
+    "seconds": lambda row: f"{row['seconds']:.3f}",
+    "ms a step": lambda row: f"{row['milliseconds']:.2f}",
+    "samples/s": lambda row: f"{row['samples_per_second']:,.0f}",
+    "steps/s": lambda row: f"{row['client_steps_per_second']:,.0f}",
+    "GFLOP/s": lambda row: f"{row['flops'] / 1e9:,.1f}",
+    "of product": lambda row: f"{100 * row['share_of_product']:.0f} %",
+    "of copy": lambda row: f"{100 * row['share_of_copy']:.0f} %",
+    "vs plain": _times("times_plain"),
+    "vs loop": _times("times_loop"),
+    "vs one": lambda row: f"{row['times_one']:.2f}",
+    "memory": lambda row: size(row["peak_memory"]),
+    "calls": lambda row: f"{row['calls']} + {row['passes']}",
+    "largest difference": lambda row: f"{row['difference']:.1e}",
+    "equal": lambda row: "yes" if row["equal"] else "NO",
+}
+
+_TRAINERS = (
+    "cell", "executor", "seconds", "samples/s", "steps/s", "GFLOP/s", "of product", "of copy", "vs plain",
+    "vs loop", "memory",
+)  # fmt: skip
+_TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "cells": (
+        "Trainers on the same work: times as fast as plain and loop (least, most of a turn)",
+        _TRAINERS,
+    ),
+    "cohorts": (
+        "Growth with the cohort",
+        ("cell", "executor", "device", "clients", "seconds", "samples/s"),
+    ),
+    "crowds": (
+        "Growth with the clients that sit out",
+        ("cell", "executor", "device", "clients", "seconds", "samples/s", "memory"),
+    ),
+    "equality": (
+        "Equality with the loop (calls: training + forward passes)",
+        ("cell", "method", "stage", "executor", "device", "calls", "largest difference", "equal"),
+    ),
+    "kernels": (
+        "Ways to compute a step of ten clients",
+        ("cell", "way", "device", "threads", "ms a step", "samples/s"),
+    ),
+    "tf32": ("TF32", ("cell", "executor", "device", "tf32", "seconds", "samples/s")),
+    "runs": (
+        "Whole runs",
+        ("cell", "method", "executor", "device", "rounds", "seconds", "samples/s"),
+    ),
+    "side-by-side": (
+        "Many runs at the same time",
+        ("cell", "method", "device", "rounds", "runs", "jobs", "seconds", "vs one"),
+    ),
+}
+LEFT = {"cell", "executor", "method", "way", "device"}  # columns of words
+
+
+def shown(rows: Iterable[Row]) -> list[Shown]:
+    """One table for each part that was measured."""
+    rows, tables = list(rows), []
+    for part, (title, names) in _TABLES.items():
+        own = [row for row in rows if row["part"] == part]
+        if own:
+            tables.append(Shown(title, names, [[_COLUMNS[name](row) for name in names] for row in own]))
+    return tables
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """A kept measurement as Markdown: where it was made, then its tables."""
+    about = found["environment"]
+    where = [
+        about["device"] if about["kind"] != "cpu" else about["processor"],
+        f"{about['cores']} cores, {about['threads']} threads",
+        f"PyTorch {about['torch']}",
+        f"commit {about['commit'] or 'unknown'}",
+    ]
+    parts = [", ".join(where) + "."]
+    for table in shown(found["rows"]):
+        rule = ["---" if name in LEFT else "---:" for name in table.header]
+        lines = ["| " + " | ".join(line) + " |" for line in (table.header, rule, *table.lines)]
+        parts.append("\n".join([f"**{table.title}**", "", *lines]))
+    return "\n\n".join(parts)
+
+
+def into_document(text: str, found: dict[str, Any]) -> str:
+    """`text` with the tables of a measurement between its marks, in the place of older ones.
+
+    Raises:
+        UserError: the document has no marks for this kind of device.
+    """
+    kind = found["environment"]["kind"]
+    begin, end = f"<!-- measured on {kind}: begin -->", f"<!-- measured on {kind}: end -->"
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise UserError(f"the document needs the lines '{begin}' and '{end}', once each and in this order")
+    return f"{text[: text.index(begin)]}{begin}\n\n{markdown(found)}\n\n{text[text.index(end) :]}"

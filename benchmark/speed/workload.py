@@ -1,0 +1,74 @@
+"""The work that is timed: local training of a cohort, on random images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from benchmark.engine.config import RunConfig
+from benchmark.engine.executors import EXECUTORS
+from benchmark.engine.local import LocalCall, Outcome
+from benchmark.runner import Execution, Prepared, prepare, with_hyper
+from benchmark.settings import find_setting
+from benchmark.speed.clock import wait_for
+from benchmark.speed.plain import PlainTrainer
+from datasets import DATASETS, Dataset, Samples
+
+__all__ = ["CELLS", "COHORT", "PLAIN", "TRAINERS", "local_call", "made_dataset", "ready"]
+
+COHORT = 10
+PLAIN = "plain"
+TRAINERS = (PLAIN, *EXECUTORS)
+
+# Setting and local epochs of a timed call: about a second of plain training each.
+CELLS = {"cifar10": ("cifar10-s2", 1), "digits": ("digits-s2", 5)}
+
+
+def made_dataset(name: str, clients: int, config: RunConfig) -> Dataset:
+    """Random images in the shape of a dataset, enough for every client."""
+    info = DATASETS[name]
+    rng = np.random.default_rng(0)
+
+    def samples(each: int) -> Samples:
+        count = 2 * clients * each + info.classes * each
+        labels = np.arange(count) % info.classes
+        return Samples(rng.integers(0, 256, (count, *info.shape), dtype=np.uint8), labels.astype(np.int64))
+
+    train, test = samples(config.samples_per_client), samples(config.test_samples_per_client)
+    return Dataset(
+        name, train, test, info.classes, info.class_names, info.mean, info.std, source="random images"
+    )
+
+
+def ready(cell: str, executor: str, execution: Execution, algo: str = "fedavg", **changes: Any) -> Prepared:
+    """Everything for timing calls of a cell, on random images."""
+    setting, epochs = CELLS[cell]
+    values = {**find_setting(setting).values, "local_epochs": epochs, **changes}
+    config = with_hyper(RunConfig(algo=algo, **values), {})
+    dataset = made_dataset(config.dataset, config.clients, config)
+    return prepare(config, replace(execution, executor=executor), dataset)
+
+
+def local_call(
+    prepared: Prepared, cohort: list[int], train: Callable[[LocalCall], Outcome] | None = None
+) -> Callable[[], int]:
+    """A function that trains `cohort` once, by default with the executor; it returns the samples."""
+    algorithm = prepared.make(2)
+    train = train or prepared.task.executor.train
+
+    def call() -> int:
+        outcome = train(algorithm.begin(cohort, algorithm.download(), 1))
+        wait_for(prepared.task.data.device)
+        return outcome.samples
+
+    return call
+
+
+def trainer_call(cell: str, trainer: str, execution: Execution) -> tuple[Prepared, Callable[[], int]]:
+    """A cohort's local training by an executor or by the plain trainer."""
+    prepared = ready(cell, "loop" if trainer == PLAIN else trainer, execution)
+    plain = PlainTrainer(prepared.config, prepared.task.data, prepared.task.streams)
+    return prepared, local_call(prepared, list(range(COHORT)), plain.train if trainer == PLAIN else None)
