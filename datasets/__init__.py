@@ -1,4 +1,4 @@
-"""Image datasets as whole arrays, and their division among the clients of a federation.
+"""Image and text datasets as whole arrays, and their division among the clients of a federation.
 
     dataset = load("digits")
     spec = SplitSpec(
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from datasets.data import Dataset, DatasetInfo, Samples
 from datasets.loading import load
+from datasets.natural import split_by_user
 from datasets.registry import DATASETS
 from datasets.splits import Partition, Split, SplitSpec, make_split
 
@@ -26,4 +27,5 @@ __all__ = [
     "SplitSpec",
     "load",
     "make_split",
+    "split_by_user",
 ]

@@ -52,9 +52,9 @@ class Outcome:
 def unavailable(cells: Sequence[Cell], data_dir: Path | None, download: bool = True) -> dict[str, str]:
     """The datasets of `cells` that cannot be had, and why not."""
     problems = {}
-    for name in dict.fromkeys(cell.config.dataset for cell in cells):
+    for name, config in {cell.config.dataset: cell.config for cell in cells}.items():
         try:
-            datasets.load(name, data_dir, download=download)
+            datasets.load(name, data_dir, download=download, embedding=config.embedding)
         except UserError as error:
             problems[name] = str(error)
     return problems

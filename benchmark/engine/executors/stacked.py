@@ -220,7 +220,7 @@ class _Step:
         for name, leaf, buffer, grad, rate in zip(
             self._names, self._leaves, self._buffers, grads, self._rates, strict=True
         ):
-            if self._decay and not name.endswith(".bias"):
+            if self._decay and ".bias" not in name:
                 grad = grad.add(leaf, alpha=self._decay)
             if name in masks:
                 grad = grad * masks[name]
