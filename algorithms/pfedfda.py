@@ -16,7 +16,7 @@ from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import option
 from benchmark.engine.local import LocalCall, Outcome, Phase
-from benchmark.errors import UserError
+from benchmark.errors import NotDefined
 from benchmark.models import Network, Params
 
 __all__ = ["PFedFDA"]
@@ -73,8 +73,8 @@ class PFedFDA(Algorithm):
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: PFedFDAHyper) -> None:
-        if network.names[0] == "rnn":
-            raise UserError(
+        if network.is_recurrent:
+            raise NotDefined(
                 f"'{cls.name}' is not defined for text, and '{config.dataset}' is a text dataset; "
                 "expected an image dataset such as cifar10: choose another --dataset or another --algo"
             )

@@ -26,9 +26,9 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.hyper import parse_hyper
+from benchmark.engine.network import network_of
 from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
-from benchmark.models import build_network
 from benchmark.runner import split_of
 
 __all__ = [
@@ -176,7 +176,7 @@ def sizes_of(config: RunConfig, data_dir: Path | None) -> Sizes:
         UserError: the split cannot be made, or depends on data that are absent.
     """
     try:
-        dataset = datasets.load(config.dataset, data_dir, download=False)
+        dataset = datasets.load(config.dataset, data_dir, download=False, embedding=config.embedding)
     except UserError as error:
         if config.partition == "dirichlet":
             raise UserError(
@@ -185,7 +185,8 @@ def sizes_of(config: RunConfig, data_dir: Path | None) -> Sizes:
             ) from error
         counts = (config.samples_per_client, config.test_samples_per_client)
         train, test = ((count,) * config.clients for count in counts)
-        source = f"from the configuration, since {config.dataset} was not found; this split's are all equal"
+        law = "they differ by user" if config.partition == "natural" else "this split's are all equal"
+        source = f"from the configuration, since {config.dataset} was not found; {law}"
         return Sizes(train, test, source)
     split = split_of(config, dataset)
     train, test = (tuple(map(int, sizes)) for sizes in (split.train_sizes, split.test_sizes))
@@ -194,7 +195,7 @@ def sizes_of(config: RunConfig, data_dir: Path | None) -> Sizes:
 
 def capacities_of(config: RunConfig, sizes: Sizes) -> list[tuple[int, int]]:
     """(shared, personal) parameters of each stage of the configured method, built but not trained."""
-    network, streams = build_network(config.dataset, config.dropout), Streams(config.seed)
+    network, streams = network_of(config), Streams(config.seed)
     data = _SizesOnly(sizes, datasets.DATASETS[config.dataset].classes)
     executor = EXECUTORS["loop"](config, data, streams)
     initial = network.init(streams.get("init"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["UserError", "nearest"]
+__all__ = ["NotDefined", "UserError", "nearest"]
 
 
 class UserError(Exception):
@@ -13,6 +13,10 @@ class UserError(Exception):
 
     The command line prints it without a traceback and exits with code 2.
     """
+
+
+class NotDefined(UserError):
+    """A method was asked for on data that it is not defined for; studies leave such cells out."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -49,7 +49,13 @@ DATA_FIELDS = (
     "clients",
     "samples_per_client",
     "test_samples_per_client",
+    "user_pool",
+    "test_share",
+    "least_test",
+    "embedding",
 )
+_BY_NUMBER = ("samples_per_client", "test_samples_per_client")  # what natural splits do not ask for,
+_BY_USER = ("user_pool", "test_share", "least_test")  # and what only they do
 # All other fields that have a flag of their own form; a new field joins them.
 PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper"))
 
@@ -247,6 +253,8 @@ def resolve(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
         config = dataclasses.replace(config, dirichlet=RunConfig.dirichlet)
     if config.partition not in ("distinct", "shards"):
         config = dataclasses.replace(config, classes_per_client=RunConfig.classes_per_client)
+    if config.partition != "natural":
+        config = dataclasses.replace(config, **{name: getattr(RunConfig, name) for name in _BY_USER})
     _check_split(config, "dirichlet" in given)
     return name, config
 
@@ -270,9 +278,13 @@ def _partition(values: Any, given: dict[str, Any]) -> str:
         UserError: they contradict each other.
     """
     by_classes, by_alpha, law = "classes_per_client" in given, "dirichlet" in given, given.get("partition")
+    for name in _BY_NUMBER if (law or values["partition"]) == "natural" else _BY_USER:
+        if name in given:
+            law = law or values["partition"]
+            raise UserError(f"{flag(name)} has no meaning under --partition {law}; drop it")
     if by_classes and by_alpha:
         raise UserError("--classes-per-client and --dirichlet are two different splits; give one of them")
-    if by_classes and law in ("dirichlet", "iid"):
+    if by_classes and law in ("dirichlet", "iid", "natural"):
         raise UserError(f"--classes-per-client has no meaning under --partition {law}; drop one of them")
     if by_alpha and law not in (None, "dirichlet"):
         raise UserError(f"--dirichlet has no meaning under --partition {law}; drop one of them")
@@ -345,6 +357,12 @@ def _finite(text: str) -> bool:
 
 def describe_split(config: RunConfig) -> str:
     """A split in words: ``20 clients, 2 classes and 60 training images each``."""
+    if config.partition == "natural":
+        pool = (
+            f" drawn from the {config.user_pool} who wrote most" if config.user_pool > config.clients else ""
+        )
+        held = f"{100 * config.test_share:g} % of a user's tweets for testing, {config.least_test} or more"
+        return f"{config.clients} clients, a user each{pool}, {held}"
     images = f"{config.samples_per_client} training images"
     classes = config.classes_per_client
     return (

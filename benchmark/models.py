@@ -1,12 +1,13 @@
 """Layered networks with named split points.
 
-A `Network` is an ordered tuple of named layers (conv1, conv2, fc1, fc2, fc3). It holds no
-tensors: parameters live in a plain ``dict[str, Tensor]`` keyed ``"<layer>.<tensor>"``, so that "the last
-t layers are personal", "send conv1 and conv2" and "replace fc1 by a rank-r pair" are dictionary
+A `Network` is an ordered tuple of named layers (conv1, conv2, fc1, fc2, fc3; for text rnn, fc1, fc2, fc3).
+It holds no tensors: parameters live in a plain ``dict[str, Tensor]`` keyed ``"<layer>.<tensor>"``, so that
+"the last t layers are personal", "send conv1 and conv2" and "replace fc1 by a rank-r pair" are dictionary
 operations, and one description serves one client or a whole stacked cohort.
 
 The image nets are those of FedRep's repository (models/Nets.py, CNNCifar and CNNCifar100), whose sizes
 the paper's transmitted shares confirm. Pooling comes before ReLU: the values are the same, the work less.
+The text net is ours: the paper says "a recurrent neural network, followed by three fully connected layers".
 """
 
 from __future__ import annotations
@@ -21,7 +22,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["NETWORKS", "Conv", "Layer", "Linear", "LowRank", "Network", "Params", "build_network", "cnn"]
+__all__ = [
+    "CELLS",
+    "NETWORKS",
+    "Conv",
+    "Layer",
+    "Linear",
+    "LowRank",
+    "Network",
+    "Params",
+    "Recurrent",
+    "build_network",
+    "cnn",
+    "rnn",
+]
 
 Params = dict[str, Tensor]
 
@@ -105,6 +119,89 @@ class Conv(Layer):
         out = torch.baddbmm(bias.unsqueeze(1), patches, kernels).view(models * batch, height, width, -1)
         out = F.relu(F.max_pool2d(out.permute(0, 3, 1, 2), 2))
         return out.reshape(models, batch, *out.shape[1:])
+
+
+CELLS = {"lstm": 4, "gru": 3}  # kinds of recurrent cells, and their gates
+
+
+@dataclass(frozen=True)
+class Recurrent(Layer):
+    """One recurrent layer; its output [B, outputs] is the state after the last valid step.
+
+    Its input [B, T, inputs + 1] holds a sequence of vectors and, in the last channel, 1 for valid steps and 0
+    for those behind the end. An empty sequence leaves the state 0. Names, gate order, the two biases and the
+    initial law are those of torch.nn.LSTM and torch.nn.GRU.
+    """
+
+    inputs: int
+    outputs: int
+    cell: str = "lstm"
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        rows = CELLS[self.cell] * self.outputs
+        return {
+            f"{self.name}.weight_ih": (rows, self.inputs),
+            f"{self.name}.weight_hh": (rows, self.outputs),
+            f"{self.name}.bias_ih": (rows,),
+            f"{self.name}.bias_hh": (rows,),
+        }
+
+    @property
+    def fan_in(self) -> int:
+        return self.outputs
+
+    def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
+        # PyTorch's own loop over the steps: on CPUs a quarter of the time of one written here.
+        tensors = [params[key] for key in self.shapes()]
+        words, start = x[..., :-1], x.new_zeros(1, len(x), self.outputs)
+        if self.cell == "lstm":
+            states = torch.lstm(words, (start, start), tensors, True, 1, 0.0, False, False, True)[0]
+        else:
+            states = torch.gru(words, start, tensors, True, 1, 0.0, False, False, True)[0]
+        return (states * _last_step(x)).sum(-2)
+
+    def apply_stacked(
+        self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
+    ) -> Tensor:
+        # Every step is computed for every sequence, so that shapes do not depend on the data; states behind
+        # the end are finite and weigh nothing.
+        weight_ih, weight_hh, bias_ih, bias_hh = (params[key] for key in self.shapes())
+        models, batch, steps = x.shape[:3]
+        words = x[..., :-1].reshape(models, batch * steps, self.inputs)
+        gates = torch.baddbmm(bias_ih.unsqueeze(1), words, weight_ih.transpose(1, 2))
+        bias, weight = bias_hh.unsqueeze(1), weight_hh.transpose(1, 2)
+        state = memory = x.new_zeros(models, batch, self.outputs)
+        states = []
+        for own in gates.view(models, batch, steps, -1).unbind(2):
+            recurrent = torch.baddbmm(bias, state, weight)
+            if self.cell == "lstm":
+                state, memory = _lstm_step(own + recurrent, memory)
+            else:
+                state = _gru_step(own, recurrent, state)
+            states.append(state)
+        return (torch.stack(states, 2) * _last_step(x)).sum(-2)
+
+
+def _last_step(x: Tensor) -> Tensor:
+    """1 at the last valid step of every sequence, 0 elsewhere [..., T, 1]."""
+    valid = x[..., -1:]
+    return valid - F.pad(valid[..., 1:, :], (0, 0, 0, 1))
+
+
+def _lstm_step(gates: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    """State and memory [..., H] after one step, from the gates [..., 4 H] before their activation."""
+    take, keep, new, show = gates.chunk(4, -1)
+    memory = keep.sigmoid() * memory + take.sigmoid() * new.tanh()
+    return show.sigmoid() * memory.tanh(), memory
+
+
+def _gru_step(own: Tensor, recurrent: Tensor, state: Tensor) -> Tensor:
+    """State [..., H] after one step, from what input and state add to the gates [..., 3 H]."""
+    reset, keep, new = own.chunk(3, -1)
+    of_reset, of_keep, of_new = recurrent.chunk(3, -1)
+    keep = (keep + of_keep).sigmoid()
+    new = (new + (reset + of_reset).sigmoid() * of_new).tanh()
+    return new + keep * (state - new)
 
 
 @dataclass(frozen=True)
@@ -195,6 +292,11 @@ class Network:
     def splittable(self) -> tuple[str, ...]:
         """Names of the fully connected layers, which a method may make personal one after the other."""
         return tuple(layer.name for layer in self.layers if isinstance(layer, _Dense))
+
+    @property
+    def is_recurrent(self) -> bool:
+        """True for networks that read sequences."""
+        return any(isinstance(layer, Recurrent) for layer in self.layers)
 
     def index(self, name: str) -> int:
         return self.names.index(name)
@@ -300,22 +402,54 @@ def cnn(
     )
 
 
+def rnn(width: int, classes: int, units: int, hidden: tuple[int, int], cell: str = "lstm") -> Network:
+    """The family of all text nets here: a recurrent layer, three fully connected layers.
+
+    Args:
+        width: of the word vectors.
+        classes: number of outputs.
+        units: outputs of the recurrent layer.
+        hidden: widths of fc1 and fc2.
+        cell: one of `CELLS`.
+    """
+    return Network(
+        (
+            Recurrent("rnn", width, units, cell),
+            Linear("fc1", units, hidden[0]),
+            Linear("fc2", hidden[0], hidden[1]),
+            Linear("fc3", hidden[1], classes, activation=False),
+        )
+    )
+
+
 # Parameter counts: cifar10 307,842; cifar100 1,075,044; emnist 245,274 (the paper gives no sizes for it:
-# FedRep's CNNMnist layout without its Dropout2d); digits is a small net of the same family.
+# FedRep's CNNMnist layout without its Dropout2d); sent140 286,338 with the paper's 300-dimensional vectors
+# (no sizes given either: units of FedRep's RNNSent, wide fully connected layers that can be reduced). The
+# digits and the synthetic tweets have small nets of the same families.
 NETWORKS: dict[str, Network] = {
     "cifar10": cnn((3, 32, 32), 10, (64, 64), (120, 64)),
     "cifar100": cnn((3, 32, 32), 100, (64, 128), (256, 128)),
     "emnist": cnn((1, 28, 28), 26, (64, 64), (128, 64)),
     "fmnist": cnn((1, 28, 28), 10, (64, 64), (128, 64)),
     "digits": cnn((1, 8, 8), 10, (16, 32), (64, 32), kernel=3, padding=1),
+    "sent140": rnn(300, 2, 128, (256, 128)),
+    "synth-tweets": rnn(16, 2, 16, (32, 16)),
 }
 
 
-def build_network(dataset: str, dropout: float = 0.0) -> Network:
-    """The network of a dataset; `dropout` is the rate after fc2 (FedRep's CIFAR-100 net has 0.6)."""
+def build_network(dataset: str, dropout: float = 0.0, cell: str = "lstm", width: int = 0) -> Network:
+    """The network of a dataset.
+
+    Args:
+        dropout: rate after fc2 (FedRep's CIFAR-100 net has 0.6).
+        cell: kind of the recurrent layer, where there is one.
+        width: of the word vectors, where there are some; 0: as in `NETWORKS`.
+    """
     network = NETWORKS[dataset]
-    if not dropout:
-        return network
-    fc2 = network.layer("fc2")
-    assert isinstance(fc2, Linear)
-    return network.with_layers({"fc2": replace(fc2, dropout=dropout)})
+    changed: dict[str, Layer] = {}
+    for layer in network.layers:
+        if isinstance(layer, Recurrent):
+            changed[layer.name] = replace(layer, cell=cell, inputs=width or layer.inputs)
+        elif isinstance(layer, Linear) and layer.name == "fc2":
+            changed[layer.name] = replace(layer, dropout=dropout)
+    return network.with_layers(changed)

@@ -20,6 +20,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS, choose_executor
 from benchmark.engine.hyper import parse_hyper, recorded
+from benchmark.engine.network import network_of
 from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord, open_store
 from benchmark.engine.rounds import CHECKPOINT_SECONDS, Observer, run
@@ -29,7 +30,7 @@ from benchmark.engine.trunks import TrunkStore
 from benchmark.environment import environment
 from benchmark.errors import UserError, nearest
 from benchmark.flags import as_flags
-from benchmark.models import NETWORKS, Network, build_network
+from benchmark.models import NETWORKS, Network
 from benchmark.tracking import About, Followed, Tracking
 
 __all__ = ["Execution", "Prepared", "check", "method_label", "prepare", "run_cell", "split_of", "with_hyper"]
@@ -109,13 +110,17 @@ def with_hyper(config: RunConfig, given: Mapping[str, Any], ablation: str | None
         UserError: unknown method, ablation or hyper-parameter, or values that do not fit.
     """
     method = find(config.algo)
-    variant: Mapping[str, Any] = {}
-    if ablation is not None:
-        if ablation not in method.ablations:
-            raise UserError(_unknown_ablation(ablation, method))
-        variant = method.ablations[ablation]
-    hyper = parse_hyper(method.Hyper, {**variant, **given}, config.algo)
+    if ablation is not None and ablation not in method.ablations:
+        raise UserError(_unknown_ablation(ablation, method))
+    hyper = parse_hyper(method.Hyper, {**_variant(config, ablation), **given}, config.algo)
     return dataclasses.replace(config, hyper=recorded(hyper))
+
+
+def _variant(config: RunConfig, ablation: str | None) -> Mapping[str, Any]:
+    """What an ablation (None: the plain method) sets for the network of a configuration."""
+    method = find(config.algo)
+    values = {} if ablation is None else method.ablations[ablation]
+    return method.fitted(network_of(config), values) if config.dataset in NETWORKS else values
 
 
 def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
@@ -133,12 +138,15 @@ def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
 def method_label(config: RunConfig) -> str:
     """Readable name of the method and its variant: ``ppfe``, ``ppfe-no-reduction``, ``ditto-lam=0.1``."""
     method = find(config.algo)
-    default = dataclasses.asdict(method.Hyper())
+
+    def variant(ablation: str | None) -> dict[str, Any]:
+        return dataclasses.asdict(parse_hyper(method.Hyper, _variant(config, ablation), config.algo))
+
+    default = variant(None)
     own = dataclasses.asdict(parse_hyper(method.Hyper, config.hyper, config.algo))  # tuples again, after JSON
     changed = {name: value for name, value in own.items() if value != default[name]}
-    for name, values in method.ablations.items():
-        variant = dataclasses.asdict(parse_hyper(method.Hyper, values, config.algo))
-        if {key: value for key, value in variant.items() if value != default[key]} == changed:
+    for name in method.ablations:
+        if {key: value for key, value in variant(name).items() if value != default[key]} == changed:
             return f"{config.algo}-{name}" if changed else config.algo
     parts = []
     for name, value in changed.items():
@@ -153,6 +161,7 @@ def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
     Raises:
         UserError: the dataset cannot be divided so.
     """
+    check_data(config)
     try:
         return _split(config, dataset)
     except UserError as error:
@@ -167,8 +176,13 @@ def _split(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
         test_samples_per_client=config.test_samples_per_client,
         classes_per_client=config.classes_per_client,
         dirichlet_alpha=config.dirichlet,
+        user_pool=config.user_pool,
+        test_share=config.test_share,
+        least_test=config.least_test,
     )
     rng = Streams(config.seed).get("partition")
+    if config.partition == "natural":
+        return datasets.split_by_user(spec, dataset, rng)
     return datasets.make_split(spec, dataset.train.y, dataset.test.y, dataset.classes, rng)
 
 
@@ -193,12 +207,12 @@ def prepare(config: RunConfig, execution: Execution, dataset: datasets.Dataset |
     """Load the data (unless given), deal them to the clients and build the network and executor of a run."""
     device = execution.pick_device()
     if dataset is None:
-        dataset = datasets.load(config.dataset, execution.data_dir)
+        dataset = datasets.load(config.dataset, execution.data_dir, embedding=config.embedding)
     split = split_of(config, dataset)
     streams = Streams(config.seed)
     if config.validation:
         dataset, split = datasets.hold_out(dataset, split, config.validation, streams.get("validation"))
-    network = build_network(config.dataset, config.dropout)
+    network = network_of(config)
     name = execution.pick_executor(device, network)
     data = FederatedData(dataset, split, device)
     executor = EXECUTORS[name](config, data, streams, strict=execution.executor != "auto")
@@ -206,6 +220,29 @@ def prepare(config: RunConfig, execution: Execution, dataset: datasets.Dataset |
     task = Task(config, network, data, streams, config.rounds, initial, executor)
     schedule = Schedule(config.clients, config.participation, streams)
     return Prepared(config, dataset, split, task, schedule, name)
+
+
+def check_data(config: RunConfig) -> None:
+    """Refuse what an image dataset cannot give, or a text dataset.
+
+    Raises:
+        UserError: one line that says what to mend.
+    """
+    name, text = config.dataset, datasets.DATASETS[config.dataset].text is not None
+    if text and config.partition != "natural":
+        raise UserError(
+            f"--partition {config.partition} is not for '{name}', whose tweets stay with their users; "
+            "use --partition natural"
+        )
+    if text and config.augment:
+        raise UserError(f"--augment is for images, and '{name}' holds tweets; drop it")
+    if text and not config.embedding:
+        raise UserError(f"--embedding is 0, but '{name}' needs word vectors; give their width, such as 300")
+    if not text and config.partition == "natural":
+        raise UserError(f"--partition natural needs users, and '{name}' has none; choose another partition")
+    for field in ("embedding", "cell"):
+        if not text and getattr(config, field) != getattr(RunConfig, field):
+            raise UserError(f"--{field} is for text, and '{name}' holds images; drop it")
 
 
 def check(config: RunConfig) -> None:
@@ -220,9 +257,10 @@ def check(config: RunConfig) -> None:
         raise UserError(
             f"unknown dataset '{config.dataset}'{nearest(config.dataset, NETWORKS)}; known: {known}"
         )
+    check_data(config)
     method = find(config.algo)
     hyper = parse_hyper(method.Hyper, config.hyper, config.algo)
-    method.check(config, build_network(config.dataset, config.dropout), hyper)
+    method.check(config, network_of(config), hyper)
 
 
 def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dict[str, Any]:
@@ -237,7 +275,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
     """
     config = with_hyper(config, config.hyper)
     check(config)
-    execution.pick_executor(execution.pick_device(), build_network(config.dataset, config.dropout))
+    execution.pick_executor(execution.pick_device(), network_of(config))
     record = RunRecord(execution.results_dir, config, method_label(config))
     if record.done:
         open_store(execution.results_dir)
@@ -289,8 +327,9 @@ def _describe(prepared: Prepared) -> dict[str, Any]:
     counts = (split.class_counts(prepared.dataset.train.y) > 0).sum(axis=1)
     return {
         "checksum": split.checksum,
-        "dataset_images": [len(prepared.dataset.train), len(prepared.dataset.test)],
+        f"dataset_{prepared.dataset.unit}": [len(prepared.dataset.train), len(prepared.dataset.test)],
         "train_samples": [int(min(split.train_sizes)), int(max(split.train_sizes))],
         "test_samples": [int(min(split.test_sizes)), int(max(split.test_sizes))],
         "classes_per_client": [int(counts.min()), int(counts.max())],
+        **split.facts,
     }

@@ -1,4 +1,4 @@
-"""Image datasets as whole arrays, and their division among the clients of a federation.
+"""Image and text datasets as whole arrays, and their division among the clients of a federation.
 
     dataset = load("digits")
     spec = SplitSpec(
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from datasets.data import Dataset, DatasetInfo, Samples
 from datasets.loading import load
+from datasets.natural import split_by_user
 from datasets.registry import DATASETS
 from datasets.splits import Partition, Split, SplitSpec, make_split
 from datasets.validation import hold_out
@@ -28,4 +29,5 @@ __all__ = [
     "hold_out",
     "load",
     "make_split",
+    "split_by_user",
 ]

@@ -6,7 +6,7 @@ import hashlib
 import os
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +38,13 @@ def is_writable(folder: Path) -> bool:
 
 
 def cached(
-    name: str, sources: Iterable[Path], beside: Path | None, decode: Callable[[], dict[str, np.ndarray]]
+    name: str,
+    sources: Iterable[Path],
+    beside: Path | None,
+    decode: Callable[[], dict[str, np.ndarray]],
+    names: Sequence[str] = _ARRAYS,
 ) -> dict[str, np.ndarray]:
-    """Return the arrays train_x, train_y, test_x, test_y: from a cache if there is one, else from `decode`.
+    """Return the arrays of these `names`: from a cache if there is one, else from `decode`.
 
     The cache is `<beside>/.pfl-cache/<name>-<key>.npz`, or in the user's cache folder where `beside` is None
     or read-only. The key changes with the names, sizes and times of `sources`. A damaged cache is rebuilt.
@@ -50,7 +54,7 @@ def cached(
     if beside is not None:
         places.insert(0, beside / ".pfl-cache" / file)
     for place in places:
-        arrays = _read(place)
+        arrays = _read(place, names)
         if arrays is not None:
             return arrays
     arrays = decode()
@@ -68,11 +72,11 @@ def _key(sources: Iterable[Path]) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def _read(path: Path) -> dict[str, np.ndarray] | None:
+def _read(path: Path, names: Sequence[str]) -> dict[str, np.ndarray] | None:
     """Return the arrays of a cache, None where it is missing or damaged (a zip has checksums)."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in _ARRAYS}
+            return {name: file[name] for name in names}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
 

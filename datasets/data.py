@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from datasets.download import Download
 from datasets.layouts import Layout
 
-__all__ = ["Dataset", "DatasetInfo", "Samples"]
+__all__ = ["PADDING", "UNKNOWN", "Dataset", "DatasetInfo", "Samples", "TextSource"]
+
+PADDING, UNKNOWN = 0, 1  # rows of word vectors: behind the end of a text, and for words without a vector
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Images and their classes.
+    """Images or texts, and their classes.
 
-    x: uint8 [N, C, H, W], values 0..255.
+    x: images uint8 [N, C, H, W], values 0..255; or texts int32 [N, T], a row of the word vectors for every
+        word, `PADDING` behind the last one.
     y: int64 [N], values 0..classes-1.
     """
 
@@ -32,8 +37,12 @@ class Samples:
 class Dataset:
     """A dataset in memory.
 
-    mean, std: per channel, of x / 255 over the official training set.
+    mean, std: per channel, of x / 255 over the official training set (images).
     source: one line that says where the arrays came from.
+    vectors: float32 [V, d], frozen word vectors; the rows `PADDING` and `UNKNOWN` are zero (texts).
+    users: int64 [N], who wrote a sample; `train` and `test` are then one and the same, and a split by users
+        divides them.
+    digest: changes with the arrays, where a split's indices would not tell.
     """
 
     name: str
@@ -44,24 +53,52 @@ class Dataset:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     source: str
+    vectors: np.ndarray | None = None
+    users: np.ndarray | None = None
+    digest: str = ""
+
+    @property
+    def unit(self) -> str:
+        """What a sample is, in the plural."""
+        return "images" if self.vectors is None else "tweets"
+
+
+class TextSource(Protocol):
+    """Where a text dataset comes from.
+
+    builtin: it needs no files.
+    """
+
+    builtin: ClassVar[bool]
+
+    def load(self, info: DatasetInfo, roots: Sequence[Path], download: bool, embedding: int) -> Dataset:
+        """Return the dataset with word vectors of width `embedding` (0: of any).
+
+        roots: data folders to look in, the preferred one first.
+
+        Raises UserError where files are missing, damaged or of another width.
+        """
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
     """A registered dataset: its constants, and where its files may be.
 
-    shape: (channels, height, width).
-    sizes: official numbers of training and test images; files with fewer are accepted and said to be partial.
+    shape: (channels, height, width) of images, (words,) of texts.
+    sizes: official numbers of training and test samples (texts: of all, and 0); files with fewer are
+        accepted and said to be partial.
     first_label: the label of class 0 in the files (files that do contain a 0 are taken as zero-based).
     layouts: how the files may lie on disk, tried in this order.
     download: how torchvision fetches it; None where it cannot.
     builtin: makes (train, test) without any file; `layouts` and `download` are then unused.
+    text: reads a text dataset; all of these are then unused.
+    origin: where it comes from, in a few words.
     """
 
     name: str
     title: str
     class_names: tuple[str, ...]
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     sizes: tuple[int, int]
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -69,8 +106,15 @@ class DatasetInfo:
     layouts: tuple[Layout, ...] = ()
     download: Download | None = None
     builtin: Callable[[], tuple[Samples, Samples]] | None = None
+    text: TextSource | None = None
+    origin: str = "files or download"
 
     @property
     def classes(self) -> int:
         """Number of classes."""
         return len(self.class_names)
+
+    @property
+    def needs_files(self) -> bool:
+        """False for datasets that are there wherever this program is."""
+        return self.builtin is None and not (self.text is not None and self.text.builtin)

@@ -20,7 +20,7 @@ _NAMED_CLASSES = 30  # with more classes than this their names do not fit beside
 def split_table(split: Split, dataset: Dataset) -> pd.DataFrame:
     """Return one row per client.
 
-    Columns: `train` and `test` (numbers of images), `classes` (number of classes in the training images),
+    Columns: `train` and `test` (numbers of samples), `classes` (number of classes in the training samples),
     `class_names` (these, the most frequent first).
     """
     counts = split.class_counts(dataset.train.y)
@@ -36,7 +36,7 @@ def split_table(split: Split, dataset: Dataset) -> pd.DataFrame:
 
 
 def split_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
-    """Write a PNG of the training images per class (rows) and client (columns).
+    """Write a PNG of the training samples per class (rows) and client (columns).
 
     Above them stand the clients' totals where these differ. White cells are classes that a client lacks.
     """
@@ -47,14 +47,14 @@ def split_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
     strip = 0.7 if low < high else 0.0
     figure = Figure(figsize=(10, rows + strip + 1.1), dpi=150, layout="constrained")
     each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    title = f"{dataset.name}: {split.clients:,} clients, {each} training images each"
+    title = f"{dataset.name}: {split.clients:,} clients, {each} training {dataset.unit} each"
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     if low == high:
         heat = figure.subplots()
     else:
         totals, heat = figure.subplots(2, 1, sharex=True, height_ratios=[strip, rows])
         totals.stairs(sizes, np.arange(split.clients + 1) - 0.5, fill=True, color="0.7")
-        totals.set_ylabel("images")
+        totals.set_ylabel(dataset.unit)
         totals.spines[["top", "right"]].set_visible(False)
         totals.tick_params(bottom=False)
 
@@ -67,6 +67,6 @@ def split_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
         heat.set_yticks(range(classes), dataset.class_names[:classes], fontsize=8)
         for edge in range(1, classes):
             heat.axhline(edge - 0.5, color="white", linewidth=1)
-    figure.colorbar(image, ax=heat, label="images", pad=0.01, ticks=MaxNLocator(6, integer=True))
+    figure.colorbar(image, ax=heat, label=dataset.unit, pad=0.01, ticks=MaxNLocator(6, integer=True))
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="png")

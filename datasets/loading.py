@@ -18,12 +18,13 @@ from datasets.registry import DATASETS
 __all__ = ["load"]
 
 
-def load(name: str, data_dir: str | Path | None = None, download: bool = True) -> Dataset:
+def load(name: str, data_dir: str | Path | None = None, download: bool = True, embedding: int = 0) -> Dataset:
     """Return the dataset `name` (a key of `DATASETS`).
 
     Its files are looked for in `data_dir` (None: the environment's PFL_DATA_DIR) and in the user's cache
     folder, in the order of the dataset's layouts; failing that they are downloaded into `data_dir`, or into
-    the cache folder where there is no `data_dir` or it is read-only.
+    the cache folder where there is no `data_dir` or it is read-only. `embedding` is the width of the word
+    vectors that a text dataset is wanted with (0: any).
 
     Raises UserError for an unknown name, for files that are missing, damaged or of another dataset, and where
     nothing was found and the download failed.
@@ -33,6 +34,8 @@ def load(name: str, data_dir: str | Path | None = None, download: bool = True) -
             f"unknown dataset '{name}'{nearest(name, DATASETS)}: choose from {', '.join(DATASETS)}"
         )
     info = DATASETS[name]
+    if info.text is not None:
+        return info.text.load(info, _roots(data_dir), download, embedding)
     if info.builtin is not None:
         train, test = info.builtin()
         return _dataset(info, train, test, source=f"{info.title} (in the installed package)")

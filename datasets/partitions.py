@@ -44,8 +44,8 @@ class ClassPools:
         return np.split(images, np.cumsum(counts.sum(axis=1))[:-1])
 
 
-def apportion(weights: np.ndarray, total: int, rng: np.random.Generator) -> np.ndarray:
-    """Divide `total` among the columns of each row in proportion to integer `weights` [K, C].
+def apportion(weights: np.ndarray, total: int | np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Divide `total` (or one a row, [K, 1]) among the columns in proportion to integer `weights` [K, C].
 
     Largest remainders, ties broken at random, in exact integer arithmetic; int64 [K, C]. Every row of
     `weights` must have a positive sum; a weight of 0 gets 0.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -15,7 +16,7 @@ from datasets.partitions import ClassPools, apportion, deal_classes, dirichlet_c
 
 __all__ = ["Partition", "Split", "SplitSpec", "make_split"]
 
-Partition = Literal["distinct", "shards", "dirichlet", "iid"]
+Partition = Literal["distinct", "shards", "dirichlet", "iid", "natural"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,12 @@ class SplitSpec:
         shards: the same deal, but a client may get a class twice (FedRep, utils/sampling.py).
         dirichlet: class shares drawn from Dir(`dirichlet_alpha`) (FedDF, build_non_iid_by_dirichlet).
         iid: random parts of equal size.
+        natural: a client is one of the users that wrote the samples (`split_by_user`).
     samples_per_client: training images of every client; for dirichlet their mean over the clients.
     test_samples_per_client: test images of every client, in the class proportions of its training images.
+    user_pool, test_share, least_test: for natural, which has no use for the two before: clients are drawn
+        among so many users, those with most samples (0: all); the share of a user's samples that is held
+        out; users with fewer test samples are left out.
 
     Raises UserError for values that fit no dataset.
     """
@@ -39,6 +44,9 @@ class SplitSpec:
     test_samples_per_client: int
     classes_per_client: int | None = None
     dirichlet_alpha: float | None = None
+    user_pool: int = 0
+    test_share: float = 0.0
+    least_test: int = 0
 
     def __post_init__(self) -> None:
         known = get_args(Partition)
@@ -66,14 +74,28 @@ class SplitSpec:
                 raise UserError(
                     f"dirichlet_alpha is {self.dirichlet_alpha}: give a number above 0, such as 0.3"
                 )
+        if self.partition == "natural":
+            if not 0 < self.test_share < 1:
+                raise UserError(f"test_share is {self.test_share:g}: give a share in (0, 1), such as 0.1")
+            if 0 < self.user_pool < self.clients:
+                raise UserError(
+                    f"clients is {self.clients:,}, but they are drawn among the {self.user_pool:,} users "
+                    "with most samples: give fewer clients, a larger user_pool, or user_pool 0 for all users"
+                )
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Per client, int64 indices into the training and into the test samples of a dataset."""
+    """Per client, int64 indices into the training and into the test samples of a dataset.
+
+    facts: what is worth knowing of how it came about, as JSON values.
+    digest: of the data, where they count for the checksum.
+    """
 
     train: tuple[np.ndarray, ...]
     test: tuple[np.ndarray, ...]
+    facts: Mapping[str, int] = field(default_factory=dict)
+    digest: str = ""
 
     @property
     def clients(self) -> int:
@@ -93,7 +115,7 @@ class Split:
     @property
     def checksum(self) -> str:
         """First 16 hex digits of the sha256 of all sizes and indices; equal splits have equal checksums."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(self.digest.encode())
         # Little-endian on every machine.
         for numbers in (self.train_sizes, self.test_sizes, *self.train, *self.test):
             digest.update(numbers.astype("<i8").tobytes())
@@ -115,7 +137,7 @@ def make_split(
     classes: int,
     rng: np.random.Generator,
 ) -> Split:
-    """Divide a dataset among the clients of `spec`; all randomness comes from `rng`.
+    """Divide a dataset among the clients of `spec` (of any law but natural); all randomness comes from `rng`.
 
     train_labels, test_labels: int64 [N], values 0..classes-1.
     Training parts are disjoint. Test parts are disjoint where the test set suffices; elsewhere images are

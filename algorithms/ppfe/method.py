@@ -11,7 +11,7 @@ from torch import Tensor
 
 from algorithms.ppfe.diagnostics import StageRecord, describe
 from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
-from algorithms.ppfe.hyper import ABLATIONS, PPFEHyper
+from algorithms.ppfe.hyper import ABLATIONS, TEXT_ROUNDS, PPFEHyper
 from algorithms.ppfe.reduction import REDUCTIONS
 from algorithms.ppfe.reweight import reweight
 from algorithms.ppfe.stages import Stage, check_stages, least_rounds, plan_stages
@@ -48,6 +48,13 @@ class PPFE(Algorithm):
     reference = "Federated Ensemble Learning with Progressive Model Personalization, arXiv 2602.14244"
     Hyper = PPFEHyper
     ablations = ABLATIONS
+
+    @classmethod
+    def fitted(cls, network: Network, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        rounds = values.get("stage_rounds", PPFEHyper.stage_rounds)
+        if network.is_recurrent and rounds in TEXT_ROUNDS:
+            return {**values, "stage_rounds": TEXT_ROUNDS[rounds]}
+        return values
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: PPFEHyper) -> None:

@@ -284,13 +284,16 @@ class WidthReduction(Reduction):
         units: Tensor | None = None  # kept inputs of the next layer [m, count]
         for layer in target.layers:
             key, bias = f"{layer.name}.weight", f"{layer.name}.bias"
+            if not isinstance(layer, Linear):
+                values.update({name: params[name] for name in layer.shapes() if layer.name in layers})
+                continue
             if key not in params:
                 continue
             weight, offset = params[key], params[bias]
             if units is not None:
                 weight = weight.gather(2, units.unsqueeze(1).expand(-1, weight.shape[1], -1))
             units = None
-            if isinstance(layer, Linear) and layer.outputs < weight.shape[1]:
+            if layer.outputs < weight.shape[1]:
                 strongest = weight.norm(dim=2).topk(layer.outputs, dim=1).indices
                 units = strongest.sort(dim=1).values
                 weight = weight.gather(1, units.unsqueeze(2).expand(-1, -1, weight.shape[2]))

@@ -87,7 +87,7 @@ def execute(arguments: argparse.Namespace) -> None:
     setting, config = configure(arguments)
 
     from benchmark.bound import bound_of, capacities_of, corollary, sizes_of
-    from benchmark.models import build_network
+    from benchmark.engine.network import network_of
     from benchmark.runner import check, method_label
 
     check(config)
@@ -97,7 +97,7 @@ def execute(arguments: argparse.Namespace) -> None:
         name: bound_of(capacities_of(other, sizes), sizes.train, arguments.zeta)
         for name, other in {label: config, **_others(config, label)}.items()
     }
-    own, depth = found[label], len(build_network(config.dataset).layers)
+    own, depth = found[label], len(network_of(config).layers)
     alpha = _alpha(config) if arguments.alpha is None else arguments.alpha
     rates = corollary(depth, len(own.stages), own.clients, own.samples, alpha, own.zeta)
     if arguments.json:

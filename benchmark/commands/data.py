@@ -59,11 +59,12 @@ def execute(arguments: argparse.Namespace) -> None:
 
     import datasets
     from benchmark.engine.records import slug
-    from benchmark.runner import split_of
+    from benchmark.runner import check_data, split_of
     from benchmark.terminal import shown_path
     from datasets.describe import split_picture, split_table
 
-    dataset = datasets.load(config.dataset, arguments.data_dir)
+    check_data(config)
+    dataset = datasets.load(config.dataset, arguments.data_dir, embedding=config.embedding)
     split = split_of(config, dataset)
     name = f"{setting}-seed{config.seed}"
     if changes(setting, config, DATA_FIELDS):
@@ -86,6 +87,8 @@ def execute(arguments: argparse.Namespace) -> None:
         "train_samples": len(dataset.train),
         "test_samples": len(dataset.test),
         "dataset_classes": dataset.classes,
+        "unit": dataset.unit,
+        "users": split.facts,
         "checksum": split.checksum,
         "picture": shown_path(picture),
     }
@@ -102,18 +105,34 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _overview(facts: dict[str, Any], table: pd.DataFrame) -> str:
     changed = "".join(f" {flag(name)} {value}" for name, value in facts["changed"].items())
-    images = f"{facts['train_samples']:,} training, {facts['test_samples']:,} test"
+    unit, users = facts["unit"], facts["users"]
+    samples = f"{facts['train_samples']:,} training, {facts['test_samples']:,} test"
+    if users:
+        samples = f"{facts['train_samples']:,} of {users['users']:,} users"
     rows = [
         ("setting", f"{facts['setting']}{changed}, seed {facts['seed']}"),
         ("source", f"{facts['dataset']}, {facts['source']}"),
-        ("images", f"{images}, {facts['dataset_classes']} classes"),
+        (unit, f"{samples}, {facts['dataset_classes']} classes"),
         ("split", facts["split"]),
-        ("training", f"{_range(table['train'])} images a client, {table['train'].sum():,} in all"),
-        ("test", f"{_range(table['test'])} images a client"),
+        ("training", f"{_range(table['train'])} {unit} a client, {table['train'].sum():,} in all"),
+        ("test", f"{_range(table['test'])} {unit} a client"),
         ("classes", f"{_range(table['classes'])} a client"),
         ("checksum", f"{facts['checksum']} (equal splits have equal checksums)"),
     ]
+    if users:
+        rows.insert(4, ("users", _users(users)))
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
+
+
+def _users(facts: dict[str, int]) -> str:
+    """Which users the clients are drawn among, and the number of tweets that sets them apart."""
+    least, at_least = facts["least_tweets"], facts["users_with_least_tweets"]
+    text = f"{facts['qualified_users']:,} have enough test tweets; "
+    if facts["user_pool"] == facts["qualified_users"]:
+        return text + f"all of them, with {least} tweets or more"
+    text += f"the {facts['user_pool']:,} with most tweets have {least} or more"
+    tied = at_least - facts["user_pool"]
+    return text + (f" ({tied} others have {least}, too)" if tied else ", and nobody else does")
 
 
 def _range(column: pd.Series) -> str:

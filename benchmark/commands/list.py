@@ -110,7 +110,8 @@ def datasets() -> list[dict[str, Any]]:
             "classes": info.classes,
             "train_samples": info.sizes[0],
             "test_samples": info.sizes[1],
-            "builtin": info.builtin is not None,
+            "builtin": not info.needs_files,
+            "origin": info.origin,
         }
         for name, info in DATASETS.items()
     ]
@@ -150,7 +151,7 @@ def _show_settings(found: list[dict[str, Any]]) -> None:
         rows.append((setting["name"] + mark, setting["title"], config["dataset"], split, *figures))
     head = ("name", "title", "dataset", "split", "clients", "train", "test", "rounds")
     _show_table(
-        "Settings", "--setting NAME (* the default); train and test images are per client", head, rows
+        "Settings", "--setting NAME (* the default); train and test samples are per client", head, rows
     )
 
 
@@ -163,7 +164,7 @@ def _show_datasets(found: list[dict[str, Any]]) -> None:
             info["classes"],
             info["train_samples"],
             info["test_samples"],
-            "comes with scikit-learn" if info["builtin"] else "files or download",
+            info["origin"],
         )
         for info in found
     ]

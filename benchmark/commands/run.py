@@ -73,8 +73,8 @@ def execute(arguments: argparse.Namespace) -> None:
     """Carry out the run and print its summary."""
     setting, config = configure(arguments)
 
+    from benchmark.engine.network import network_of
     from benchmark.engine.records import RunRecord
-    from benchmark.models import build_network
     from benchmark.progress import RunProgress
     from benchmark.runner import check, method_label, run_cell
     from benchmark.terminal import shown_path
@@ -83,7 +83,7 @@ def execute(arguments: argparse.Namespace) -> None:
     check(config)
     execution = dataclasses.replace(execution, trackings=tracking_of(arguments))
     device = execution.pick_device()
-    executor = execution.pick_executor(device, build_network(config.dataset, config.dropout))
+    executor = execution.pick_executor(device, network_of(config))
     record = RunRecord(execution.results_dir, config, method_label(config))
     headline = " | ".join(
         [
@@ -140,7 +140,7 @@ def _table(summary: Mapping[str, Any]) -> str:
         (
             "accuracy",
             percent(summary["accuracy"]),
-            f"{whose} after round {summary['rounds']}, all test images",
+            f"{whose} after round {summary['rounds']}, all test samples",
         ),
         ("  unweighted", percent(summary["accuracy_unweighted"]), "mean over clients"),
         ("  worst 10 %", percent(summary["accuracy_worst10"]), "mean over the clients that fare worst"),

@@ -218,6 +218,14 @@ class Algorithm:
             UserError: says what was wrong and what was expected.
         """
 
+    @classmethod
+    def fitted(cls, network: Network, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The hyper-parameters that a default (no `values`) or an ablation sets, as they are for a network.
+
+        What a person sets comes after that.
+        """
+        return values
+
     # -- resume ---------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:

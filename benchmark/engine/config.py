@@ -14,8 +14,8 @@ from benchmark.errors import UserError, nearest
 __all__ = ["RunConfig"]
 
 
-def _doc(default: Any, text: str, choices: tuple[str, ...] = ()) -> Any:
-    return field(default=default, metadata={"doc": text, "choices": choices})
+def _doc(default: Any, text: str, choices: tuple[str, ...] = (), **more: Any) -> Any:
+    return field(default=default, metadata={"doc": text, "choices": choices, **more})
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,22 @@ class RunConfig:
     partition: str = _doc(
         "distinct",
         "how training data are dealt to clients",
-        choices=("distinct", "shards", "dirichlet", "iid"),
+        choices=("distinct", "shards", "dirichlet", "iid", "natural"),
     )
     classes_per_client: int = _doc(2, "classes per client S (distinct and shards)")
     dirichlet: float = _doc(0.0, "concentration α of the Dirichlet split; 0 otherwise")
     clients: int = _doc(100, "number of clients K")
-    samples_per_client: int = _doc(150, "training samples per client (mean, for Dirichlet splits)")
-    test_samples_per_client: int = _doc(100, "test samples per client")
+    samples_per_client: int = _doc(
+        150, "training samples per client (mean, for Dirichlet splits; about, for natural ones)"
+    )
+    test_samples_per_client: int = _doc(100, "test samples per client (about, for natural splits)")
+    user_pool: int = _doc(
+        0,
+        "natural: clients are drawn among so many users, those with the most samples; 0: among all",
+        absent=0,
+    )
+    test_share: float = _doc(0.0, "natural: share of a user's samples that is kept for testing", absent=0.0)
+    least_test: int = _doc(0, "natural: users with fewer test samples are left out", absent=0)
     participation: float = _doc(0.1, "share of clients in an ordinary round; the last round has everyone")
     rounds: int = _doc(160, "communication rounds R")
     local_epochs: int = _doc(5, "local epochs E of a participation")
@@ -47,6 +56,8 @@ class RunConfig:
     weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases")
     augment: bool = _doc(False, "random crop (padding 4) and horizontal flip of training images")
     dropout: float = _doc(0.0, "dropout rate after fc2")
+    embedding: int = _doc(0, "text: width of the word vectors; 0 for images", absent=0)
+    cell: str = _doc("lstm", "text: the recurrent layer", choices=("lstm", "gru"), absent="lstm")
     aggregation: str = _doc(
         "method",
         "weights of the server's mean: the method's own default, uniform, or training samples",
@@ -103,10 +114,18 @@ class RunConfig:
         for name in ("lr", "compute_cap"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UserError(f"{flag(name)} is {getattr(self, name):g}; expected a positive number")
-        for name in ("eval_every", "seed", "byte_budget", "weight_decay"):
+        for name in (
+            "eval_every",
+            "seed",
+            "byte_budget",
+            "weight_decay",
+            "user_pool",
+            "least_test",
+            "embedding",
+        ):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise UserError(f"{flag(name)} is {getattr(self, name)}; expected 0 or more")
-        for name in ("momentum", "dropout", "validation"):
+        for name in ("momentum", "dropout", "validation", "test_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{flag(name)} is {getattr(self, name):g}; expected a number in [0, 1)")
         for spec in dataclasses.fields(self):

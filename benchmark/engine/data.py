@@ -6,9 +6,11 @@ from typing import Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from datasets import Dataset, Split
+from datasets.data import PADDING
 
 __all__ = ["FederatedData", "Part"]
 
@@ -18,7 +20,11 @@ CROP_PADDING = 4  # of augmented images, as in FedRep's utils/train_utils.py
 
 
 class FederatedData:
-    """A dataset and its split, resident on `device` as raw uint8 samples.
+    """A dataset and its split, resident on `device` as raw samples.
+
+    Images are raw as uint8 pixels and become float32 ones, normalised per channel. Texts are raw as int32
+    rows of the word vectors [n, T] and become [n, T, d + 1]: vectors, and a last channel that is 1 for words
+    (known or not) and 0 behind the end.
 
     Attributes:
         clients: number of clients K.
@@ -30,14 +36,25 @@ class FederatedData:
         self.clients = len(split.train)
         self.classes = dataset.classes
         self.device = device
-        self._x = {part: torch.from_numpy(getattr(dataset, part).x).to(device) for part in ("train", "test")}
-        self._y = {part: torch.from_numpy(getattr(dataset, part).y).to(device) for part in ("train", "test")}
+        self._x = {"train": torch.from_numpy(dataset.train.x).to(device)}
+        self._y = {"train": torch.from_numpy(dataset.train.y).to(device)}
+        if dataset.test is dataset.train:
+            self._x["test"], self._y["test"] = self._x["train"], self._y["train"]
+        else:
+            self._x["test"] = torch.from_numpy(dataset.test.x).to(device)
+            self._y["test"] = torch.from_numpy(dataset.test.y).to(device)
         self._index = {
             part: [torch.from_numpy(rows).to(device) for rows in getattr(split, part)]
             for part in ("train", "test")
         }
         self.train_sizes = [len(rows) for rows in split.train]
         self.test_sizes = [len(rows) for rows in split.test]
+        self._vectors: Tensor | None = None
+        if dataset.vectors is not None:
+            vectors = torch.from_numpy(dataset.vectors)
+            is_word = torch.arange(len(vectors)) != PADDING
+            self._vectors = torch.cat([vectors, is_word[:, None].float()], 1).to(device)
+            return
         # float32(x) · scale + shift = (x / 255 − mean) / std, per channel
         std = torch.tensor(dataset.std, dtype=torch.float32).view(-1, 1, 1)
         mean = torch.tensor(dataset.mean, dtype=torch.float32).view(-1, 1, 1)
@@ -52,7 +69,7 @@ class FederatedData:
         return self._index[part][client]
 
     def raw(self, client: int, part: Part = "train") -> Tensor:
-        """A client's samples as stored, uint8 [n, C, H, W]."""
+        """A client's samples as stored: uint8 [n, C, H, W] or int32 [n, T]."""
         return self._x[part][self._index[part][client]]
 
     def labels(self, client: int, part: Part = "train") -> Tensor:
@@ -60,7 +77,9 @@ class FederatedData:
         return self._y[part][self._index[part][client]]
 
     def encode(self, raw: Tensor) -> Tensor:
-        """Stored samples to network input: float32, normalised per channel."""
+        """Stored samples to network input, float32; further axes may come first."""
+        if self._vectors is not None:
+            return F.embedding(raw, self._vectors)
         return raw.float().mul_(self._scale).add_(self._shift)
 
     def inputs(self, client: int, part: Part = "train") -> Tensor:

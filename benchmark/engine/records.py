@@ -207,6 +207,7 @@ def slug(config: RunConfig) -> str:
         "shards": f"shards{config.classes_per_client}",
         "dirichlet": f"dir{config.dirichlet:g}",
         "iid": "iid",
+        "natural": f"users{config.clients}",
     }[config.partition]
     return f"{config.dataset}-{law}-seed{config.seed}"
 

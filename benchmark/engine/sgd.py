@@ -169,7 +169,7 @@ class Update:
         self._groups: dict[float, list[int]] = {}
         for position, name in enumerate(names):
             self._groups.setdefault(phase.rates[name.split(".")[0]], []).append(position)
-        self._decayed = [i for i, name in enumerate(names) if not name.endswith(".bias")]
+        self._decayed = [i for i, name in enumerate(names) if ".bias" not in name]
         masks = phase.masks or {}
         self._masked = [(i, masks[name]) for i, name in enumerate(names) if name in masks]
         anchor = phase.proximal.anchor if phase.proximal else {}

@@ -140,9 +140,9 @@ def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
 def unavailable(cells: Sequence[Cell], data_dir: Path | None, download: bool = True) -> dict[str, str]:
     """The datasets of `cells` that cannot be had on this machine, and why not."""
     problems = {}
-    for name in dict.fromkeys(cell.config.dataset for cell in cells):
+    for name, config in {cell.config.dataset: cell.config for cell in cells}.items():
         try:
-            datasets.load(name, data_dir, download=download)
+            datasets.load(name, data_dir, download=download, embedding=config.embedding)
         except UserError as error:
             problems[name] = str(error)
     return problems

@@ -76,6 +76,9 @@ DIGITS_DIRICHLET = (
 )
 
 
+SYNTHETIC_TWEETS = Column("Synthetic tweets (20)", "synth-tweets")
+
+
 def _sizes(setting: str, sizes: Sequence[int]) -> tuple[Column, ...]:
     return tuple(Column(str(n), setting, {"samples_per_client": n}, x=n) for n in sizes)
 
@@ -94,7 +97,7 @@ _ALL = (
     Study(
         "main",
         "Test accuracy under heterogeneous federated settings",
-        {"quick": Grid(METHODS, DIGITS), "paper": Grid(METHODS, SIX)},
+        {"quick": Grid(METHODS, (*DIGITS, SYNTHETIC_TWEETS)), "paper": Grid(METHODS, SIX)},
         tables=("accuracy", "significance", "ranks", "worst10", "spread"),
         figures=("learning-curves", "client-accuracies", "ppfe-stages"),
         paper="main",
@@ -162,7 +165,7 @@ _ALL = (
     Study(
         "communication",
         "Bytes by method and stage",
-        {"quick": Grid(METHODS, DIGITS), "paper": Grid(METHODS, SIX)},
+        {"quick": Grid(METHODS, (*DIGITS, SYNTHETIC_TWEETS)), "paper": Grid(METHODS, SIX)},
         tables=("communication",),
         figures=("accuracy-bytes", "accuracy-samples"),
     ),

@@ -20,16 +20,16 @@ from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS, Executor
 from benchmark.engine.hyper import parse_hyper
 from benchmark.engine.local import LocalCall, LocalModel, Phase
+from benchmark.engine.network import network_of
 from benchmark.engine.params import expand
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import FREE
 from benchmark.environment import environment
-from benchmark.models import build_network
 from benchmark.runner import Execution
 from benchmark.store import Record
-from datasets import DATASETS, Dataset, Split
-from datasets.data import Samples
+from datasets import Dataset, Split
+from datasets.noise import noise
 
 __all__ = ["Estimator", "together"]
 
@@ -80,8 +80,7 @@ class Estimator:
                 self.basis[dataset] = f"from {count} of this machine"
 
     def _executor(self, config: RunConfig) -> str:
-        network = build_network(config.dataset, config.dropout)
-        return self.execution.pick_executor(self._device, network)
+        return self.execution.pick_executor(self._device, network_of(config))
 
     def seconds(self, config: RunConfig) -> float:
         """Expected seconds of a run."""
@@ -132,7 +131,7 @@ class Estimator:
 
     def rehearse(self, config: RunConfig, samples: int) -> tuple[Algorithm, Schedule]:
         """The method of a run, on noise that all clients share; no dataset is needed."""
-        streams, network = Streams(config.seed), build_network(config.dataset, config.dropout)
+        streams, network = Streams(config.seed), network_of(config)
         data = FederatedData(*_noise(config, samples), self._device)
         executor: Executor = EXECUTORS[self._executor(config)](config, data, streams)
         initial = network.init(streams.get("init"), self._device)
@@ -143,13 +142,5 @@ class Estimator:
 
 
 def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:
-    info = DATASETS[config.dataset]
-    rng = np.random.default_rng(0)
-    part = Samples(
-        rng.integers(0, 256, (samples, *info.shape), dtype=np.uint8), rng.integers(0, info.classes, samples)
-    )
     rows = tuple(np.arange(samples) for _ in range(config.clients))
-    dataset = Dataset(
-        info.name, part, part, info.classes, info.class_names, info.mean, info.std, source="noise"
-    )
-    return dataset, Split(rows, rows)
+    return noise(config.dataset, samples, config.embedding), Split(rows, rows)

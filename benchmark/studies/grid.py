@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmark.engine.config import RunConfig
+from benchmark.errors import NotDefined
 from benchmark.settings import SETTINGS
 
 __all__ = ["Cell", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
@@ -118,16 +119,24 @@ class Cell:
 
 
 def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0) -> RunConfig | None:
-    """The run of one row, column and seed; None while its method or setting is not registered."""
+    """The run of one row, column and seed.
+
+    None while its method or setting is not registered, and where the method is not defined for the data.
+    """
     from algorithms import ALGORITHMS
-    from benchmark.runner import with_hyper
+    from benchmark.runner import check, with_hyper
 
     method, setting = ALGORITHMS.get(variant.algo), SETTINGS.get(column.setting)
     if method is None or setting is None or variant.ablation not in (None, *method.ablations):
         return None
     values = {**setting.values, **profile.changes, **column.changes, **variant.changes}
     config = dataclasses.replace(RunConfig(), **values, algo=variant.algo, seed=seed)
-    return with_hyper(config, variant.hyper, variant.ablation)
+    config = with_hyper(config, variant.hyper, variant.ablation)
+    try:
+        check(config)
+    except NotDefined:
+        return None
+    return config
 
 
 def plan(studies: Iterable[Study], profile: Profile, seeds: Sequence[int]) -> list[Cell]:

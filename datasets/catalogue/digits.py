@@ -39,4 +39,5 @@ INFO = DatasetInfo(
     mean=(0.3060,),
     std=(0.3763,),
     builtin=_read,
+    origin="comes with scikit-learn",
 )

@@ -36,7 +36,7 @@ class Layout(Protocol):
     def find(self, root: Path) -> Files | None:
         """Return the files below `root`, None where there is none; UserError where some are missing."""
 
-    def read(self, paths: Sequence[Path], shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, paths: Sequence[Path], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Return images uint8 [N, *shape] and labels int64 [N], unchecked; UserError for a damaged file."""
 
 

@@ -38,12 +38,12 @@ class ParquetFiles:
         folder = root / self.folder
         return require(Files(_half(folder, "train"), _half(folder, "test")), self.title)
 
-    def read(self, paths: Sequence[Path], shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, paths: Sequence[Path], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Return images uint8 [N, *shape] and labels int64 [N]; UserError for a damaged file."""
         parts = [self._read_file(path, shape) for path in paths]
         return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
 
-    def _read_file(self, path: Path, shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    def _read_file(self, path: Path, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         try:
             with pq.ParquetFile(path) as file:
                 image, label = self._columns(path, file.schema_arrow)

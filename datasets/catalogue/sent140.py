@@ -1,0 +1,19 @@
+"""Sentiment140 with its users (Go, Bhayani and Huang, 2009) and GloVe vectors (Pennington et al., 2014)."""
+
+from __future__ import annotations
+
+from datasets.data import DatasetInfo
+from datasets.text.sent140 import WORDS, Sent140
+
+__all__ = ["INFO"]
+
+INFO = DatasetInfo(
+    name="sent140",
+    title="Sentiment140",
+    class_names=("negative", "positive"),
+    shape=(WORDS,),
+    sizes=(1_600_000, 0),
+    mean=(),
+    std=(),
+    text=Sent140(),
+)

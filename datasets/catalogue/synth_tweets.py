@@ -1,0 +1,22 @@
+"""Synthetic tweets with synthetic word vectors: the text path offline. No real data."""
+
+from __future__ import annotations
+
+from datasets.data import DatasetInfo
+from datasets.text.synthetic import SyntheticTweets
+
+__all__ = ["INFO"]
+
+_SOURCE = SyntheticTweets()
+
+INFO = DatasetInfo(
+    name="synth-tweets",
+    title="Synthetic tweets",
+    class_names=("negative", "positive"),
+    shape=(_SOURCE.words,),
+    sizes=(1_254, 0),
+    mean=(),
+    std=(),
+    text=_SOURCE,
+    origin="synthetic, made here",
+)

@@ -1,0 +1,42 @@
+"""Datasets of noise: right in shape and kind, for what depends on nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from datasets.data import Dataset, Samples
+from datasets.registry import DATASETS
+
+__all__ = ["noise"]
+
+_ROWS = 1_000  # of the word vectors
+
+
+def noise(name: str, count: int, embedding: int = 0) -> Dataset:
+    """Return `count` random samples, as training and as test set, in the form of the dataset `name`.
+
+    Texts are of full length, with word vectors of width `embedding`, and belong to a single user.
+    """
+    info, rng = DATASETS[name], np.random.default_rng(0)
+    labels = rng.integers(0, info.classes, count)
+    shape = (count, *info.shape)
+    vectors = users = None
+    if info.text is None:
+        x = rng.integers(0, 256, shape, dtype=np.uint8)
+    else:
+        x = rng.integers(1, _ROWS, shape, dtype=np.int32)
+        vectors = rng.normal(size=(_ROWS, embedding)).astype(np.float32)
+        users = np.zeros(count, dtype=np.int64)
+    part = Samples(x, labels)
+    return Dataset(
+        name,
+        part,
+        part,
+        info.classes,
+        info.class_names,
+        mean=info.mean,
+        std=info.std,
+        source="noise",
+        vectors=vectors,
+        users=users,
+    )

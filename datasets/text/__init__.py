@@ -1,0 +1,1 @@
+"""Texts with their users, and word vectors for them."""

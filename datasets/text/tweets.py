@@ -1,0 +1,113 @@
+"""The tweets of Sentiment140 in any of the forms in which people have them."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmark.errors import UserError
+from datasets.layouts.base import unreadable
+
+__all__ = ["LEAST", "find_tweets", "read_tweets"]
+
+LEAST = 10  # tweets of a user; with fewer nobody can be trained and tested, so the others are not kept
+_COLUMNS = ("target", "id", "date", "query", "user", "text")  # of the CSV, which has no header
+_USED = ("target", "id", "user", "text")
+_OFFICIAL = ("training.1600000.processed.noemoticon.csv", "trainingandtestdata.zip")
+_KINDS = (".csv", ".zip", ".parquet")
+_NEGATIVE, _NEUTRAL, _POSITIVE = "0", "2", "4"
+_CANNOT = "a CSV with the columns " + ", ".join(_COLUMNS)
+
+
+def find_tweets(folders: Sequence[Path]) -> Path | None:
+    """Return the file to read: an official one in the first folder that has any, else its largest file."""
+    for folder in folders:
+        found = [path for path in sorted(folder.glob("*")) if path.suffix in _KINDS and path.is_file()]
+        official = [path for name in _OFFICIAL for path in found if path.name == name]
+        if found:
+            return official[0] if official else max(found, key=lambda path: path.stat().st_size)
+    return None
+
+
+def read_tweets(path: Path) -> tuple[pd.DataFrame, int]:
+    """Return the tweets of users with at least `LEAST` of them, and the number of all tweets in the file.
+
+    Columns: `label` (0 negative, 1 positive), `user` (name), `text`. Neutral tweets and ids that carry both
+    labels (the official file has some) are dropped; a repeated id counts once. Rows keep the file's order.
+
+    Raises UserError for a file that is damaged or lacks columns.
+    """
+    table = _parquet(path) if path.suffix == ".parquet" else _csv(path)
+    total = len(table)
+    label = table["target"].astype(str).str.strip()
+    bad = ~label.isin([_NEGATIVE, _NEUTRAL, _POSITIVE])
+    if bad.any() or table.isna().to_numpy().any():
+        row = int((bad | table.isna().any(axis=1)).to_numpy().argmax())
+        cause = f"row {row + 1:,} has the target {label.iloc[row]!r} and {table.iloc[row].notna().sum()} of "
+        raise unreadable(path, f"{_CANNOT}, targets 0, 2 or 4", cause + f"the columns {', '.join(_USED)}")
+    table = table.assign(label=(label == _POSITIVE).astype("int64"))[label != _NEUTRAL]
+    labels_of_id = table.groupby("id")["label"].transform("nunique")
+    table = table[labels_of_id == 1].drop_duplicates("id")
+    table = table[table.groupby("user")["user"].transform("size") >= LEAST]
+    if table.empty:
+        raise UserError(f"{path} has no user with {LEAST} tweets or more: expected tweets with their users")
+    return table[["label", "user", "text"]].reset_index(drop=True), total
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    try:
+        missing = set(_USED) - set(pq.read_schema(path).names)
+        if missing:
+            raise unreadable(
+                path, f"the columns {', '.join(_USED)}", f"it lacks {', '.join(sorted(missing))}"
+            )
+        return pq.read_table(path, columns=list(_USED)).to_pandas()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise unreadable(path, "a complete parquet file", error) from error
+
+
+def _csv(path: Path) -> pd.DataFrame:
+    try:
+        if path.suffix != ".zip":
+            with path.open("rb") as file:
+                return _parse(path, file)
+        with zipfile.ZipFile(path) as archive, archive.open(_member(path, archive)) as file:
+            return _parse(path, file)
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise unreadable(path, "a complete CSV or zip file", error) from error
+
+
+def _member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """The largest CSV of an archive: the official one also holds a small test set without users in common."""
+    found = [member for member in archive.infolist() if member.filename.endswith(".csv")]
+    if not found:
+        raise unreadable(path, "a .csv file in it", f"it holds {', '.join(archive.namelist()) or 'nothing'}")
+    return max(found, key=lambda member: member.file_size)
+
+
+def _parse(path: Path, file: IO[bytes]) -> pd.DataFrame:
+    """Parse Latin-1, quoted fields, with or without a line of column names."""
+    try:
+        table = pd.read_csv(file, header=None, dtype=str, encoding="latin-1", keep_default_na=False)
+    except (ValueError, pd.errors.EmptyDataError) as error:
+        raise unreadable(path, _CANNOT, error) from error
+    head = [str(name).strip().lower() for name in table.iloc[0]]
+    if "target" in head or "text" in head:
+        table, names = table.iloc[1:], head
+    else:
+        names = list(_COLUMNS)
+    missing = set(_USED) - set(names)
+    if missing or len(table.columns) != len(names):
+        cause = (
+            f"it lacks {', '.join(sorted(missing))}" if missing else f"it has {len(table.columns)} columns"
+        )
+        raise unreadable(path, _CANNOT, cause)
+    table.columns = pd.Index(names)
+    return table[list(_USED)]
