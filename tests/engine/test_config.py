@@ -37,6 +37,7 @@ OTHER = {  # another value of every field
     "compute_cap": 3.0,
     "eval_every": 0,
     "seed": 1,
+    "validation": 0.2,
     "hyper": {"lam": 0.5},
 }
 
