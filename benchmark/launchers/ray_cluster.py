@@ -123,6 +123,8 @@ def connect(ray: Any, address: str) -> bool:
         return False
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if address == "local":
+        # Ray's workers yield to all else on a machine: where that is busy they would hardly ever begin.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         options.update(
             num_cpus=available_cores(),
             num_gpus=torch.cuda.device_count(),
