@@ -207,8 +207,8 @@ class RayCrew:
             self._hands[place] = self._hire(hand.hires + 1)
         elif not self._hands:
             raise UserError(
-                "the Ray cluster has lost its workers and starts no more; see `ray status`, then give the same "
-                "command again"
+                "the Ray cluster has lost its workers and starts no more; see `ray status`, then give the "
+                "same command again"
             )
 
     def close(self, hurry: bool) -> None:
