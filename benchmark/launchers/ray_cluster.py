@@ -53,7 +53,8 @@ class RayCluster:
 
     def __init__(self, options: Options) -> None:
         self._ray = _import_ray()
-        self._ours = connect(self._ray, options.address or os.environ.get("RAY_ADDRESS", "") or "local")
+        address = options.address or os.environ.get("RAY_ADDRESS", "") or "local"
+        self._ours = connect(self._ray, address)
         self._execution = _absolute(options.execution)
         self._crew: RayCrew | None = None
         self._marker = self._execution.results_dir / ".cache" / f"ray-{uuid.uuid4().hex}"
@@ -66,8 +67,8 @@ class RayCluster:
             self._leave()
             raise
         self.jobs = self._shares.jobs
-        count = f"{len(machines)} machine{'s' * (len(machines) > 1)}"
-        self.place = f"on a Ray cluster of {count}, {self.jobs} at a time, if they are as fast as this one"
+        where = "this machine" if address == "local" else f"{len(machines)} machine(s) as fast as this one"
+        self.place = f"on a Ray cluster of {where}, {self.jobs} at a time"
 
     def __enter__(self) -> RayCluster:
         # Ray prints the death of a worker to standard output, which is for results.
@@ -123,6 +124,8 @@ def connect(ray: Any, address: str) -> bool:
         return False
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if address == "local":
+        # Ray's workers yield to all else on a machine: where that is busy they would hardly ever begin.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         options.update(
             num_cpus=available_cores(),
             num_gpus=torch.cuda.device_count(),
@@ -134,15 +137,15 @@ def connect(ray: Any, address: str) -> bool:
         # Machines of a cluster need not have this program, and never run another version of it.
         options["runtime_env"] = {"working_dir": str(_ROOT), "excludes": _NOT_SENT}
     try:
-        with _handlers_kept(), contextlib.redirect_stdout(io.StringIO()):
+        with _handlers_kept(), _silenced():
             ray.init(address=address, **options)
     except Exception as error:  # of many kinds; what is to be done is the same
         ray.shutdown()
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
             f"cannot use the Ray cluster '{address}': {reason.rstrip('.')}; start one with `ray start "
-            "--head`, give its HOST:PORT as --address, and call this on one of its machines; without "
-            "--address one of this machine alone is used"
+            "--head`, give its HOST:PORT as --address, and call this on one of its machines, with its "
+            "RAY_AUTH_TOKEN if it asks for one; without --address one of this machine alone is used"
         ) from error
     return True
 
@@ -189,6 +192,21 @@ def _handlers_kept() -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):  # not in the main thread, where Ray has not touched it
             signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Drop what is written to standard output and error, by Ray's C++ part as well."""
+    with contextlib.ExitStack() as undo:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        undo.callback(os.close, nowhere)
+        for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+            stream.flush()
+            before = os.dup(number)
+            undo.callback(os.close, before)
+            undo.callback(os.dup2, before, number)
+            os.dup2(nowhere, number)
+        yield
 
 
 def _absolute(execution: Execution) -> Execution:

@@ -24,6 +24,7 @@ __all__ = ["RayCrew"]
 _SECONDS_TO_PLACE = 120.0  # for Ray to find room for the first worker,
 _SECONDS_MORE = 20.0  # and for the others after it
 _POLL = 1.0  # seconds that a worker waits for something to tell
+_HIRES = 3  # in a row that may fail before a place is given up
 
 
 @dataclass
@@ -31,11 +32,13 @@ class _Hand:
     """An actor, the answer that is awaited from it (if any), and what it has said about its place.
 
     Attributes:
+        hires: actors at this place that have failed to start, this one included if it fails.
         record: of its cell, held here on behalf of a worker that cannot reach the results folder.
     """
 
     actor: Any
     answer: Any
+    hires: int = 1
     survey: Survey | None = None
     record: RunRecord | None = None
 
@@ -67,10 +70,10 @@ class RayCrew:
         self._hands = {place: self._hire() for place in range(shares.jobs)}
         self._told: list[tuple[int, Report]] = []  # reports of our own
 
-    def _hire(self) -> _Hand:
+    def _hire(self, hires: int = 1) -> _Hand:
         actor = self._actors.remote(self._variables, self._marker.name)
         survey = actor.survey.remote(self._samples, self._execution.data_dir, self._marker)
-        return _Hand(actor, survey)
+        return _Hand(actor, survey, hires)
 
     # -- what is where ----------------------------------------------------------------------------------
 
@@ -169,11 +172,8 @@ class RayCrew:
         try:
             told = self._ray.get(answer)
         except self._ray.exceptions.RayError:  # the actor, its machine, or something else of Ray's
-            with contextlib.suppress(Exception):
-                self._ray.kill(hand.actor)
-            _release(hand)
-            self._hands[place] = self._hire()
-            return [Died("was lost")]
+            self._replace(place)
+            return [Died(f"on {hand.survey.host} was lost")] if hand.survey else []
         if isinstance(told, Survey):
             hand.survey, hand.answer = told, None
             return []
@@ -185,12 +185,31 @@ class RayCrew:
                     return [*reports, Ended("stop", problem=problem)]
                 continue
             if isinstance(one, Ended):
-                one = _at_home(hand, one)
                 _release(hand)
             reports.append(one)
         ended = bool(reports) and isinstance(reports[-1], Ended)
         hand.answer = None if ended else hand.actor.reports.remote(_POLL)
         return reports
+
+    def _replace(self, place: int) -> None:
+        """Hire another worker, unless one after the other fails to start.
+
+        Raises:
+            UserError: so that none are left.
+        """
+        hand = self._hands.pop(place)
+        with contextlib.suppress(Exception):
+            self._ray.kill(hand.actor)
+        _release(hand)
+        if hand.survey is not None:
+            self._hands[place] = self._hire()
+        elif hand.hires < _HIRES:
+            self._hands[place] = self._hire(hand.hires + 1)
+        elif not self._hands:
+            raise UserError(
+                "the Ray cluster has lost its workers and starts no more; see `ray status`, then give the "
+                "same command again"
+            )
 
     def close(self, hurry: bool) -> None:
         """End all workers; those at work leave their last checkpoint behind."""
@@ -234,13 +253,6 @@ def _store(record: RunRecord | None, content: Mapping[str, bytes]) -> str:
     except (UserError, OSError) as error:
         return str(error)
     return ""
-
-
-def _at_home(hand: _Hand, ended: Ended) -> Ended:
-    """With the record where it is now."""
-    if hand.record is None or ended.summary is None:
-        return ended
-    return Ended("done", {**ended.summary, "record": str(hand.record.folder)})
 
 
 def _release(hand: _Hand) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.engine.files import write_bytes
+from benchmark.engine.files import write_bytes, write_text
 from benchmark.engine.records import RunRecord
 from benchmark.launchers.base import Ended, attempt, unavailable
 from benchmark.launchers.cores import use_share
@@ -47,6 +47,7 @@ class Survey:
     """
 
     host: str
+    pid: int
     lacks: Mapping[str, str]
     shares: bool
 
@@ -79,7 +80,7 @@ class RayWorker:
             shares = marker.read_text(encoding="utf-8") == self._token
         except OSError:
             shares = False
-        return Survey(socket.gethostname(), unavailable(cells, data_dir, download=False), shares)
+        return Survey(socket.gethostname(), os.getpid(), unavailable(cells, data_dir, download=False), shares)
 
     def run(self, cell: Cell, execution: Execution, files: Mapping[str, bytes] | None) -> None:
         """Run a cell; `reports` tells how it goes.
@@ -91,7 +92,7 @@ class RayWorker:
             if files is None:
                 self._reports.put(attempt(cell, execution, Reporter(self._reports.put)))
             else:
-                self._run_apart(cell, dataclasses.replace(execution, results_dir=self._scratch), files)
+                self._run_apart(cell, execution, files)
         except Exception as error:  # never leave the other side waiting
             problem = f"{type(error).__name__}: {error}"
             self._reports.put(Ended("failed", problem=problem, fault=traceback.format_exc()))
@@ -102,11 +103,18 @@ class RayWorker:
         folder.mkdir(parents=True)
         for name, content in files.items():
             write_bytes(folder / name, content)
-        ended = attempt(
-            cell, execution, _Sender(self._reports, folder, _RARELY * execution.checkpoint_seconds)
-        )
+        apart = dataclasses.replace(execution, results_dir=self._scratch)
+        ended = attempt(cell, apart, _Sender(self._reports, folder, _RARELY * execution.checkpoint_seconds))
+
+        def at_home(text: str) -> str:
+            """With the path that the record will have in the end."""
+            return text.replace(str(self._scratch), str(execution.results_dir))
+
+        if (failed := folder / "failed.json").exists():
+            write_text(failed, at_home(failed.read_text(encoding="utf-8")))
+        summary = ended.summary and {**ended.summary, "record": at_home(ended.summary["record"])}
         self._reports.put(Files(record_files(folder)))
-        self._reports.put(ended)
+        self._reports.put(dataclasses.replace(ended, summary=summary, problem=at_home(ended.problem)))
         shutil.rmtree(folder, ignore_errors=True)
 
     def reports(self, timeout: float) -> list[Report | Files]:
@@ -130,18 +138,17 @@ class _Sender(Reporter):
     def __init__(self, reports: queue.SimpleQueue[Report | Files], folder: Path, pause: float) -> None:
         super().__init__(reports.put)
         self._reports, self._folder, self._pause = reports, folder, pause
-        self._seen = self._sent = 0.0
+        self._seen, self._sent = 0, 0.0  # nanoseconds of the last one's file; seconds when it was sent
 
     def round(self, line: Mapping[str, Any]) -> None:
-        """A round is finished, and perhaps a checkpoint written."""
-        super().round(line)
+        """A round is finished, and perhaps a checkpoint written, which goes first."""
         checkpoint = self._folder / "checkpoint.pt"
-        if not checkpoint.exists() or time.monotonic() - self._sent < self._pause:
-            return
-        written = checkpoint.stat().st_mtime_ns
-        if written != self._seen:
-            self._reports.put(Files(record_files(self._folder)))
-            self._seen, self._sent = written, time.monotonic()
+        if checkpoint.exists() and time.monotonic() - self._sent >= self._pause:
+            written = checkpoint.stat().st_mtime_ns
+            if written != self._seen:
+                self._reports.put(Files(record_files(self._folder)))
+                self._seen, self._sent = written, time.monotonic()
+        super().round(line)
 
 
 def record_files(folder: Path) -> dict[str, bytes]:

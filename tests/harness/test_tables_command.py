@@ -9,7 +9,8 @@ import pytest
 from record_folders import write_records
 
 from benchmark.cli import main
-from benchmark.studies import catalogue, computed
+from benchmark.engine.executors.threads import available_cores
+from benchmark.studies import catalogue, computed, estimate
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 
 TINY = Profile(
@@ -144,6 +145,13 @@ def test_a_dry_run_changes_nothing(command, tiny_studies, tmp_path):
     assert "measurement" in answer.out
 
 
+@pytest.mark.skipif(available_cores() < 2, reason="two jobs need two cores")
+def test_a_dry_run_tells_how_long_several_jobs_would_take(command, tiny_studies, monkeypatch):
+    monkeypatch.setattr(estimate.Estimator, "seconds", lambda self, config: 60.0)
+    assert "4 missing: about 4:00 on this machine" in command("--dry-run").out
+    assert "4 missing: about 2:00 on this machine, 2 at a time" in command("--dry-run --jobs 2").out
+
+
 def test_a_dry_run_tells_what_is_done(command, tmp_path):
     write_records(tmp_path / "results", catalogue.STUDIES["sparse"], catalogue.PROFILES["quick"])
     answer = command("--dry-run --only sparse reduction")
@@ -235,6 +243,12 @@ def test_the_synthetic_study_is_computed_once(command, tmp_path, monkeypatch):
         ("--executor treads", "unknown executor 'treads' (did you mean 'threads'?)"),
         ("--dry-run --render-only", "contradict each other"),
         ("--render-only", "there are no records in"),
+        ("--jobs 0", "--jobs is '0'"),
+        ("--jobs many", "--jobs is 'many'"),
+        ("--jobs 100000", "--jobs 100000: every job needs a core"),
+        ("--jobs 100000 --dry-run", "or use more machines with --launcher ray"),
+        ("--launcher rai", "unknown launcher 'rai' (did you mean 'ray'?)"),
+        ("--address 10.0.0.1:6379", "add --launcher ray"),
     ],
 )
 def test_bad_input_is_one_line(command, words, message, tmp_path):

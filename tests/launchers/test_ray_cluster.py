@@ -1,0 +1,167 @@
+"""Cells on a real Ray cluster of this machine, two workers, one of which is killed in the middle of a run."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+
+import pytest
+from watching import Log
+
+from benchmark.engine.executors.threads import available_cores
+from benchmark.launchers.base import Options
+from benchmark.launchers.ray_cluster import RayCluster, connect
+from benchmark.runner import Execution
+from benchmark.studies.grid import Cell
+
+ray = pytest.importorskip("ray", reason="the optional package ray is not installed")
+pytestmark = pytest.mark.skipif(available_cores() < 2, reason="two workers need two cores")
+
+ROUNDS, KILLED = 60, 3  # long enough for the news of a round to arrive here before the last
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(tmp_path_factory):
+    """One cluster for all tests of this module; its workers find no downloaded data."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("PFL_DATA_DIR", raising=False)
+        connect(ray, "local")
+        yield
+        ray.shutdown()
+
+
+class Killer(Log):
+    """A watcher; the worker at the long cell is killed as soon as some rounds are heard of, once."""
+
+    def __init__(self, crew):
+        super().__init__()
+        self._crew, self._armed, self._sent, self._send = crew, True, {}, crew.send
+        crew.send = self._notice
+
+    def _notice(self, place, cell):
+        self._sent[cell.title] = place
+        self._send(place, cell)
+
+    def begin(self, cell):
+        return self if cell.title == "long" else Log()
+
+    def round(self, line):
+        super().round(line)
+        if self._armed and line["round"] >= KILLED:
+            self._armed = False
+            os.kill(self._crew._hands[self._sent["long"]].survey.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """``start(cells)``: a launcher of two jobs that checkpoint after every round."""
+    with contextlib.ExitStack() as stack:
+
+        def go(cells):
+            folder = tmp_path / "results"
+            folder.mkdir()
+            execution = Execution(
+                device="cpu", executor="loop", results_dir=folder, data_dir=tmp_path, checkpoint_seconds=0
+            )
+            launcher = stack.enter_context(RayCluster(Options(2, "", execution, cells)))
+            return launcher, execution, folder
+
+        yield go
+
+
+@pytest.fixture
+def work(tiny):
+    """A cell that takes seconds, a common one, and one that diverges."""
+    long = Cell(tiny("fedper", rounds=ROUNDS, local_epochs=5, samples_per_client=60), "long", ())
+    return [long, Cell(tiny("ppfe", rounds=8), "ppfe", ()), Cell(tiny("fedavg", lr=1e30), "diverging", ())]
+
+
+@pytest.fixture(scope="module")
+def alone(launch, tmp_path_factory):
+    """``alone(cell)``: the record that this process makes of a cell, once."""
+    folder, made = tmp_path_factory.mktemp("alone"), {}
+
+    def get(cell):
+        if cell.config.hash not in made:
+            made[cell.config.hash] = launch(cell.config, folder)
+        return made[cell.config.hash]
+
+    return get
+
+
+def check(outcome, watcher, cells, folder, alone):
+    """The long cell has gone on from its checkpoint, and all records are those of this process."""
+    assert sorted(cell.title for cell in outcome.done) == ["long", "ppfe"]
+    ((cell, problem),) = outcome.failed
+    assert cell.title == "diverging"
+    assert "training diverged: the loss of client" in problem
+    assert f"The record in {folder}" in problem
+    first, second = watcher.starts
+    assert (first, KILLED <= second < ROUNDS) == (0, True)
+    assert any("long on" in note and "was lost" in note for note in watcher.notes)
+    for cell in outcome.done:
+        expected = alone(cell)
+        (record,) = folder.glob(f"*-{cell.config.hash}")
+        assert type(expected)(record, {}).content() == expected.content(), cell.title
+        summary = json.loads((record / "summary.json").read_text())
+        assert summary["resumed"] == (cell.title == "long")
+        assert (summary["environment"]["cores"], summary["environment"]["jobs"]) == (
+            available_cores() // 2,
+            2,
+        )
+        assert {"checkpoint.pt", ".lock"}.isdisjoint(path.name for path in record.iterdir())
+    (failed,) = folder.glob(f"*-{cells[2].config.hash}")
+    assert json.loads((failed / "failed.json").read_text()) == {"reason": problem}
+
+
+def test_workers_that_share_the_results_folder(start, work, alone, capfd):
+    launcher, execution, folder = start(work)
+    assert launcher.jobs == 2
+    assert launcher.unavailable(work) == {}
+    watcher = Killer(launcher._crew)
+    outcome = launcher.run(work, execution, watcher)
+    assert all(survey.shares for survey in launcher._crew._surveys())
+    assert capfd.readouterr() == ("", "")
+    check(outcome, watcher, work, folder, alone)
+
+
+def test_workers_that_cannot_reach_the_results_folder(start, work, alone, tmp_path, capfd):
+    """Records, and what another worker needs to go on, are sent."""
+    launcher, execution, folder = start(work)
+    launcher._marker = tmp_path / "elsewhere" / "below" / "ray-marker"  # never written, so never found
+    elsewhere = Cell(dataclasses.replace(work[0].config, dataset="emnist"), "elsewhere", ())
+    absent = launcher.unavailable([*work, elsewhere])
+    assert list(absent) == ["emnist"]
+    assert "on Ray worker" in absent["emnist"]
+    assert "--data-dir" in absent["emnist"]
+    watcher = Killer(launcher._crew)
+    outcome = launcher.run(work, execution, watcher)
+    assert not any(survey.shares for survey in launcher._crew._surveys())
+    assert capfd.readouterr() == ("", "")
+    check(outcome, watcher, work, folder, alone)
+
+
+def test_an_interrupt_ends_the_workers_and_leaves_their_checkpoints(tiny, tmp_path):
+    cell = Cell(tiny("fedper", rounds=100_000, eval_every=0), "endless", ())
+    execution = Execution(device="cpu", executor="loop", results_dir=tmp_path, checkpoint_seconds=0)
+
+    class Interrupter(Log):
+        def round(self, line):
+            if line["round"] == 20:
+                raise KeyboardInterrupt
+
+    hands = []
+
+    def run():
+        with RayCluster(Options(1, "", execution, [cell])) as launcher:
+            launcher.unavailable([cell])
+            hands.extend(launcher._crew._hands.values())
+            launcher.run([cell], execution, Interrupter())
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert len(list(tmp_path.glob("*/checkpoint.pt"))) == 1
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(hands[0].actor.reports.remote(0), timeout=30)

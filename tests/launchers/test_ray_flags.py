@@ -1,0 +1,95 @@
+"""What is refused before a Ray cluster has to do anything, and how one is divided; without Ray."""
+
+import socket
+import sys
+import types
+
+import pytest
+
+from benchmark.errors import UserError
+from benchmark.launchers import find
+from benchmark.launchers.base import Options
+from benchmark.launchers.ray_cluster import connect
+from benchmark.launchers.ray_shares import Machine, Shares, divide
+from benchmark.runner import Execution
+
+
+def fake(error):
+    """A Ray that cannot be joined."""
+
+    def init(**_):
+        raise error
+
+    return types.SimpleNamespace(is_initialized=lambda: False, init=init, shutdown=lambda: None)
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"pip install ray.*--launcher local"):
+        find("ray")(Options(2, "", Execution(), []))
+
+
+def test_an_address_where_nothing_listens():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(UserError, match=f"no Ray cluster answers at 127.0.0.1:{port} .*ray start --head"):
+        connect(fake(AssertionError("not asked")), f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:", ":6379", "host:port", "host:99999999"])
+def test_an_address_that_is_none(address):
+    with pytest.raises(UserError, match="expected HOST:PORT"):
+        connect(fake(AssertionError("not asked")), address)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionError("Could not find any\nrunning"), RuntimeError("Version mismatch")]
+)
+def test_a_cluster_that_cannot_be_joined(error):
+    with pytest.raises(UserError) as refused:
+        connect(fake(error), "auto")
+    assert str(error).splitlines()[0] in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+TWO, WITH_GPU = [Machine(3), Machine(5)], [Machine(8), Machine(16, 2)]
+
+
+@pytest.mark.parametrize(
+    ("machines", "jobs", "cells", "device", "expected"),
+    [
+        (TWO, None, 99, "auto", Shares(8, 1, 0.0)),
+        (TWO, 0, 99, "auto", Shares(8, 1, 0.0)),
+        (TWO, 8, 99, "auto", Shares(8, 1, 0.0)),
+        (TWO, 3, 99, "auto", Shares(3, 2, 0.0)),  # 1 on three CPUs, 2 on five
+        (TWO, 2, 99, "auto", Shares(2, 3, 0.0)),
+        (TWO, None, 2, "auto", Shares(2, 3, 0.0)),  # two cells: no use for more workers
+        (WITH_GPU, None, 99, "auto", Shares(2, 8, 1.0)),
+        (WITH_GPU, 4, 99, "cuda", Shares(4, 4, 0.5)),
+        (WITH_GPU, 3, 99, "auto", Shares(3, 5, 0.5)),
+        (WITH_GPU, None, 99, "cpu", Shares(24, 1, 0.0)),
+    ],
+)
+def test_a_cluster_is_divided_so_that_all_find_room(machines, jobs, cells, device, expected):
+    assert divide(machines, jobs, cells, device) == expected
+
+
+@pytest.mark.parametrize(
+    ("machines", "jobs", "device", "message"),
+    [
+        (
+            TWO,
+            9,
+            "auto",
+            "--jobs 9: every job needs a CPU, and the Ray cluster has 8; give --jobs 8 or fewer",
+        ),
+        (WITH_GPU, 17, "auto", "machines with a GPU have 16"),
+        (TWO, 2, "cuda", "the Ray cluster has no GPU"),
+        (WITH_GPU, 2, "cuda:1", "--device cuda:1 has no meaning on a Ray cluster"),
+        ([Machine(0)], None, "auto", "the Ray cluster has 0"),
+        ([Machine(1, 4), Machine(8, 1)], 9, "auto", "have room for 3"),
+    ],
+)
+def test_what_a_cluster_cannot_do(machines, jobs, device, message):
+    with pytest.raises(UserError, match=message):
+        divide(machines, jobs, 99, device)
