@@ -144,6 +144,33 @@ def test_an_interrupted_run_goes_on_under_its_identity(tmp_path, monkeypatch, ca
     assert "warning" not in capsys.readouterr().err
 
 
+def test_rounds_that_the_service_has_are_not_sent_again(tracked):
+    class Remote:
+        """A run of the service that has the first two rounds."""
+
+        step, sent, dir = 3, (), str(tracked)
+
+        def define_metric(self, *_, **__):
+            pass
+
+        def log(self, row, step):
+            self.sent += ((step, row["cumulative/samples"]),)
+
+    run, lines = Remote(), lines_of(folder_of(tracked))
+    follower = weights_and_biases._Run(run)
+    for line in lines:
+        follower.round(line)
+    sums = list(accumulate(line["samples"] + line["adaptation_samples"] for line in lines))
+    assert run.sent == ((3, sums[2]), (4, sums[3]))
+
+
+def test_a_run_that_diverges_is_marked_as_failed(tmp_path, capsys):
+    assert call(tmp_path, "--wandb", "offline", "--lr", "1e30") == 2
+    (run,) = offline_runs(tmp_path)
+    assert (run.code, "accuracy_worst10" in run.summary) == (1, False)
+    assert "warning" not in capsys.readouterr().err
+
+
 # -- failures -----------------------------------------------------------------------------------------
 
 
