@@ -164,7 +164,9 @@ def tracking_of(
     if arguments.wandb == "disabled":
         for name in ("wandb_project", "wandb_entity"):
             if getattr(arguments, name):
-                raise UserError(f"{flag(name)} has a meaning only with --wandb online or offline; add that")
+                raise UserError(
+                    f"{flag(name)} has a meaning only with --wandb online or offline; add that flag"
+                )
         return ()
     from benchmark.tracking.weights_and_biases import PROJECT, WeightsAndBiases
 

@@ -20,7 +20,7 @@ from benchmark.settings import SETTINGS
 if TYPE_CHECKING:
     from benchmark.tracking.tables import Rendered
 
-__all__ = ["About", "Followed", "Tracker", "Tracking", "Warn", "describe"]
+__all__ = ["About", "Followed", "Tracker", "Tracking", "Warn", "describe", "setting_of"]
 
 Warn = Callable[[str], None]  # for what a tracker has to tell people and survives
 
@@ -46,18 +46,6 @@ class About:
     def name(self) -> str:
         """Method, setting and seed: the folder's name without the hash."""
         return self.folder.name.removesuffix(f"-{self.config.hash}")
-
-    @property
-    def setting(self) -> str:
-        """The nearest named setting, and in what the split differs: ``digits-s2, samples per client 20``."""
-
-        def distance(name: str) -> tuple[bool, int]:
-            own = SETTINGS[name].values["dataset"] == self.config.dataset
-            return not own, len(changes(name, self.config, DATA_FIELDS))
-
-        name = min(SETTINGS, key=distance)
-        changed = changes(name, self.config, DATA_FIELDS)
-        return ", ".join([name, *(f"{field.replace('_', ' ')} {value}" for field, value in changed.items())])
 
 
 class Tracker(Protocol):
@@ -172,6 +160,18 @@ class Followed:
     def _warn(self, text: str) -> None:
         self.warnings.append(text)
         print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def setting_of(config: RunConfig) -> str:
+    """The nearest named setting, and in what the split differs: ``digits-s2, samples per client 20``."""
+
+    def distance(name: str) -> tuple[bool, int]:
+        foreign = SETTINGS[name].values["dataset"] != config.dataset
+        return foreign, len(changes(name, config, DATA_FIELDS))
+
+    name = min(SETTINGS, key=distance)
+    changed = changes(name, config, DATA_FIELDS)
+    return ", ".join([name, *(f"{field.replace('_', ' ')} {value}" for field, value in changed.items())])
 
 
 def describe(error: Exception) -> str:

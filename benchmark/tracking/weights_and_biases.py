@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark.errors import UserError, nearest
 from benchmark.tracking.access import require, require_key
-from benchmark.tracking.base import About, Warn, describe
+from benchmark.tracking.base import About, Warn, describe, setting_of
 
 if TYPE_CHECKING:
     from benchmark.tracking.tables import Rendered
@@ -74,19 +74,21 @@ class WeightsAndBiases:
 
     def begin(self, about: About, warn: Warn) -> _Run:
         """Begin a W&B run, or go on with it."""
-        studies, config = self.studies.get(about.config.hash, ()), about.config
+        config, setting = about.config, setting_of(about.config)
+        studies = self.studies.get(config.hash, ())
         run = self._open(
             about.folder.parent,
             warn,
             id=config.hash,
             name=about.name,
-            group=": ".join([*studies[:1], about.setting]),
+            group=": ".join([*studies[:1], setting]),
             job_type=about.method,
             tags=[config.algo, config.dataset, *studies],
             config={
                 **config.to_dict(),
                 "method": about.method,
-                "setting": about.setting,
+                "setting": setting,
+                "study": studies[0] if studies else "",
                 "studies": list(studies),
                 "split": dict(about.split),
                 "environment": dict(about.environment),
@@ -113,7 +115,7 @@ class WeightsAndBiases:
             logged = {}
             for table in tables:
                 columns, *rows = table.cells
-                logged[f"tables/{table.name}"] = wandb.Table(columns=columns, data=rows)
+                logged[f"tables/{table.name}"] = wandb.Table(columns=[*columns], data=[*rows])
                 numbers = pd.read_csv(io.StringIO(table.numbers))
                 logged[f"numbers/{table.name}"] = wandb.Table(dataframe=numbers)
             run.log(logged)
@@ -137,8 +139,8 @@ class WeightsAndBiases:
                 except Exception as error:
                     _unreachable = True
                     warn(
-                        f"W&B cannot be used online ({describe(error)}); going on offline: later, "
-                        f"`wandb sync {folder}/wandb/offline-run-*` uploads it"
+                        "W&B cannot be used online, going on offline (`wandb sync "
+                        f"{folder}/wandb/offline-run-*` uploads that later): {describe(error)}"
                     )
                 wandb.teardown()  # which still holds the identity of the run
             return wandb.init(mode="offline", **about)
