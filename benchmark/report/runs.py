@@ -134,7 +134,7 @@ def _detail(record: Record, studies: Sequence[str]) -> str:
 def _block(title: str, values: Mapping[str, Any]) -> str:
     width = max(map(len, values))
     lines = "\n".join(f"{name:{width}}  {_value(value)}" for name, value in values.items())
-    return f"<div><h4>{title}</h4><pre>{escape(lines)}</pre></div>"
+    return f"<div><h3>{title}</h3><pre>{escape(lines)}</pre></div>"
 
 
 def _value(value: Any) -> str:

@@ -105,7 +105,7 @@ def test_every_figure_is_drawn(page):
 
 
 def test_tables_sort_by_click_and_by_key(page):
-    table = "table[aria-label], #study-communication table"
+    table = "#study-communication table"
     before = page.run(COLUMN % (table, 7))
     head = "document.querySelectorAll('#study-communication thead th')[7]"
     page.run(f"{head}.querySelector('button').click()")

@@ -271,3 +271,9 @@ def test_a_cell_shows_all_that_markdown_shows():
     assert 'class="near"' in cell
     assert 'class="below"' in data_cell("80.00 (86.58, −6.58)", "figure")
     assert data_cell("–", "figure") == '<td class="figure missing">–</td>'
+
+
+@pytest.mark.parametrize("text", ["<i>", "**<i>**", "1 <i>", "<i> (86.58, −6.58)"])
+def test_nothing_in_a_cell_is_markup(text):
+    assert "&lt;i&gt;" in data_cell(text, "word")
+    assert "<i>" not in data_cell(text, "word")

@@ -104,6 +104,12 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
     assert marked == {row for row, p in expected.items() if p >= 0.05}
 
 
+def test_abbreviations_stay_large_within_a_title(tmp_path):
+    titles = {name: TABLES["significance"](results_of(tmp_path, name)).title for name in ("main", "sparse")}
+    assert titles["main"].startswith("Significance: test accuracy")
+    assert titles["sparse"].startswith("Significance: PPFE with")
+
+
 def test_near_ties_are_marked(tmp_path):
     study = STUDIES["reduction"]
     for variant, level in zip(study.grids["quick"].variants, (0.70, 0.71), strict=True):
