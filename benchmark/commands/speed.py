@@ -69,14 +69,21 @@ def execute(arguments: argparse.Namespace) -> None:
         SystemExit: with code 1, if an executor is not equal to the loop.
     """
     parts = _check(arguments)
+    from benchmark.runner import Execution
     from benchmark.speed import report
-    from benchmark.speed.tables import shown
+    from benchmark.speed.tables import marks, shown
 
     if arguments.source:
         found = report.load(arguments.source)
     else:
-        found = {"rows": _measured(arguments, parts)}
+        execution = Execution(device=arguments.device, tf32=bool(arguments.tf32))
+        device = execution.pick_device()
+        if arguments.into:
+            marks(_read(arguments.into), device.type)
+        sizes = report.sizes_for(device, arguments.repeats, arguments.cell or ())
+        found = {"rows": report.measure(parts, execution, sizes, Console(stderr=True).print)}
         if arguments.output:
+            report.save(arguments.output, found["rows"], execution)
             found = report.load(arguments.output)
     if arguments.into:
         _renew(arguments.into, found)
@@ -117,27 +124,18 @@ def _check(arguments: argparse.Namespace) -> list[str]:
     return list(_PARTS) if arguments.all else wanted or list(_DEFAULT)
 
 
-def _measured(arguments: argparse.Namespace, parts: list[str]) -> list[dict[str, Any]]:
-    from benchmark.runner import Execution
-    from benchmark.speed import report
-
-    execution = Execution(device=arguments.device, tf32=bool(arguments.tf32))
-    sizes = report.sizes_for(execution.pick_device(), arguments.repeats, arguments.cell or ())
-    rows = report.measure(parts, execution, sizes, Console(stderr=True).print)
-    if arguments.output:
-        report.save(arguments.output, rows, execution)
-    return rows
-
-
 def _renew(document: Path, found: dict[str, Any]) -> None:
     from benchmark.engine.files import write_text
     from benchmark.speed.tables import into_document
 
+    write_text(document, into_document(_read(document), found))
+
+
+def _read(document: Path) -> str:
     try:
-        text = document.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read {document}: {error.strerror or error}") from error
-    write_text(document, into_document(text, found))
+        return document.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {document}: {error}") from error
 
 
 def _draw(out: Path, rows: list[dict[str, Any]]) -> None:

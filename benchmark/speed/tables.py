@@ -9,7 +9,7 @@ from typing import Any
 from benchmark.errors import UserError
 from benchmark.terminal import size
 
-__all__ = ["Shown", "into_document", "markdown", "shown"]
+__all__ = ["Shown", "into_document", "markdown", "marks", "shown"]
 
 Row = dict[str, Any]
 
@@ -126,13 +126,18 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def into_document(text: str, found: dict[str, Any]) -> str:
-    """`text` with the tables of a measurement between its marks, in the place of older ones.
+    """`text` with the tables of a measurement between its marks, in the place of older ones."""
+    begin, end = marks(text, found["environment"]["kind"])
+    return f"{text[: text.index(begin)]}{begin}\n\n{markdown(found)}\n\n{text[text.index(end) :]}"
+
+
+def marks(text: str, kind: str) -> tuple[str, str]:
+    """The lines of a document between which the tables of a kind of device belong.
 
     Raises:
-        UserError: the document has no marks for this kind of device.
+        UserError: the document has no such lines.
     """
-    kind = found["environment"]["kind"]
     begin, end = f"<!-- measured on {kind}: begin -->", f"<!-- measured on {kind}: end -->"
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise UserError(f"the document needs the lines '{begin}' and '{end}', once each and in this order")
-    return f"{text[: text.index(begin)]}{begin}\n\n{markdown(found)}\n\n{text[text.index(end) :]}"
+    return begin, end
