@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,10 @@ def execute(arguments: argparse.Namespace) -> None:
 
     Raises:
         UserError: unknown part or cell, or a file that cannot be used; told before anything is measured.
-        SystemExit: with code 1, if an executor is not equal to the loop.
+        SystemExit: with code 1, if an executor is not equal to the loop, or a part failed.
     """
     parts = _check(arguments)
+    failed: list[str] = []
     from benchmark.runner import Execution
     from benchmark.speed import report
     from benchmark.speed.tables import marks, shown
@@ -81,10 +83,13 @@ def execute(arguments: argparse.Namespace) -> None:
         if arguments.into:
             marks(_read(arguments.into), device.type)
         sizes = report.sizes_for(device, arguments.repeats, arguments.cell or ())
-        found = {"rows": report.measure(parts, execution, sizes, Console(stderr=True).print)}
-        if arguments.output:
-            report.save(arguments.output, found["rows"], execution)
-            found = report.load(arguments.output)
+
+        def keep(rows: list[dict[str, Any]]) -> None:
+            if arguments.output:
+                report.save(arguments.output, rows, execution)
+
+        rows, failed = report.measure(parts, execution, sizes, Console(stderr=True).print, keep)
+        found = report.load(arguments.output) if arguments.output else {"rows": rows}
     if arguments.into:
         _renew(arguments.into, found)
     if arguments.plot:
@@ -94,7 +99,9 @@ def execute(arguments: argparse.Namespace) -> None:
     else:
         show(*(_as_rich(table) for table in shown(found["rows"])))
     unequal = [row for row in found["rows"] if row["part"] == "equality" and not row["equal"]]
-    if unequal:
+    if failed:
+        print(f"failed: {', '.join(failed)}; see the messages above", file=sys.stderr)
+    if unequal or failed:
         raise SystemExit(1)
 
 

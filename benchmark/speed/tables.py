@@ -58,6 +58,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "calls": lambda row: f"{row['calls']} + {row['passes']}",
     "largest difference": lambda row: f"{row['difference']:.1e}",
     "equal": lambda row: "yes" if row["equal"] else "NO",
+    "same bits": lambda row: "yes" if row["repeatable"] else "no",
 }
 
 _TRAINERS = (
@@ -79,7 +80,17 @@ _TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "equality": (
         "Equality with the loop (calls: training + forward passes)",
-        ("cell", "method", "stage", "executor", "device", "calls", "largest difference", "equal"),
+        (
+            "cell",
+            "method",
+            "stage",
+            "executor",
+            "device",
+            "calls",
+            "largest difference",
+            "equal",
+            "same bits",
+        ),
     ),
     "kernels": (
         "Ways to compute a step of ten clients",

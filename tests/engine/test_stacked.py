@@ -65,6 +65,7 @@ def test_replayed_steps_are_the_loop_for_every_method_and_stage(variant, taped):
         assert row["calls"] > 0
         assert row["passes"] > 0
         assert row["difference"] < 1e-5
+        assert row["repeatable"]
 
 
 @pytest.mark.parametrize("changes", [{"dropout": 0.4}, {"augment": True}, {"weight_decay": 0.1}], ids=str)

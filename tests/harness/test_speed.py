@@ -37,7 +37,9 @@ def rows():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(workload.CELLS, "digits", ("digits-s2", 1))
         patch.setenv("OMP_NUM_THREADS", "1")  # of the processes that run side by side
-        return measure(PARTS, CPU, SMALL, lambda line: None)
+        found, failed = measure(PARTS, CPU, SMALL, lambda line: None)
+    assert failed == []
+    return found
 
 
 # The plain trainer
@@ -103,6 +105,21 @@ def test_a_sample_of_training_is_three_forward_passes_but_for_the_first_layer():
 def test_every_part_has_rows_but_tf32_which_cpus_lack(rows):
     assert {row["part"] for row in rows} == set(PARTS) - {"tf32"}
     json.dumps(rows, allow_nan=False)
+
+
+def test_a_fault_in_one_part_loses_no_other(monkeypatch, capsys):
+    def broken(execution, sizes):
+        yield {"part": "cells"}
+        raise ZeroDivisionError
+
+    kept = []
+    monkeypatch.setitem(PARTS, "cells", ("", broken))
+    monkeypatch.setitem(PARTS, "runs", ("", lambda execution, sizes: iter([{"part": "runs"}])))
+    rows, failed = measure(["cells", "runs"], CPU, SMALL, print, lambda rows: kept.append(len(rows)))
+    assert [row["part"] for row in rows] == ["cells", "runs"]
+    assert kept == [1, 2]
+    assert failed == ["cells"]
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_rows_say_what_scripts_rely_on(rows):
