@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,18 +67,29 @@ def execute(arguments: argparse.Namespace) -> None:
 
     Raises:
         UserError: unknown part or cell, or a file that cannot be used; told before anything is measured.
-        SystemExit: with code 1, if an executor is not equal to the loop.
+        SystemExit: with code 1, if an executor is not equal to the loop, or a part failed.
     """
     parts = _check(arguments)
+    failed: list[str] = []
+    from benchmark.runner import Execution
     from benchmark.speed import report
-    from benchmark.speed.tables import shown
+    from benchmark.speed.tables import marks, shown
 
     if arguments.source:
         found = report.load(arguments.source)
     else:
-        found = {"rows": _measured(arguments, parts)}
-        if arguments.output:
-            found = report.load(arguments.output)
+        execution = Execution(device=arguments.device, tf32=bool(arguments.tf32))
+        device = execution.pick_device()
+        if arguments.into:
+            marks(_read(arguments.into), device.type)
+        sizes = report.sizes_for(device, arguments.repeats, arguments.cell or ())
+
+        def keep(rows: list[dict[str, Any]]) -> None:
+            if arguments.output:
+                report.save(arguments.output, rows, execution)
+
+        rows, failed = report.measure(parts, execution, sizes, Console(stderr=True).print, keep)
+        found = report.load(arguments.output) if arguments.output else {"rows": rows}
     if arguments.into:
         _renew(arguments.into, found)
     if arguments.plot:
@@ -87,7 +99,9 @@ def execute(arguments: argparse.Namespace) -> None:
     else:
         show(*(_as_rich(table) for table in shown(found["rows"])))
     unequal = [row for row in found["rows"] if row["part"] == "equality" and not row["equal"]]
-    if unequal:
+    if failed:
+        print(f"failed: {', '.join(failed)}; see the messages above", file=sys.stderr)
+    if unequal or failed:
         raise SystemExit(1)
 
 
@@ -117,27 +131,18 @@ def _check(arguments: argparse.Namespace) -> list[str]:
     return list(_PARTS) if arguments.all else wanted or list(_DEFAULT)
 
 
-def _measured(arguments: argparse.Namespace, parts: list[str]) -> list[dict[str, Any]]:
-    from benchmark.runner import Execution
-    from benchmark.speed import report
-
-    execution = Execution(device=arguments.device, tf32=bool(arguments.tf32))
-    sizes = report.sizes_for(execution.pick_device(), arguments.repeats, arguments.cell or ())
-    rows = report.measure(parts, execution, sizes, Console(stderr=True).print)
-    if arguments.output:
-        report.save(arguments.output, rows, execution)
-    return rows
-
-
 def _renew(document: Path, found: dict[str, Any]) -> None:
     from benchmark.engine.files import write_text
     from benchmark.speed.tables import into_document
 
+    write_text(document, into_document(_read(document), found))
+
+
+def _read(document: Path) -> str:
     try:
-        text = document.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read {document}: {error.strerror or error}") from error
-    write_text(document, into_document(text, found))
+        return document.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {document}: {error}") from error
 
 
 def _draw(out: Path, rows: list[dict[str, Any]]) -> None:

@@ -202,10 +202,8 @@ class Update:
             torch._foreach_add_(fresh, grads)
             for buffer, new, one in zip(self.buffers, fresh, here, strict=True):
                 buffer.copy_(torch.where(one > 0, new, buffer))
-            changes, pulls = (
-                list(torch._foreach_mul(self.buffers, here)),
-                [pull * one for pull, one in zip(pulls, here, strict=bool(pulls))],
-            )
+            changes = list(torch._foreach_mul(self.buffers, here))
+            pulls = list(torch._foreach_mul(pulls, here)) if self._proximal else []
         for rate, members in self._groups.items():
             leaves = [self.leaves[i] for i in members]
             torch._foreach_add_(leaves, [changes[i] for i in members], alpha=-rate)

@@ -88,6 +88,7 @@ class _Seen:
     calls: int = 0
     passes: int = 0
     largest: float = 0.0
+    repeatable: bool = True
 
 
 @dataclass
@@ -126,6 +127,9 @@ class Twins:
             [expected.models, expected.loss, expected.features], [found.models, found.loss, found.features]
         )
         seen.calls += 1
+        # Resuming a run bit by bit needs calls that give the same bits whenever they are made.
+        again = self.second.train(call)
+        seen.repeatable &= difference([found.models, found.loss], [again.models, again.loss]) == 0
         return expected
 
     def forward(
@@ -175,6 +179,7 @@ def equality(
                     "passes": found.passes,
                     "difference": min(found.largest, 1e30),  # JSON knows no infinity
                     "equal": found.largest <= TOLERANCE,
+                    "repeatable": found.repeatable,
                 }
 
 

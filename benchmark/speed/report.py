@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,15 +97,36 @@ PARTS: dict[str, tuple[str, Callable[[Execution, Sizes], Iterator[Row]]]] = {
 
 
 def measure(
-    parts: Iterable[str], execution: Execution, sizes: Sizes, say: Callable[[str], object]
-) -> list[Row]:
-    """Measure some parts, one after the other."""
+    parts: Iterable[str],
+    execution: Execution,
+    sizes: Sizes,
+    say: Callable[[str], object],
+    keep: Callable[[list[Row]], object] = lambda rows: None,
+) -> tuple[list[Row], list[str]]:
+    """Measure some parts, one after the other.
+
+    Args:
+        say: is told what comes next.
+        keep: is given all rows so far after every part, so that a later fault loses nothing.
+
+    Returns:
+        The rows, and the parts in which a fault came up; its traceback has been printed.
+    """
     rows: list[Row] = []
+    failed = []
     for part in parts:
         about, rows_of = PARTS[part]
         say(f"{part}: {about}")
-        rows.extend(rows_of(execution, sizes))
-    return rows
+        try:
+            for row in rows_of(execution, sizes):
+                rows.append(row)
+        except UserError:
+            raise
+        except Exception:
+            traceback.print_exc()
+            failed.append(part)
+        keep(rows)
+    return rows, failed
 
 
 def save(path: Path, rows: list[Row], execution: Execution) -> None:

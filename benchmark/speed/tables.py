@@ -9,7 +9,7 @@ from typing import Any
 from benchmark.errors import UserError
 from benchmark.terminal import size
 
-__all__ = ["Shown", "into_document", "markdown", "shown"]
+__all__ = ["Shown", "into_document", "markdown", "marks", "shown"]
 
 Row = dict[str, Any]
 
@@ -58,6 +58,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "calls": lambda row: f"{row['calls']} + {row['passes']}",
     "largest difference": lambda row: f"{row['difference']:.1e}",
     "equal": lambda row: "yes" if row["equal"] else "NO",
+    "same bits": lambda row: "yes" if row["repeatable"] else "no",
 }
 
 _TRAINERS = (
@@ -79,7 +80,17 @@ _TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "equality": (
         "Equality with the loop (calls: training + forward passes)",
-        ("cell", "method", "stage", "executor", "device", "calls", "largest difference", "equal"),
+        (
+            "cell",
+            "method",
+            "stage",
+            "executor",
+            "device",
+            "calls",
+            "largest difference",
+            "equal",
+            "same bits",
+        ),
     ),
     "kernels": (
         "Ways to compute a step of ten clients",
@@ -126,13 +137,18 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def into_document(text: str, found: dict[str, Any]) -> str:
-    """`text` with the tables of a measurement between its marks, in the place of older ones.
+    """`text` with the tables of a measurement between its marks, in the place of older ones."""
+    begin, end = marks(text, found["environment"]["kind"])
+    return f"{text[: text.index(begin)]}{begin}\n\n{markdown(found)}\n\n{text[text.index(end) :]}"
+
+
+def marks(text: str, kind: str) -> tuple[str, str]:
+    """The lines of a document between which the tables of a kind of device belong.
 
     Raises:
-        UserError: the document has no marks for this kind of device.
+        UserError: the document has no such lines.
     """
-    kind = found["environment"]["kind"]
     begin, end = f"<!-- measured on {kind}: begin -->", f"<!-- measured on {kind}: end -->"
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise UserError(f"the document needs the lines '{begin}' and '{end}', once each and in this order")
-    return f"{text[: text.index(begin)]}{begin}\n\n{markdown(found)}\n\n{text[text.index(end) :]}"
+    return begin, end

@@ -201,7 +201,8 @@ class Program:
         anchor = phase.proximal.anchor if phase.proximal else {}
         for name, buffer in self._anchor.items():
             buffer.copy_(anchor[name])
-        torch._foreach_zero_([*self._update.buffers, self._loss, self._counter])
+        torch._foreach_zero_([*self._update.buffers, self._loss])
+        self._counter.zero_()
         places = self._upload(tables.rows)
         stack = torch.arange(key.clients, device=self._device)[:, None]
         stored = inputs.own[stack, places].flatten(1)

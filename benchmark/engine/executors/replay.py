@@ -51,7 +51,8 @@ class Recorder:
             return step
 
     def _capture(self, step: Callable[[], None], reset: Callable[[], None]) -> Callable[[], None]:
-        with torch.cuda.device(self.device):
+        # A capture that fails leaves its stream behind as the current one; the second context puts it back.
+        with torch.cuda.device(self.device), torch.cuda.stream(torch.cuda.current_stream(self.device)):
             side = torch.cuda.Stream()
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):

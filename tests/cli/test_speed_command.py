@@ -1,0 +1,94 @@
+"""The command ``speed``: flags, files, and what it refuses."""
+
+import json
+
+import pytest
+
+from benchmark.runner import Execution
+from benchmark.speed import report, workload
+
+DOCUMENT = "# Speed\n<!-- measured on cpu: begin -->\n<!-- measured on cpu: end -->\n"
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A kept measurement of two trainers."""
+    row = {
+        "part": "cells", "cell": "digits", "executor": "plain", "device": "cpu", "threads": 1, "clients": 10,
+        "repeats": 3, "tf32": False, "seconds": 2.0, "samples_per_second": 1500.0,
+        "client_steps_per_second": 150.0, "flops": 1e9, "share_of_product": 0.1, "product_flops": 1e10,
+        "share_of_copy": 0.2, "copy_bytes_per_second": 1e10, "times_loop": 0.5,
+        "times_loop_range": [0.4, 0.6], "times_plain": 1.0, "times_plain_range": [1.0, 1.0],
+        "peak_memory": 123456789,
+    }  # fmt: skip
+    file = tmp_path / "speed.json"
+    report.save(file, [row, {**row, "executor": "loop", "seconds": 4.0}], Execution(device="cpu"))
+    return file
+
+
+def test_measuring_prints_keeps_and_draws(command, tmp_path, monkeypatch):
+    sizes = report.Sizes(1, crowds=(20,))
+    monkeypatch.setattr(report, "sizes_for", lambda device, repeats, cells: sizes)
+    monkeypatch.setitem(workload.CELLS, "digits", ("digits-s2", 1))
+    out, plot = tmp_path / "speed.json", tmp_path / "speed.svg"
+    answer = command("speed --device cpu --only crowds --json --output", str(out), "--plot", str(plot))
+    assert answer.code == 0
+    (row,) = answer.json
+    assert {"cell", "executor", "device", "samples_per_second"} <= set(row)
+    assert json.loads(out.read_text())["rows"] == [row]
+    assert plot.read_text().startswith("<?xml")
+
+
+def test_a_kept_measurement_is_shown_drawn_and_put_into_a_document(command, kept, tmp_path):
+    document, plot = tmp_path / "speed.md", tmp_path / "speed.png"
+    document.write_text(DOCUMENT)
+    answer = command("speed --from", str(kept), "--into", str(document), "--plot", str(plot))
+    assert answer.code == 0
+    assert "digits  plain" in answer.out
+    assert "| digits | plain | 2.000 | 1,500 |" in document.read_text()
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_executor_that_is_not_equal_ends_with_1(command, tmp_path):
+    row = {
+        "part": "equality", "cell": "digits", "method": "ppfe", "stage": 2, "executor": "stacked",
+        "device": "cpu", "tf32": False, "calls": 2, "passes": 3, "difference": 0.5, "equal": False,
+        "repeatable": True,
+    }  # fmt: skip
+    report.save(tmp_path / "speed.json", [row], Execution(device="cpu"))
+    with pytest.raises(SystemExit) as ended:
+        command("speed --from", str(tmp_path / "speed.json"))
+    assert ended.value.code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--only cell", "did you mean 'cells'"),
+        ("--cell mnist", "known: cifar10, digits"),
+        ("--repeats 0", "at least 1"),
+        ("--all --only cells", "contradict"),
+        ("--from speed.json --all", "drop --only, --all"),
+        ("--from nowhere.json", "cannot read nowhere.json"),
+        ("--into README.md", "--output FILE, or --from FILE"),
+        ("--plot speed.jpg", ".svg or .png"),
+        ("--output nowhere/speed.json", "a folder that exists"),
+        ("--output .", "a folder that exists"),
+        ("--output speed.json --into nowhere.md", "no such document"),
+        ("--device tpu0", "unknown device"),
+        ("--device cpu --output speed.json --into README.md", "<!-- measured on cpu: begin -->"),
+    ],
+)
+def test_bad_input(words, told, command):
+    answer = command(f"speed {words}")
+    assert answer.code == 2
+    (line,) = answer.err.splitlines()
+    assert line.startswith("error: ")
+    assert told in line
+
+
+def test_a_document_without_marks_is_left_as_it_is(command, kept, tmp_path):
+    document = tmp_path / "speed.md"
+    document.write_text("# Speed\n")
+    assert command("speed --from", str(kept), "--into", str(document)).code == 2
+    assert document.read_text() == "# Speed\n"

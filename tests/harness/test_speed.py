@@ -1,0 +1,233 @@
+"""Measurements of speed: that they measure what they say. Nothing here judges a time."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmark.errors import UserError
+from benchmark.figures.speed import speed_figure
+from benchmark.models import NETWORKS
+from benchmark.runner import Execution
+from benchmark.speed import apart, report, workload
+from benchmark.speed.apart import Apart, Here
+from benchmark.speed.cells import cells
+from benchmark.speed.clock import training_bytes, training_flops
+from benchmark.speed.equality import difference
+from benchmark.speed.kernels import WAYS
+from benchmark.speed.plain import PlainTrainer, plain_network
+from benchmark.speed.report import PARTS, Sizes, load, measure, save
+from benchmark.speed.tables import into_document, markdown, shown
+from benchmark.speed.workload import TRAINERS, ready
+
+CPU = Execution(device="cpu")
+SMALL = Sizes(
+    repeats=1, cells=("digits",), apart=False, cohort_cell="digits", cohorts=(1, 2), crowds=(20, 40),
+    variants=(("fedper", None), ("ppfe", None)), setting="digits-s2", rounds=4, side_rounds=1, side_runs=2,
+    jobs=2,
+)  # fmt: skip
+MARKS = "before\n<!-- measured on cpu: begin -->\nold\n<!-- measured on cpu: end -->\nafter\n"
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Every part, as small as can be."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(workload.CELLS, "digits", ("digits-s2", 1))
+        patch.setenv("OMP_NUM_THREADS", "1")  # of the processes that run side by side
+        found, failed = measure(PARTS, CPU, SMALL, lambda line: None)
+    assert failed == []
+    return found
+
+
+# The plain trainer
+
+
+@pytest.mark.parametrize(("cell", "samples"), [("digits", 25), ("cifar10", 12)])
+def test_plain_training_is_the_loops(cell, samples):
+    prepared = ready(cell, "loop", CPU, clients=3, samples_per_client=samples, batch_size=10, local_epochs=2)
+    algorithm, task = prepared.make(2), prepared.task
+    call = algorithm.begin([2, 0], algorithm.download(), 1)
+    expected = task.executor.train(call)
+    found = PlainTrainer(prepared.config, task.data, task.streams).train(call)
+    assert (found.clients, found.samples, found.steps) == ([2, 0], expected.samples, expected.steps)
+    torch.testing.assert_close(found.models, expected.models, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.loss, expected.loss, rtol=1e-4, atol=1e-5)
+
+
+def test_the_plain_network_is_an_ordinary_one():
+    kinds = [type(module).__name__ for module in plain_network(NETWORKS["digits"])]
+    assert kinds == ["Conv2d", "ReLU", "MaxPool2d"] * 2 + ["Flatten"] + ["Linear", "ReLU"] * 2 + ["Linear"]
+
+
+# Equality
+
+
+def test_differences_are_relative_and_nothing_escapes():
+    one = torch.tensor([1.0, 200.0])
+    assert difference({"a": [one]}, {"a": [one + torch.tensor([0.0, 2.0])]}) == pytest.approx(0.01)
+    assert difference(one, one.clone()) == 0
+    nan = torch.tensor([1.0, float("nan")])
+    for other in (torch.ones(3), nan, torch.tensor([1.0, float("inf")])):
+        assert difference(one, other) == float("inf")
+    assert difference([one], [one, one]) == float("inf")
+
+
+# The ways to compute a step
+
+
+@pytest.mark.parametrize("cell", ["digits", "fmnist"])
+def test_all_ways_give_the_same_gradients(cell):
+    network, rng = NETWORKS[cell], np.random.default_rng(0)
+    params = {
+        name: torch.from_numpy(rng.normal(0, 0.1, (3, *shape)).astype(np.float32))
+        for name, shape in network.shapes().items()
+    }
+    shape = (1, 8, 8) if cell == "digits" else (1, 28, 28)
+    x, y = torch.from_numpy(rng.random((3, 4, *shape), dtype=np.float32)), torch.arange(12).view(3, 4) % 10
+    expected = WAYS["loop"](network, params, x, y)
+    for way in WAYS.values():
+        torch.testing.assert_close(way(network, params, x, y), expected, rtol=1e-3, atol=1e-6)
+
+
+def test_a_sample_of_training_is_three_forward_passes_but_for_the_first_layer():
+    network = NETWORKS["digits"]
+    conv1, others = 2 * 64 * 16 * 9, 2 * (16 * 32 * 16 * 9 + 128 * 64 + 64 * 32 + 32 * 10)
+    assert training_flops(network, (1, 8, 8)) == 2 * conv1 + 3 * others
+    assert training_bytes(network, (1, 8, 8), 10) > 2 * 4 * (64 * 16 + 16 * 32 + 64 + 32 + 10)
+
+
+# The parts
+
+
+def test_every_part_has_rows_but_tf32_which_cpus_lack(rows):
+    assert {row["part"] for row in rows} == set(PARTS) - {"tf32"}
+    json.dumps(rows, allow_nan=False)
+
+
+def test_a_fault_in_one_part_loses_no_other(monkeypatch, capsys):
+    def broken(execution, sizes):
+        yield {"part": "cells"}
+        raise ZeroDivisionError
+
+    kept = []
+    monkeypatch.setitem(PARTS, "cells", ("", broken))
+    monkeypatch.setitem(PARTS, "runs", ("", lambda execution, sizes: iter([{"part": "runs"}])))
+    rows, failed = measure(["cells", "runs"], CPU, SMALL, print, lambda rows: kept.append(len(rows)))
+    assert [row["part"] for row in rows] == ["cells", "runs"]
+    assert kept == [1, 2]
+    assert failed == ["cells"]
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_rows_say_what_scripts_rely_on(rows):
+    for row in rows:
+        if row["part"] in ("cells", "cohorts", "crowds"):
+            assert {"cell", "executor", "device", "samples_per_second"} <= set(row)
+            assert row["samples_per_second"] > 0
+    trainers = [row for row in rows if row["part"] == "cells"]
+    assert [row["executor"] for row in trainers] == list(TRAINERS)
+    for row in trainers:
+        assert row["times_plain"] == pytest.approx(trainers[0]["seconds"] / row["seconds"])
+        assert row["times_loop"] == pytest.approx(trainers[1]["seconds"] / row["seconds"])
+    assert all(row["equal"] for row in rows if row["part"] == "equality")
+    assert [row["jobs"] for row in rows if row["part"] == "side-by-side"] == [1, 2]
+
+
+def test_a_measurement_is_kept_and_becomes_a_document(rows, tmp_path):
+    save(tmp_path / "speed.json", rows, CPU)
+    found = load(tmp_path / "speed.json")
+    assert found["rows"] == json.loads(json.dumps(rows))
+    assert found["environment"]["kind"] == "cpu"
+    text = into_document(MARKS, found)
+    assert markdown(found) in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert into_document(text, found) == text
+    assert len(shown(rows)) == len(PARTS) - 1
+
+
+def test_the_repositorys_document_has_room_for_measurements(rows, tmp_path):
+    save(tmp_path / "speed.json", rows, CPU)
+    document = (Path(__file__).resolve().parents[2] / "docs" / "performance.md").read_text(encoding="utf-8")
+    for kind in ("cpu", "cuda"):
+        found = load(tmp_path / "speed.json")
+        found["environment"]["kind"] = kind
+        assert into_document(document, found).count("<!-- measured on") == 4
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"format": 0}', '{"format": 1, "environment": {}}'])
+def test_files_of_something_else_are_refused(content, tmp_path):
+    if content is not None:
+        (tmp_path / "speed.json").write_text(content)
+    with pytest.raises(UserError):
+        load(tmp_path / "speed.json")
+
+
+def test_the_figure_has_a_panel_for_each_thing_that_was_measured(rows):
+    picture = speed_figure(rows)
+    assert [axis.get_title(loc="left") for axis in picture.figure.axes] == [
+        "digits: a cohort of 10",
+        "digits: growth with the cohort",
+        "digits: clients that sit out",
+    ]
+    assert picture.to_svg().startswith("<?xml")
+    assert speed_figure([row for row in rows if row["part"] == "kernels"]) is None
+
+
+# Trainers in processes of their own
+
+
+def test_a_trainer_apart_takes_turns_and_tells_what_went_wrong(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    seat = Apart("digits", "loop", CPU)
+    turns = [seat.turn() for _ in range(2)]
+    seat.close()
+    assert not seat._process.is_alive()
+    assert [turn.samples for turn in turns] == [3000, 3000]
+    assert all(turn.seconds > 0 and turn.peak > 10**7 for turn in turns)
+
+    answers = [None, "Traceback: no such cell"]
+
+    class Pipe:
+        def recv(self):
+            return answers.pop(0)
+
+        def send(self, value):
+            assert value == "turn"
+
+    seat._pipe = Pipe()
+    seat._answer()
+    with pytest.raises(RuntimeError, match="no such cell"):
+        seat.turn()
+
+
+def test_the_trainers_are_closed_where_one_fails(monkeypatch):
+    closed = []
+    monkeypatch.setattr(Here, "close", lambda self: closed.append(self))
+    monkeypatch.setattr(Here, "turn", lambda self: 1 / 0)
+    monkeypatch.setitem(workload.CELLS, "digits", ("digits-s2", 1))
+    with pytest.raises(ZeroDivisionError):
+        list(cells(CPU, 1, ["digits"], ("plain", "loop"), apart=False))
+    assert len(closed) == 2
+
+
+def test_a_process_answers_with_its_traceback():
+    sent = []
+
+    class Pipe:
+        def send(self, value):
+            sent.append(value)
+
+    apart._serve(Pipe(), "nowhere", "loop", CPU)
+    assert "KeyError: 'nowhere'" in sent[0]
+
+
+def test_gpus_get_the_whole_measurement_and_cpus_a_small_one():
+    big, small = (report.sizes_for(torch.device(kind), 3) for kind in ("cuda", "cpu"))
+    assert (big.setting, big.rounds, big.side_runs) == ("cifar10-s2", 160, 20)
+    assert small.rounds < big.rounds
+    assert small.cells == big.cells == ("cifar10", "digits")
