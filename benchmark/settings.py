@@ -83,8 +83,8 @@ SETTINGS: dict[str, Setting] = {
         "Sent140 (136)", {**_users("sent140", 136, 0.1, 8, 99, 11), **_SENT140, "embedding": 300}
     ),
     # For parts of Sent140 in which the users with most tweets have 14 to 62: at the paper's share most would
-    # be tested on one or two. With three tenths everybody has 4 or more. And vectors of 50 dimensions. This is
-    # not the paper's setting, and in none of its columns.
+    # be tested on one or two. With three tenths everybody has 4 or more. And vectors of 50 dimensions. This
+    # is not the paper's setting, and in none of its columns.
     "sent140-reduced": Setting(
         "Sent140, reduced (136)",
         {**_users("sent140", 136, 0.3, 4, 14, 6), **_SENT140, "embedding": 50},
