@@ -360,11 +360,9 @@ def _finite(text: str) -> bool:
 def describe_split(config: RunConfig) -> str:
     """A split in words: ``20 clients, 2 classes and 60 training images each``."""
     if config.partition == "natural":
-        pool = (
-            f" drawn from the {config.user_pool} who wrote most" if config.user_pool > config.clients else ""
-        )
-        held = f"{100 * config.test_share:g} % of a user's tweets for testing, {config.least_test} or more"
-        return f"{config.clients} clients, a user each{pool}, {held}"
+        drawn = f" (of the {config.user_pool} who wrote most)" * (config.user_pool > config.clients)
+        kept = f"{100 * config.test_share:g} % of a user's tweets, {config.least_test} or more, for testing"
+        return f"{config.clients} clients, one user each{drawn}, {kept}"
     images = f"{config.samples_per_client} training images"
     classes = config.classes_per_client
     return (

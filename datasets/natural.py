@@ -56,7 +56,7 @@ def split_by_user(spec: SplitSpec, dataset: Dataset, rng: np.random.Generator) -
 
 def _too_few(spec: SplitSpec, found: int) -> str:
     held_out = f"{max(1, spec.least_test)} test samples (test_share {spec.test_share:g})"
-    reason = f"only {found:,} users have at least {held_out}"
+    reason = f"{f'only {found:,} users have' if found else 'no user has'} at least {held_out}"
     if found >= spec.clients:
         return f"user_pool is {spec.user_pool:,}, but {reason}: give at most that many, or 0 for all of them"
     remedy = f"give at most {found:,} (with user_pool 0), or" if found else "give"

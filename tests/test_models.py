@@ -7,7 +7,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmark.models import NETWORKS, Conv, Linear, LowRank, Network, build_network, cnn
+from benchmark.models import (
+    CELLS,
+    NETWORKS,
+    Conv,
+    Linear,
+    LowRank,
+    Network,
+    Recurrent,
+    build_network,
+    cnn,
+)
 
 IMAGES = {  # channels, height, width; classes
     "cifar10": ((3, 32, 32), 10),
@@ -114,9 +124,14 @@ def test_init_bounds_are_pytorchs():
     for ours, theirs in (
         (Linear("fc1", 50, 400), torch.nn.Linear(50, 400)),
         (Conv("conv1", 3, 64), torch.nn.Conv2d(3, 64, 5)),
+        (Recurrent("rnn", 300, 128), torch.nn.LSTM(300, 128)),
+        (Recurrent("rnn", 50, 90, "gru"), torch.nn.GRU(50, 90)),
     ):
-        drawn = Network((ours,)).init(np.random.default_rng(0))[f"{ours.name}.weight"]
-        assert drawn.abs().max() == pytest.approx(theirs.weight.detach().abs().max().item(), rel=0.02)
+        drawn = Network((ours,)).init(np.random.default_rng(0))
+        largest = [max(tensor.abs().max().item() for tensor in tensors) for tensors in (
+            drawn.values(), theirs.parameters()
+        )]  # fmt: skip
+        assert largest[0] == pytest.approx(largest[1], rel=0.02)
 
 
 def test_initial_values_are_those_of_the_generator(network):
@@ -195,3 +210,85 @@ def test_dropout_sits_behind_fc2_and_only_while_training(rng):
     assert asked == [((4, 32), 0.5)]
     assert torch.equal(logits, params["fc3.bias"].expand(4, 10))
     assert torch.equal(plain.apply(params, x, dropout=nothing_kept), plain.apply(params, x))
+
+
+# Recurrent layers
+
+LENGTHS = [5, 1, 7, 3, 0]
+TEXT = [name for name, network in NETWORKS.items() if network.is_recurrent]
+
+
+def sequences(width, steps=7, lengths=LENGTHS):
+    """Sequences of different lengths, and their validity; behind the end stands what is not read."""
+    x = torch.randn(len(lengths), steps, width + 1, generator=torch.Generator().manual_seed(0))
+    x[..., -1] = torch.tensor([[step < length for step in range(steps)] for length in lengths]).float()
+    return x
+
+
+def theirs(cell, width, units, params):
+    module = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell](width, units, batch_first=True)
+    for name, parameter in module.named_parameters():
+        parameter.data = params[f"rnn.{name.removesuffix('_l0')}"].clone()
+    return module
+
+
+def test_counts_of_the_text_network():
+    network = NETWORKS["sent140"]
+    assert network.names == ("rnn", "fc1", "fc2", "fc3")
+    assert network.splittable == ("fc1", "fc2", "fc3")
+    counts = [network.count([name]) for name in network.names]
+    assert (counts, network.count()) == ([220_160, 33_024, 32_896, 258], 286_338)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_recurrent_layers_are_pytorchs(cell, rng):
+    layer = Recurrent("rnn", 6, 4, cell)
+    params, x = Network((layer,)).init(rng), sequences(6)
+    module = theirs(cell, 6, 4, params)
+    assert {f"rnn.{n.removesuffix('_l0')}": tuple(p.shape) for n, p in module.named_parameters()} == (
+        layer.shapes()
+    )
+    with torch.no_grad():
+        last = [
+            module(one[None, :length, :-1])[0][0, -1] for one, length in zip(x, LENGTHS[:-1], strict=False)
+        ]
+    expected = torch.stack([*last, torch.zeros(4)])  # nothing was read: the state is still 0
+    torch.testing.assert_close(layer.apply(params, x), expected)
+    stacked = {name: tensor.expand(2, *tensor.shape) for name, tensor in params.items()}
+    torch.testing.assert_close(
+        layer.apply_stacked(stacked, x.expand(2, *x.shape)), expected.expand(2, *expected.shape)
+    )
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_gradients_of_recurrent_layers(cell, rng):
+    layer, x = Recurrent("rnn", 3, 5, cell), sequences(3)
+    params = {name: t.requires_grad_() for name, t in Network((layer,)).init(rng).items()}
+    ours = torch.autograd.grad(layer.apply(params, x).square().sum(), list(params.values()))
+    stacked = {name: t.detach().unsqueeze(0).requires_grad_() for name, t in params.items()}
+    loss = layer.apply_stacked(stacked, x.unsqueeze(0)).square().sum()
+    for a, b in zip(ours, torch.autograd.grad(loss, list(stacked.values())), strict=True):
+        assert a.any()
+        torch.testing.assert_close(a, b[0])
+
+
+@pytest.mark.parametrize("name", TEXT)
+@pytest.mark.parametrize("cell", CELLS)
+def test_text_networks_read_nothing_behind_the_end(name, cell, rng):
+    network = build_network(name, cell=cell, width=9)
+    assert network.shapes()["rnn.weight_ih"][1] == 9
+    params, x = network.init(rng), sequences(9)
+    logits = network.apply(params, x)
+    assert logits.shape == (len(LENGTHS), 2)
+    other = x.clone()
+    other[..., :-1] += 5 * (1 - other[..., -1:])
+    torch.testing.assert_close(network.apply(params, other), logits)
+    shorter = torch.cat([x, torch.zeros(len(x), 4, 10)], dim=1)  # more room, the same texts
+    torch.testing.assert_close(network.apply(params, shorter), logits)
+    known = x.clone()
+    known[:, 0, :-1] += 1
+    assert (network.apply(params, known) != logits).any(dim=1).tolist() == [n > 0 for n in LENGTHS]
+
+
+def test_dropout_of_the_text_network_sits_behind_fc2():
+    assert [layer.name for layer in build_network("sent140", 0.5).layers if layer.drops] == ["fc2"]

@@ -142,7 +142,7 @@ def _show_settings(found: list[dict[str, Any]]) -> None:
         split = config["partition"]
         if split == "dirichlet":
             split += f" {config['dirichlet']:g}"
-        elif split != "iid":
+        elif split in ("distinct", "shards"):
             split += f" {config['classes_per_client']}"
         mark = " *" if setting["default"] else ""
         figures = [

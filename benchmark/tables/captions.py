@@ -50,6 +50,10 @@ def notes(results: Results) -> tuple[str, ...]:
     for column in results.columns:
         if not any((row, column) in results.configs for row in results.rows):
             lines.append(f"{column} is not part of this version")
+    known = {row for row, _ in results.configs}, {column for _, column in results.configs}
+    for row, column in ((row, column) for column in results.columns for row in results.rows):
+        if row in known[0] and column in known[1] and (row, column) not in results.configs:
+            lines.append(f"{row} is not defined for {column}")
     return tuple(lines)
 
 

@@ -56,6 +56,13 @@ def communication(results: Results) -> Table:
         "in % of the whole model. Samples: trained on, fine-tuning of the final model included. "
         f"Accuracy in % {SELECTION}, weighted by test samples."
     )
+    more = [
+        f"{line['method']} on {line['setting']} ({100 * line['up_of_fedavg']:.1f} %)"
+        for line in found
+        if line["stage"] == "all" and line.get("up_of_fedavg", 1) >= 1.0005
+    ]
+    if more:
+        text += f" More is sent up than by FedAvg: {', '.join(more)}."
     if any("rounds" not in line for line in found):
         text += f" {MISSING}: no record."
     if any(config.dataset == "cifar100" for config in results.configs.values()):
@@ -135,6 +142,7 @@ def _line(sums: Mapping[str, float], fedavg: Mapping[str, float] | None) -> dict
     line |= {"bytes_total": total, "samples": sums["samples"] + sums["adaptation_samples"]}
     if fedavg is not None:
         model = fedavg["bytes_up"] / fedavg["participants"]
+        line["up_of_fedavg"] = sums["bytes_up"] / fedavg["bytes_up"]
         line["share_of_fedavg"] = total / _total(fedavg)
         line["share_of_model"] = sums["bytes_up"] / sums["participants"] / model
     return line

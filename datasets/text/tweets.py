@@ -44,14 +44,15 @@ def read_tweets(path: Path) -> tuple[pd.DataFrame, int]:
 
     Raises UserError for a file that is damaged or lacks columns.
     """
-    table = _parquet(path) if path.suffix == ".parquet" else _csv(path)
+    table = (_parquet(path) if path.suffix == ".parquet" else _csv(path)).astype(str).fillna("")
     total = len(table)
-    label = table["target"].astype(str).str.strip()
-    bad = ~label.isin([_NEGATIVE, _NEUTRAL, _POSITIVE])
-    if bad.any() or table.isna().to_numpy().any():
-        row = int((bad | table.isna().any(axis=1)).to_numpy().argmax())
-        cause = f"row {row + 1:,} has the target {label.iloc[row]!r} and {table.iloc[row].notna().sum()} of "
-        raise unreadable(path, f"{_CANNOT}, targets 0, 2 or 4", cause + f"the columns {', '.join(_USED)}")
+    label = table["target"].str.strip()
+    bad = ~label.isin([_NEGATIVE, _NEUTRAL, _POSITIVE]) | (table["id"] == "") | (table["user"] == "")
+    if bad.any():
+        place = int(bad.to_numpy().argmax())
+        found = ", ".join(f"{name} {table[name].iloc[place]!r}" for name in ("target", "id", "user"))
+        expected = "in every row a target 0, 2 or 4, an id and a user"
+        raise unreadable(path, expected, f"row {place + 1:,} has {found}")
     table = table.assign(label=(label == _POSITIVE).astype("int64"))[label != _NEUTRAL]
     labels_of_id = table.groupby("id")["label"].transform("nunique")
     table = table[labels_of_id == 1].drop_duplicates("id")
@@ -99,7 +100,7 @@ def _parse(path: Path, file: IO[bytes]) -> pd.DataFrame:
     except (ValueError, pd.errors.EmptyDataError) as error:
         raise unreadable(path, _CANNOT, error) from error
     head = [str(name).strip().lower() for name in table.iloc[0]]
-    if "target" in head or "text" in head:
+    if len(set(head) & set(_COLUMNS)) > 1:
         table, names = table.iloc[1:], head
     else:
         names = list(_COLUMNS)

@@ -83,10 +83,10 @@ def _members(path: Path) -> list[str]:
 
 
 def _width(file: VectorFile) -> int:
-    """Numbers on the second line: the first may hold only the table's size, as word2vec writes it."""
+    """Numbers on the first line, or the second where the first holds the table's size (word2vec's files)."""
     with file.open() as lines:
         first, second = lines.readline().split(b" "), lines.readline().split(b" ")
-    line = second if len(second) > 1 else first
+    line = second if len(first) == 2 else first
     try:
         np.array(line[1:], dtype=np.float64)
     except ValueError as error:

@@ -10,6 +10,7 @@ from benchmark.cli import main
 from benchmark.commands import command_names
 
 DIGITS = "--algo fedavg --dataset digits --device cpu"
+TWEETS = "--algo fedavg --dataset synth-tweets --device cpu"
 
 # Arguments, and what the line must say.
 CASES = [
@@ -38,6 +39,23 @@ CASES = [
     (f"{DIGITS} --partition dirichlet", ["--partition dirichlet needs --dirichlet"]),
     (f"{DIGITS} --partition dirichlt", ["did you mean 'dirichlet'"]),
     (f"{DIGITS} --dirichlet 0", ["--dirichlet is 0", "above 0"]),
+    (f"{DIGITS} --partition natural", ["--partition natural", "'digits' has none"]),
+    (f"{DIGITS} --user-pool 5", ["--user-pool has no meaning under --partition distinct"]),
+    (f"{DIGITS} --embedding 50", ["--embedding is for text", "'digits'"]),
+    (f"{DIGITS} --cell gru", ["--cell is for text", "'digits'"]),
+    (f"{TWEETS} --partition iid", ["--partition iid", "--partition natural"]),
+    (f"{TWEETS} --dirichlet 0.3", ["--partition dirichlet", "--partition natural"]),
+    (f"{TWEETS} --samples-per-client 5", ["--samples-per-client has no meaning under --partition natural"]),
+    (f"{TWEETS} --classes-per-client 2 --partition natural", ["--classes-per-client has no meaning"]),
+    (f"{TWEETS} --augment", ["--augment is for images"]),
+    (f"{TWEETS} --embedding 0", ["--embedding is 0", "such as 300"]),
+    (f"{TWEETS} --embedding 50", ["16 dimensions", "--embedding 16"]),
+    (f"{TWEETS} --cell rnn", ["--cell is 'rnn'", "lstm, gru"]),
+    (f"{TWEETS} --clients 21", ["clients is 21", "20 users with most", "--user-pool 0"]),
+    (f"{TWEETS} --clients 99 --user-pool 0", ["clients is 99", "only 24 users", "at most 24"]),
+    (f"{TWEETS} --test-share 0", ["--test-share is 0", "(0, 1)"]),
+    (f"{TWEETS} --least-test 18", ["clients is 20", "no user has", "--least-test"]),
+    ("--algo pfedfda --dataset synth-tweets", ["'pfedfda' is not defined for text", "image dataset"]),
     (f"{DIGITS} --participation 0", ["--participation is 0", "(0, 1]"]),
     (f"{DIGITS} --participation 1.1", ["--participation is 1.1", "(0, 1]"]),
     (f"{DIGITS} --rounds 1.5", ["--rounds is '1.5'", "a whole number"]),

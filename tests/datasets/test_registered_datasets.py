@@ -8,6 +8,7 @@ import pytest
 
 from benchmark.errors import UserError
 from datasets import DATASETS, load
+from datasets.data import PADDING, UNKNOWN
 
 
 @pytest.fixture(params=list(DATASETS))
@@ -27,25 +28,44 @@ def dataset(info):
 
 def test_constants(info):
     assert DATASETS[info.name] is info
-    assert len(info.shape) == 3
-    assert len(info.mean) == len(info.std) == info.shape[0]
+    assert len(info.shape) == (3 if info.text is None else 1)
+    assert len(info.mean) == len(info.std) == (info.shape[0] if info.text is None else 0)
     assert len(set(info.class_names)) == info.classes
-    assert (info.builtin is None) == bool(info.layouts)
+    assert (info.builtin is not None) + bool(info.layouts) + (info.text is not None) == 1
 
 
 def test_arrays(info, dataset):
     assert dataset.classes == info.classes == len(dataset.class_names)
     for samples in (dataset.train, dataset.test):
-        assert samples.x.dtype == np.uint8
+        assert samples.x.dtype == (np.uint8 if info.text is None else np.int32)
         assert samples.y.dtype == np.int64
         assert samples.x.shape == (len(samples), *info.shape)
         assert set(np.unique(samples.y)) == set(range(info.classes))
     assert dataset.source
     assert "\n" not in dataset.source
-    assert ("partial" in dataset.source) == ((len(dataset.train), len(dataset.test)) != info.sizes)
+    if info.text is None:
+        assert ("partial" in dataset.source) == ((len(dataset.train), len(dataset.test)) != info.sizes)
 
 
-def test_normalisation_constants(dataset):
+def test_texts(info, dataset):
+    if info.text is None:
+        pytest.skip(f"{info.name} holds images")
+    x, vectors = dataset.train.x, dataset.vectors
+    assert dataset.test is dataset.train
+    assert dataset.users.shape == dataset.train.y.shape
+    assert (np.bincount(dataset.users) >= 10).all()
+    assert (x.min(), x.max()) == (PADDING, len(vectors) - 1)
+    assert (vectors.dtype, vectors.ndim) == (np.float32, 2)
+    assert not vectors[[PADDING, UNKNOWN]].any()
+    assert vectors[2:].any(axis=1).all()
+    # Padding stands behind the end only; some words have no vector.
+    assert (np.diff((x == PADDING).astype(int), axis=1) >= 0).all()
+    assert (x == UNKNOWN).any()
+
+
+def test_normalisation_constants(info, dataset):
+    if info.text is not None:
+        pytest.skip(f"{info.name} holds texts")
     levels = np.arange(256) / 255
     for channel, (mean, std) in enumerate(zip(dataset.mean, dataset.std, strict=True)):
         share = (

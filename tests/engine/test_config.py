@@ -22,6 +22,11 @@ OTHER = {  # another value of every field
     "clients": 50,
     "samples_per_client": 100,
     "test_samples_per_client": 50,
+    "user_pool": 136,
+    "test_share": 0.1,
+    "least_test": 8,
+    "embedding": 300,
+    "cell": "gru",
     "participation": 0.2,
     "rounds": 80,
     "local_epochs": 1,
@@ -74,6 +79,12 @@ class Later(RunConfig):
 def test_a_later_field_at_its_old_meaning_keeps_the_identity():
     assert Later(novelty=0).identity == RunConfig().identity
     assert Later().identity != RunConfig().identity
+
+
+def test_fields_of_text_do_not_change_the_identity_of_images():
+    assert not {"user_pool", "test_share", "least_test", "embedding", "cell"} & set(
+        json.loads(RunConfig().identity)
+    )
 
 
 # Reading back
@@ -130,6 +141,9 @@ def test_the_default_and_all_other_values_are_valid():
         ("seed", -1, "--seed is -1"),
         ("momentum", 1.0, r"--momentum is 1; expected a number in \[0, 1\)"),
         ("dropout", -0.5, "--dropout is -0.5"),
+        ("test_share", 1.0, r"--test-share is 1; expected a number in \[0, 1\)"),
+        ("user_pool", -1, "--user-pool is -1; expected 0 or more"),
+        ("cell", "lstn", r"--cell is 'lstn'.*\(did you mean 'lstm'\?\)"),
         ("dropout", float("nan"), "--dropout is nan"),
         ("partition", "dirichlett", r"--partition is 'dirichlett'.*\(did you mean 'dirichlet'\?\)"),
         ("aggregation", "sample", r"did you mean 'samples'"),
