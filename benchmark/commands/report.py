@@ -18,6 +18,8 @@ USAGE = "[--profile quick|paper] [--only STUDY ...] [--seeds N] [--results-dir D
 EXAMPLES = """\
   python -m benchmark report                               results/quick/report.html
   python -m benchmark report --profile paper --only main reduction
+  python -m benchmark report --profile paper --into README.md
+  python -m benchmark report --profile paper --wandb my-team/pfl-benchmark
   python -m benchmark report --profile paper --results-dir copied/from/the/cluster"""
 
 
@@ -44,6 +46,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of the records, in which report.html, tables/ and figures/ are written "
         "(default: results/PROFILE)",
     )
+    more = parser.add_argument_group("elsewhere")
+    more.add_argument(
+        "--into",
+        type=path("--into"),
+        metavar="FILE",
+        help="renew the main table and its figure in a document, between the marks of that part",
+    )
+    more.add_argument(
+        "--wandb",
+        default="",
+        metavar="ENTITY/PROJECT",
+        help="publish a Weights & Biases Report of these tables and of the runs logged to that project",
+    )
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -52,10 +67,16 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: unknown study or profile, a folder without records or that cannot be used.
     """
+    from benchmark.document import marks, read
+    from benchmark.report.front import PART, PICTURE, write_front
     from benchmark.studies.catalogue import find_profile, find_studies
+    from benchmark.tracking.report import destination, publish
 
     profile, studies = find_profile(arguments.profile), find_studies(arguments.only)
     root = arguments.results_dir or Path("results") / profile.name
+    entity, project = destination(arguments.wandb) if arguments.wandb else ("", "")
+    if arguments.into:
+        marks(read(arguments.into), PART)
     store = read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
@@ -71,6 +92,11 @@ def execute(arguments: argparse.Namespace) -> None:
     for line in mixed_studies(studies, profile, store, seeds):
         print(f"  {line}")
     print(f"  {shown_path(root / NAME)}")
+    if arguments.into:
+        write_front(arguments.into, profile, store, seeds)
+        print(f"  {shown_path(arguments.into)}, {shown_path(root / PICTURE)}")
+    if project:
+        print(f"  {publish(entity, project, profile, store)}")
 
 
 def read_store(root: Path, profile: str) -> Store:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmark.document import marks, read
 from benchmark.errors import UserError, nearest
 from benchmark.flags import add_tf32, path
 from benchmark.terminal import Console, show, shown_path
@@ -73,7 +74,7 @@ def execute(arguments: argparse.Namespace) -> None:
     failed: list[str] = []
     from benchmark.runner import Execution
     from benchmark.speed import report
-    from benchmark.speed.tables import marks, shown
+    from benchmark.speed.tables import part_of, shown
 
     if arguments.source:
         found = report.load(arguments.source)
@@ -81,7 +82,7 @@ def execute(arguments: argparse.Namespace) -> None:
         execution = Execution(device=arguments.device, tf32=bool(arguments.tf32))
         device = execution.pick_device()
         if arguments.into:
-            marks(_read(arguments.into), device.type)
+            marks(read(arguments.into), part_of(device.type))
         sizes = report.sizes_for(device, arguments.repeats, arguments.cell or ())
 
         def keep(rows: list[dict[str, Any]]) -> None:
@@ -135,14 +136,7 @@ def _renew(document: Path, found: dict[str, Any]) -> None:
     from benchmark.engine.files import write_text
     from benchmark.speed.tables import into_document
 
-    write_text(document, into_document(_read(document), found))
-
-
-def _read(document: Path) -> str:
-    try:
-        return document.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {document}: {error}") from error
+    write_text(document, into_document(read(document), found))
 
 
 def _draw(out: Path, rows: list[dict[str, Any]]) -> None:

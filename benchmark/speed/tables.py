@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.errors import UserError
+from benchmark.document import with_part
 from benchmark.terminal import size
 
-__all__ = ["Shown", "into_document", "markdown", "marks", "shown"]
+__all__ = ["Shown", "into_document", "markdown", "part_of", "shown"]
 
 Row = dict[str, Any]
 
@@ -136,19 +136,11 @@ def markdown(found: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def part_of(kind: str) -> str:
+    """Name of the part of a document (`benchmark.document`) in which figures of a kind of device stand."""
+    return f"measured on {kind}"
+
+
 def into_document(text: str, found: dict[str, Any]) -> str:
     """`text` with the tables of a measurement between its marks, in the place of older ones."""
-    begin, end = marks(text, found["environment"]["kind"])
-    return f"{text[: text.index(begin)]}{begin}\n\n{markdown(found)}\n\n{text[text.index(end) :]}"
-
-
-def marks(text: str, kind: str) -> tuple[str, str]:
-    """The lines of a document between which the tables of a kind of device belong.
-
-    Raises:
-        UserError: the document has no such lines.
-    """
-    begin, end = f"<!-- measured on {kind}: begin -->", f"<!-- measured on {kind}: end -->"
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise UserError(f"the document needs the lines '{begin}' and '{end}', once each and in this order")
-    return begin, end
+    return with_part(text, part_of(found["environment"]["kind"]), markdown(found))

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from record_folders import write_record
 
 from benchmark.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
@@ -11,7 +12,6 @@ from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.protocol import POINTS
 from benchmark.studies.results import collect
 from benchmark.tables import TABLES
-from tests.harness.record_folders import write_record
 
 PAPER, QUICK = PROFILES["paper"], PROFILES["quick"]
 CALIBRATION, TUNING = STUDIES["calibration"], STUDIES["tuning"]
