@@ -130,13 +130,12 @@ class Job:
         self.execution = execution_of(arguments, results_dir=root)
         if arguments.launcher == "local":  # other machines may have another device
             self.execution.pick_executor(self.execution.pick_device())
-        only_looks = arguments.dry_run or arguments.render_only
-        if not only_looks or root.exists():
+        if root.exists():
             open_store(root)
         self.seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
         self.store: Store = Store.scan(root)
         self.cells = plan(studies, profile, self.seeds or profile.seeds)
-        if only_looks:
+        if arguments.dry_run or arguments.render_only:
             for found in self.store.damaged:
                 _say(f"damaged record, counts as missing: {found.folder.name}: {found.reason}")
 
@@ -159,12 +158,14 @@ class Job:
 
     def fill(self) -> int:
         """Make what is missing; returns the number of runs that failed."""
+        from benchmark.engine.records import open_store
         from benchmark.studies import computed
 
-        for line in self.store.set_aside():
-            _say(line)
         missing = self.missing
         launcher = self._launcher(missing) if missing else None  # first of all: it may refuse the flags
+        open_store(self.store.root)
+        for line in self.store.set_aside():
+            _say(line)
         for study in self.computed:
             _say(f"{study.name}: computing")
             computed.fill(study, self.profile, self.store.root, self.seeds)
