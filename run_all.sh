@@ -13,6 +13,8 @@ usage: ./run_all.sh [--profile quick|paper] [options of `python -m benchmark tab
   --profile paper  every table and figure at the paper's scale; finished cells are never run again
   --only TABLE ... only these tables (python -m benchmark tables --help names them)
   --seeds N        number of seeds
+  --jobs N|auto    so many runs at a time, in processes that share the cores and the GPU
+  --launcher ray   runs on a Ray cluster (--address HOST:PORT; without it one of this machine alone)
   --dry-run        print what would be run, and for how long
   test             linter, type checker and test suite
 

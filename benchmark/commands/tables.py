@@ -142,12 +142,11 @@ class Job:
             self.execution.pick_device()
         self.seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
         self.execution = dataclasses.replace(self.execution, trackings=self._trackings())
-        only_looks = arguments.dry_run or arguments.render_only
-        if not only_looks or root.exists():
+        if root.exists():
             open_store(root)
         self.store: Store = Store.scan(root)
         self.cells = plan(studies, profile, self.seeds or profile.seeds)
-        if only_looks:
+        if arguments.dry_run or arguments.render_only:
             for found in self.store.damaged:
                 _say(f"damaged record, counts as missing: {found.folder.name}: {found.reason}")
 
@@ -180,12 +179,14 @@ class Job:
 
     def fill(self) -> int:
         """Make what is missing; returns the number of runs that failed."""
+        from benchmark.engine.records import open_store
         from benchmark.studies import computed
 
-        for line in self.store.set_aside():
-            _say(line)
         missing = self.missing
         launcher = self._launcher(missing) if missing else None  # first of all: it may refuse the flags
+        open_store(self.store.root)
+        for line in self.store.set_aside():
+            _say(line)
         for study in self.computed:
             _say(f"{study.name}: computing")
             computed.fill(study, self.profile, self.store.root, self.seeds)

@@ -104,16 +104,16 @@ class ProcessCrew:
 
     def close(self) -> None:
         """End all workers, those at work as well; their checkpoints stay."""
-        processes = [worker.process for worker in self._workers.values()]
+        workers = list(self._workers.values())
         self._workers.clear()
-        for process in processes:
-            process.terminate()
+        for worker in workers:
+            worker.process.terminate()
         deadline = time.monotonic() + GRACE
-        for process in processes:
-            process.join(max(0.0, deadline - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                process.join()
+        for worker in workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
 
     def _hire(self, place: int) -> _Worker:
         ours, theirs = Pipe()
@@ -148,8 +148,17 @@ def ended_how(exit_code: int | None) -> str:
 def _work(connection: Connection, execution: Execution) -> None:
     """Run the cells that come, until nobody is there any more."""
 
+    stopping = False
+
     def stop(*_: object) -> None:
+        nonlocal stopping
+        stopping = True
         raise KeyboardInterrupt
+
+    def report(what: Report) -> None:
+        if stopping:  # the interrupt has come where Python swallows exceptions, such as in a destructor
+            raise KeyboardInterrupt
+        connection.send(what)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone on the terminal; one decides
     signal.signal(signal.SIGTERM, stop)
@@ -157,6 +166,6 @@ def _work(connection: Connection, execution: Execution) -> None:
     try:
         while True:
             cell = connection.recv()
-            connection.send(attempt(cell, execution, Reporter(connection.send)))
+            report(attempt(cell, execution, Reporter(report)))
     except (KeyboardInterrupt, EOFError, ConnectionError):
-        return
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is ending already
