@@ -146,6 +146,8 @@ def make_split(
 
     Raises UserError for a request that the dataset cannot meet, with the largest value that works.
     """
+    if spec.partition == "natural":
+        raise UserError("partition 'natural' needs users, and these samples have none: choose another one")
     train_y = np.asarray(train_labels, dtype=np.int64)
     test_y = np.asarray(test_labels, dtype=np.int64)
     if spec.partition == "iid":

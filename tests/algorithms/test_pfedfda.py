@@ -28,7 +28,7 @@ from benchmark.engine.local import Outcome
 from benchmark.engine.params import clone, nbytes
 from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
-from benchmark.models import NETWORKS, Linear, Network
+from benchmark.models import NETWORKS, Linear, Network, Recurrent
 from benchmark.settings import find_setting
 from datasets import Dataset, Samples, Split
 
@@ -575,7 +575,7 @@ def test_it_beats_one_model_for_all(play):
 
 
 def test_text_is_refused_in_one_line():
-    network = Network((Linear("rnn", 4, 3), Linear("fc3", 3, 2, activation=False)))
+    network = Network((Recurrent("rnn", 4, 3), Linear("fc3", 3, 2, activation=False)))
     config = RunConfig(algo="pfedfda", dataset="tweets")
     with pytest.raises(UserError, match="'pfedfda' is not defined for text, and 'tweets' is") as caught:
         PFedFDA.check(config, network, PFedFDAHyper())

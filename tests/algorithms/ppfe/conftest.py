@@ -81,7 +81,7 @@ def made_data(monkeypatch):
         dataset = datasets.Dataset(
             name, samples(), samples(), info.classes, info.class_names, info.mean, info.std, "made"
         )
-        monkeypatch.setattr(datasets, "load", lambda *_: dataset)
+        monkeypatch.setattr(datasets, "load", lambda *_, **__: dataset)
         return NETWORKS[name]
 
     return arm
