@@ -36,6 +36,17 @@ TINY = {
 }
 
 
+@pytest.fixture
+def checkpoint_always(monkeypatch):
+    """Commands write a checkpoint after every round."""
+
+    @dataclass(frozen=True)
+    class Always(Execution):
+        checkpoint_seconds: float = 0.0
+
+    monkeypatch.setattr("benchmark.runner.Execution", Always)
+
+
 class Quiet:
     """An observer that does nothing."""
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmark.document import marks, read
 from benchmark.errors import UserError, nearest
 from benchmark.flags import add_tf32, path
 from benchmark.terminal import Console, show, shown_path
@@ -72,9 +71,10 @@ def execute(arguments: argparse.Namespace) -> None:
     """
     parts = _check(arguments)
     failed: list[str] = []
+    from benchmark.document import marks, read, renew
     from benchmark.runner import Execution
     from benchmark.speed import report
-    from benchmark.speed.tables import part_of, shown
+    from benchmark.speed.tables import markdown, part_of, shown
 
     if arguments.source:
         found = report.load(arguments.source)
@@ -92,7 +92,7 @@ def execute(arguments: argparse.Namespace) -> None:
         rows, failed = report.measure(parts, execution, sizes, Console(stderr=True).print, keep)
         found = report.load(arguments.output) if arguments.output else {"rows": rows}
     if arguments.into:
-        _renew(arguments.into, found)
+        renew(arguments.into, part_of(found["environment"]["kind"]), markdown(found))
     if arguments.plot:
         _draw(arguments.plot, found["rows"])
     if arguments.json:
@@ -130,13 +130,6 @@ def _check(arguments: argparse.Namespace) -> list[str]:
     if arguments.into and not arguments.into.is_file():
         raise UserError(f"--into {arguments.into}: there is no such document")
     return list(_PARTS) if arguments.all else wanted or list(_DEFAULT)
-
-
-def _renew(document: Path, found: dict[str, Any]) -> None:
-    from benchmark.engine.files import write_text
-    from benchmark.speed.tables import into_document
-
-    write_text(document, into_document(read(document), found))
 
 
 def _draw(out: Path, rows: list[dict[str, Any]]) -> None:

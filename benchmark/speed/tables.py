@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.document import with_part
 from benchmark.terminal import size
 
-__all__ = ["Shown", "into_document", "markdown", "part_of", "shown"]
+__all__ = ["Shown", "markdown", "part_of", "shown"]
 
 Row = dict[str, Any]
 
@@ -139,8 +138,3 @@ def markdown(found: dict[str, Any]) -> str:
 def part_of(kind: str) -> str:
     """Name of the part of a document (`benchmark.document`) in which figures of a kind of device stand."""
     return f"measured on {kind}"
-
-
-def into_document(text: str, found: dict[str, Any]) -> str:
-    """`text` with the tables of a measurement between its marks, in the place of older ones."""
-    return with_part(text, part_of(found["environment"]["kind"]), markdown(found))

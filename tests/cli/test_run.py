@@ -1,12 +1,10 @@
 """``run``: what it prints, the record it leaves, and how it goes on after an interruption."""
 
-import functools
 import json
 from pathlib import Path
 
 import pytest
 
-import benchmark.runner
 from benchmark.progress import RunProgress
 
 KEYS = {
@@ -90,9 +88,7 @@ def test_set_reaches_the_method(words, hyper, tiny_run):
     assert hyper.items() <= config["hyper"].items()
 
 
-def test_interrupted_run_goes_on(tiny_run, tmp_path, monkeypatch):
-    eager = functools.partial(benchmark.runner.Execution, checkpoint_seconds=0)
-    monkeypatch.setattr(benchmark.runner, "Execution", eager)
+def test_interrupted_run_goes_on(tiny_run, tmp_path, monkeypatch, checkpoint_always):
     whole = tiny_run("--algo fedrep --json").json
     elsewhere = ["--results-dir", str(tmp_path / "other")]
     with monkeypatch.context() as patch:

@@ -19,7 +19,7 @@ from benchmark.speed.equality import difference
 from benchmark.speed.kernels import WAYS
 from benchmark.speed.plain import PlainTrainer, plain_network
 from benchmark.speed.report import PARTS, Sizes, load, measure, save
-from benchmark.speed.tables import into_document, markdown, shown
+from benchmark.speed.tables import markdown, shown
 from benchmark.speed.workload import TRAINERS, ready
 
 CPU = Execution(device="cpu")
@@ -141,12 +141,12 @@ def test_a_measurement_is_kept_and_becomes_a_document(rows, tmp_path):
     found = load(tmp_path / "speed.json")
     assert found["rows"] == json.loads(json.dumps(rows))
     assert found["environment"]["kind"] == "cpu"
-    text = into_document(MARKS, found)
+    text = with_part(MARKS, part_of("cpu"), markdown(found))
     assert markdown(found) in text
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert into_document(text, found) == text
+    assert with_part(text, part_of("cpu"), markdown(found)) == text
     assert len(shown(rows)) == len(PARTS) - 1
 
 
@@ -156,7 +156,7 @@ def test_the_repositorys_document_has_room_for_measurements(rows, tmp_path):
     for kind in ("cpu", "cuda"):
         found = load(tmp_path / "speed.json")
         found["environment"]["kind"] = kind
-        assert into_document(document, found).count("<!-- measured on") == 4
+        assert with_part(document, part_of(kind), markdown(found)).count("<!-- measured on") == 4
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", '{"format": 0}', '{"format": 1, "environment": {}}'])

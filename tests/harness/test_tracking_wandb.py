@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
 import signal
@@ -14,7 +13,6 @@ import pytest
 from record_folders import write_records
 from wandb_files import offline_runs
 
-import benchmark.runner
 from benchmark.cli import main
 from benchmark.progress import RunProgress
 from benchmark.store import Store
@@ -124,10 +122,7 @@ def test_a_finished_run_is_not_logged_again(tracked, capsys):
     assert capsys.readouterr().err.endswith("already finished, not run again\n")
 
 
-def test_an_interrupted_run_goes_on_under_its_identity(tmp_path, monkeypatch, capsys):
-    eager = functools.partial(benchmark.runner.Execution, checkpoint_seconds=0)
-    monkeypatch.setattr(benchmark.runner, "Execution", eager)
-
+def test_an_interrupted_run_goes_on_under_its_identity(tmp_path, monkeypatch, capsys, checkpoint_always):
     def stop_in_round_three(self, line):
         if line["round"] == 3:
             raise KeyboardInterrupt
