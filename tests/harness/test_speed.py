@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmark.document import with_part
 from benchmark.errors import UserError
 from benchmark.figures.speed import speed_figure
 from benchmark.models import NETWORKS
@@ -19,7 +20,7 @@ from benchmark.speed.equality import difference
 from benchmark.speed.kernels import WAYS
 from benchmark.speed.plain import PlainTrainer, plain_network
 from benchmark.speed.report import PARTS, Sizes, load, measure, save
-from benchmark.speed.tables import markdown, shown
+from benchmark.speed.tables import markdown, part_of, shown
 from benchmark.speed.workload import TRAINERS, ready
 
 CPU = Execution(device="cpu")
