@@ -42,7 +42,7 @@ class Execution:
     data_dir: Path | None = None
     results_dir: Path = Path("results/runs")
     checkpoint_seconds: float = CHECKPOINT_SECONDS
-    jobs: int = 1  # runs that share the machine, this one included; on record, since it tells in the seconds
+    side_by_side: int = 1  # runs that share the machine; on record, since it tells in the seconds
 
     def pick_device(self) -> torch.device:
         """The device to use.
@@ -248,7 +248,10 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
                 record,
                 TrunkStore(root, config, context),
                 observer,
-                {**environment(prepared.task.data.device, prepared.executor_name), "jobs": execution.jobs},
+                {
+                    **environment(prepared.task.data.device, prepared.executor_name),
+                    "jobs": execution.side_by_side,
+                },
                 execution.checkpoint_seconds,
             )
         finally:

@@ -63,7 +63,7 @@ class Estimator:
     def __post_init__(self) -> None:
         self._device = self.execution.pick_device()
         self._executor = self.execution.pick_executor(self._device)
-        here = {**environment(self._device, self._executor), "jobs": self.execution.jobs}
+        here = {**environment(self._device, self._executor), "jobs": self.execution.side_by_side}
         measured: dict[tuple[str, str], list[float]] = {}
         for record in self.records:
             there, summary = {"jobs": 1, **record.summary["environment"]}, record.summary
