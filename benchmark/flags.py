@@ -269,8 +269,12 @@ def execution_of(arguments: argparse.Namespace, **fixed: Any) -> Execution:
     """
     from benchmark.runner import Execution
 
-    chosen = {spec.name: getattr(arguments, spec.name, None) for spec in dataclasses.fields(Execution)}
-    return Execution(**{**{name: value for name, value in chosen.items() if value is not None}, **fixed})
+    execution = Execution(**fixed)
+    chosen: dict[str, Any] = {
+        spec.name: getattr(arguments, spec.name, None) for spec in dataclasses.fields(execution)
+    }
+    chosen = {name: value for name, value in chosen.items() if value is not None and name not in fixed}
+    return dataclasses.replace(execution, **chosen)
 
 
 def _partition(values: Any, given: dict[str, Any]) -> str:

@@ -45,7 +45,7 @@ class Execution:
     data_dir: Path | None = None
     results_dir: Path = Path("results/runs")
     checkpoint_seconds: float = CHECKPOINT_SECONDS
-    jobs: int = 1  # runs that share the machine, this one included; on record, since it tells in the seconds
+    side_by_side: int = 1  # runs that share the machine; on record, since it tells in the seconds
     trackings: tuple[Tracking, ...] = ()
     tf32: bool = False  # see `benchmark.engine.precision`
 
@@ -301,7 +301,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
             for note in algorithm.notes():
                 print(note, file=sys.stderr)
             surroundings = environment(prepared.task.data.device, prepared.executor_name)
-            surroundings |= {"jobs": execution.jobs, "tf32": execution.tf32}
+            surroundings |= {"jobs": execution.side_by_side, "tf32": execution.tf32}
             followed = About(config, method_label(config), record.folder, about["split"], surroundings)
             with precision(execution.tf32), Followed(observer, execution.trackings, followed) as follower:
                 summary = run(

@@ -249,7 +249,7 @@ class Job:
         from benchmark.launchers.cores import confined
         from benchmark.studies.estimate import Estimator
 
-        execution = dataclasses.replace(self.execution, jobs=jobs)
+        execution = dataclasses.replace(self.execution, side_by_side=jobs)
         if self.arguments.launcher != "local":  # a GPU elsewhere says nothing about this machine
             execution = dataclasses.replace(execution, device="auto")
         with confined(0, min(jobs, available_cores())):

@@ -46,7 +46,7 @@ class Processes:
 
     def run(self, cells: Sequence[Cell], execution: Execution, watcher: Watcher) -> Outcome:
         """As `Launcher.run`."""
-        crew = ProcessCrew(self.jobs, dataclasses.replace(execution, jobs=self.jobs))
+        crew = ProcessCrew(self.jobs, dataclasses.replace(execution, side_by_side=self.jobs))
         try:
             return Foreman(crew, execution, watcher).run(cells)
         finally:

@@ -106,7 +106,7 @@ class RayCluster:
             if self._marker.parent.parent.exists():  # a dry run makes no folder
                 self._marker.parent.mkdir(exist_ok=True)
                 write_text(self._marker, self._marker.name)
-            execution = dataclasses.replace(self._execution, jobs=self.jobs)
+            execution = dataclasses.replace(self._execution, side_by_side=self.jobs)
             self._crew = RayCrew(self._ray, self._shares, execution, variables, self._marker, cells)
         return self._crew
 

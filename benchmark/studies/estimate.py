@@ -62,7 +62,7 @@ class Estimator:
 
     def __post_init__(self) -> None:
         self._device = self.execution.pick_device()
-        jobs = {"jobs": self.execution.jobs}
+        jobs = {"jobs": self.execution.side_by_side}
         surroundings = {name: {**environment(self._device, name), **jobs} for name in EXECUTORS}
         measured: dict[tuple[str, str], list[float]] = {}
         for record in self.records:

@@ -64,7 +64,7 @@ def test_time_of_runs_side_by_side(seconds, jobs, expected):
 def test_runs_beside_others_are_no_measure_for_runs_alone(tmp_path):
     from benchmark.store import Store
 
-    beside = Execution(device="cpu", executor="loop", results_dir=tmp_path, jobs=2)
+    beside = Execution(device="cpu", executor="loop", results_dir=tmp_path, side_by_side=2)
     summary = run_cell(with_hyper(TINY, {}), beside, Log())
     records = Store.scan(tmp_path).records()
     assert Estimator(records, beside).seconds(with_hyper(TINY, {})) == pytest.approx(
