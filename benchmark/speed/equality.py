@@ -7,10 +7,12 @@ differences cannot grow from round to round, and every call of a run counts by i
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 from torch import Tensor
@@ -30,9 +32,13 @@ from benchmark.runner import Execution, check, prepare, with_hyper
 from benchmark.speed.clock import device_name
 from benchmark.speed.workload import made_dataset
 
-__all__ = ["TOLERANCE", "VARIANTS", "Twins", "difference", "equality"]
+__all__ = ["OUTLIER", "TOLERANCE", "VARIANTS", "Seen", "Twins", "difference", "equality"]
 
-TOLERANCE = 1e-3  # of the largest entry of a tensor
+# Of the largest entry of a tensor. Rounding differs between executors, and where two inputs of a pooling
+# window are all but equal it decides which one learns. So single trainings may differ visibly, and most may
+# not: the first limit is for forward passes and for the typical training, the second for any.
+TOLERANCE = 1e-4
+OUTLIER = 0.05
 
 # Every method, and what PPFE's own variants add: masks and other ways to reduce.
 VARIANTS: tuple[tuple[str, str | None], ...] = (
@@ -82,13 +88,26 @@ def difference(expected: object, found: object) -> float:
 
 
 @dataclass
-class _Seen:
-    """What was compared in a stage."""
+class Seen:
+    """Differences in a stage, one a local training and one a forward pass."""
 
-    calls: int = 0
-    passes: int = 0
-    largest: float = 0.0
+    trainings: list[float] = field(default_factory=list)
+    passes: list[float] = field(default_factory=list)
     repeatable: bool = True
+
+    @property
+    def typical(self) -> float:
+        """Of the trainings; of two the smaller."""
+        return median_low(self.trainings or [0.0])
+
+    @property
+    def largest(self) -> float:
+        return max([*self.trainings, *self.passes], default=0.0)
+
+    @property
+    def equal(self) -> bool:
+        exact = max([self.typical, *self.passes])
+        return exact <= TOLERANCE and self.largest <= OUTLIER
 
 
 @dataclass
@@ -111,22 +130,17 @@ class Twins:
     first: Executor
     second: Executor
     stage: int = 1
-    seen: dict[int, _Seen] = field(default_factory=dict)
+    seen: dict[int, Seen] = field(default_factory=dict)
 
-    def _compare(self, expected: object, found: object) -> _Seen:
-        seen = self.seen.setdefault(self.stage, _Seen())
-        seen.largest = max(seen.largest, difference(expected, found))
-        return seen
+    def _seen(self) -> Seen:
+        return self.seen.setdefault(self.stage, Seen())
 
     def train(self, call: LocalCall) -> Outcome:
         """Train by both."""
         expected, found = self.first.train(call), self.second.train(call)
-        if (expected.samples, expected.steps) != (found.samples, found.steps):
-            self._compare([], [found.loss])
-        seen = self._compare(
-            [expected.models, expected.loss, expected.features], [found.models, found.loss, found.features]
-        )
-        seen.calls += 1
+        seen, counted = self._seen(), (expected.samples, expected.steps) == (found.samples, found.steps)
+        ours, theirs = ([outcome.models, outcome.loss, outcome.features] for outcome in (expected, found))
+        seen.trainings.append(difference(ours, theirs) if counted else math.inf)
         # Resuming a run bit by bit needs calls that give the same bits whenever they are made.
         again = self.second.train(call)
         seen.repeatable &= difference([found.models, found.loss], [again.models, again.loss]) == 0
@@ -137,7 +151,7 @@ class Twins:
     ) -> list[Tensor]:
         """Evaluate by both."""
         expected, found = (e.forward(network, params, clients, part, stop) for e in (self.first, self.second))
-        self._compare(expected, found).passes += 1
+        self._seen().passes.append(difference(expected, found))
         return expected
 
     def close(self) -> None:
@@ -175,15 +189,16 @@ def equality(
                     "executor": executor,
                     "device": device_name(device),
                     "tf32": execution.tf32,
-                    "calls": found.calls,
-                    "passes": found.passes,
-                    "difference": min(found.largest, 1e30),  # JSON knows no infinity
-                    "equal": found.largest <= TOLERANCE,
+                    "calls": len(found.trainings),
+                    "passes": len(found.passes),
+                    "typical": min(found.typical, 1e30),  # JSON knows no infinity
+                    "difference": min(found.largest, 1e30),
+                    "equal": found.equal,
                     "repeatable": found.repeatable,
                 }
 
 
-def _compared(config: RunConfig, execution: Execution, executor: str) -> dict[int, _Seen]:
+def _compared(config: RunConfig, execution: Execution, executor: str) -> dict[int, Seen]:
     dataset = made_dataset(config.dataset, config.clients, config)
     prepared = prepare(config, replace(execution, executor="loop"), dataset)
     task = prepared.task

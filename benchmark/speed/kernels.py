@@ -48,33 +48,35 @@ def one_by_one(network: Network, params: Params, x: Tensor, y: Tensor) -> Params
     return {name: torch.stack([one[name] for one in found]) for name in params}
 
 
-def patches(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
-    """All clients at once, a convolution as patches times kernels in one batched product (`stacked`)."""
+def _at_once(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
     own = {name: tensor.detach().requires_grad_() for name, tensor in params.items()}
     return _gradients(_loss(network.apply_stacked(own, x), y), own)
 
 
-class _GroupedConv(Conv):
-    """A stacked convolution as one convolution with a group for each client."""
-
+class _Patches(Conv):
     def apply_stacked(self, params: Any, x: Tensor, dropout: Any = None) -> Tensor:
-        weight, bias = params[f"{self.name}.weight"].flatten(0, 1), params[f"{self.name}.bias"].flatten()
-        side_by_side = x.transpose(0, 1).flatten(1, 2)  # [B, m C, H, W]
-        out = F.conv2d(side_by_side, weight, bias, padding=self.padding, groups=len(x))
-        out = F.relu(F.max_pool2d(out, 2))
-        return out.unflatten(1, (len(x), self.channels_out)).transpose(0, 1)
+        return self.by_patches(params, x)
+
+
+class _Groups(Conv):
+    def apply_stacked(self, params: Any, x: Tensor, dropout: Any = None) -> Tensor:
+        return self.by_groups(params, x)
+
+
+def _with(kind: type[Conv], network: Network) -> Network:
+    """`network` with its convolutions computed in one way."""
+    convolutions = [layer for layer in network.layers if isinstance(layer, Conv)]
+    return network.with_layers({layer.name: kind(**vars(layer)) for layer in convolutions})
+
+
+def patches(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
+    """All clients at once, a convolution as patches times kernels in one batched product."""
+    return _at_once(_with(_Patches, network), params, x, y)
 
 
 def grouped(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
     """All clients at once, convolutions with a group for each client."""
-    changed = {
-        layer.name: _GroupedConv(
-            layer.name, layer.channels_in, layer.channels_out, layer.kernel, layer.padding
-        )
-        for layer in network.layers
-        if isinstance(layer, Conv)
-    }
-    return patches(network.with_layers(changed), params, x, y)
+    return _at_once(_with(_Groups, network), params, x, y)
 
 
 def mapped(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:

@@ -52,8 +52,8 @@ def test_a_kept_measurement_is_shown_drawn_and_put_into_a_document(command, kept
 def test_an_executor_that_is_not_equal_ends_with_1(command, tmp_path):
     row = {
         "part": "equality", "cell": "digits", "method": "ppfe", "stage": 2, "executor": "stacked",
-        "device": "cpu", "tf32": False, "calls": 2, "passes": 3, "difference": 0.5, "equal": False,
-        "repeatable": True,
+        "device": "cpu", "tf32": False, "calls": 2, "passes": 3, "typical": 0.5, "difference": 0.5,
+        "equal": False, "repeatable": True,
     }  # fmt: skip
     report.save(tmp_path / "speed.json", [row], Execution(device="cpu"))
     with pytest.raises(SystemExit) as ended:

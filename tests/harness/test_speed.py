@@ -16,7 +16,7 @@ from benchmark.speed import apart, report, workload
 from benchmark.speed.apart import Apart, Here
 from benchmark.speed.cells import cells
 from benchmark.speed.clock import training_bytes, training_flops
-from benchmark.speed.equality import difference
+from benchmark.speed.equality import Seen, difference
 from benchmark.speed.kernels import WAYS
 from benchmark.speed.plain import PlainTrainer, plain_network
 from benchmark.speed.report import PARTS, Sizes, load, measure, save
@@ -74,6 +74,21 @@ def test_differences_are_relative_and_nothing_escapes():
     for other in (torch.ones(3), nan, torch.tensor([1.0, float("inf")])):
         assert difference(one, other) == float("inf")
     assert difference([one], [one, one]) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("trainings", "passes", "equal"),
+    [
+        ([1e-7, 1e-6, 1e-7], [1e-6], True),
+        ([1e-7, 8e-3], [1e-6], True),  # a pooling window decided otherwise, once
+        ([8e-3, 8e-3, 1e-7], [1e-6], False),
+        ([1e-7, 0.1, 1e-7], [1e-6], False),
+        ([1e-7, 1e-7], [1e-6, 1e-3], False),  # nothing is decided in a forward pass
+        ([float("inf")], [], False),
+    ],
+)
+def test_most_trainings_and_all_forward_passes_must_agree(trainings, passes, equal):
+    assert Seen(trainings, passes).equal is equal
 
 
 # The ways to compute a step
