@@ -15,6 +15,7 @@ usage: ./run_all.sh [--profile quick|paper] [options of `python -m benchmark tab
   --seeds N        number of seeds
   --jobs N|auto    so many runs at a time, in processes that share the cores and the GPU
   --launcher ray   runs on a Ray cluster (--address HOST:PORT; without it one of this machine alone)
+  --wandb offline  log to Weights & Biases as well (or online, with a key)
   --dry-run        print what would be run, and for how long
   test             linter, type checker and test suite
 

@@ -25,6 +25,7 @@ __all__ = [
     "add_data_dir",
     "add_execution",
     "add_results_dir",
+    "add_seeds",
     "add_setting",
     "add_tf32",
     "add_tracking",
@@ -104,6 +105,17 @@ def add_data_dir(group: argparse._ArgumentGroup) -> None:
 def add_results_dir(group: argparse._ArgumentGroup, text: str) -> None:
     """Add ``--results-dir``; `text` is its help."""
     group.add_argument("--results-dir", type=path("--results-dir"), metavar="DIR", help=text)
+
+
+def add_seeds(group: argparse._ArgumentGroup, text: str) -> None:
+    """Add ``--seeds``, how many; `text` is its help."""
+    group.add_argument("--seeds", type=_count_of_seeds, metavar="N", help=text)
+
+
+def _count_of_seeds(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"--seeds is '{text}'; expected how many, a whole number of at least 1")
+    return int(text)
 
 
 def add_execution(group: argparse._ArgumentGroup) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark.errors import UserError
-from benchmark.flags import path
+from benchmark.flags import add_seeds, path
 
 if TYPE_CHECKING:
     from benchmark.store import Store
@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STUDY",
         help="the studies on the page (default: all); the list of runs is always complete",
     )
-    what.add_argument(
-        "--seeds", type=_seeds, metavar="N", help="use seeds 0 to N-1 (default: all that have records)"
-    )
+    add_seeds(what, "use seeds 0 to N-1 (default: all that have records)")
     what.add_argument(
         "--results-dir",
         type=path("--results-dir"),
@@ -127,9 +125,3 @@ def read_store(root: Path, profile: str) -> Store:
         f"there are no finished runs in {root}{damaged}; give their --results-dir, or make them first: "
         f"python -m benchmark tables --profile {profile}"
     )
-
-
-def _seeds(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise UserError(f"--seeds is '{text}'; expected how many, a whole number of at least 1")
-    return int(text)

@@ -13,6 +13,7 @@ from benchmark.flags import (
     add_data_dir,
     add_execution,
     add_results_dir,
+    add_seeds,
     add_tracking,
     execution_of,
     tracking_of,
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--profile",
         default="quick",
         metavar="NAME",
-        help="quick (digits, a check of the machinery) or paper (the paper's scale) (default: quick)",
+        help="quick (small data, a check of the machinery) or paper (the paper's scale) (default: quick)",
     )
     what.add_argument(
         "--only",
@@ -54,14 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         metavar="STUDY",
         help="main, sparse, dirichlet, reduction, fixed-heads, progression, data-size, heterogeneity, "
-        "synthetic, communication (default: all)",
+        "synthetic, communication (default: all of these); on request: calibration, tuning",
     )
-    what.add_argument(
-        "--seeds",
-        type=_seeds,
-        metavar="N",
-        help="make and show seeds 0 to N-1 (default: make the profile's, show all that are there)",
-    )
+    add_seeds(what, "make and show seeds 0 to N-1 (default: make the profile's, show all that are there)")
     what.add_argument(
         "--dry-run", action="store_true", help="only say what is done, what is missing, how long"
     )
@@ -328,12 +324,6 @@ class Job:
         )
         for dataset in dict.fromkeys(cell.config.dataset for cell in missing):
             print(f"  times on {dataset}: {basis[dataset]}")
-
-
-def _seeds(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise UserError(f"--seeds is '{text}'; expected how many, a whole number of at least 1")
-    return int(text)
 
 
 def _jobs(text: str) -> int:
