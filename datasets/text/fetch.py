@@ -41,7 +41,6 @@ def fetch(remote: Remote, root: Path) -> Path:
     """
     target = root / remote.path
     part = target.with_name(target.name + ".part")
-    target.parent.mkdir(parents=True, exist_ok=True)
     have = part.stat().st_size if part.exists() else 0
     if have > remote.size:
         part.unlink()
@@ -62,6 +61,7 @@ def _append(remote: Remote, part: Path, have: int, advance: Callable[[int], None
         resumed = answer.status == 206  # a server without ranges sends everything again
         if not resumed:
             advance(-have)
+        part.parent.mkdir(parents=True, exist_ok=True)  # not before somebody has answered
         with part.open("ab" if resumed else "wb") as file:
             while block := answer.read(_BLOCK):
                 file.write(block)

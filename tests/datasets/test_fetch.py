@@ -1,5 +1,6 @@
 """Downloads: whole, resumed, checked. From a server in this process; no network."""
 
+import dataclasses
 import hashlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -93,3 +94,9 @@ def test_another_content_is_not_taken(have, remote, server, tmp_path):
     with pytest.raises(OSError, match="checksum differs"):
         fetch(other, tmp_path)
     assert list(part.parent.iterdir()) == []  # nothing to go on with
+
+
+def test_nobody_answers_and_nothing_is_left(remote, tmp_path):
+    with pytest.raises(OSError, match=r"refused|reach"):
+        fetch(dataclasses.replace(remote, url="http://127.0.0.1:9/file"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
