@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from benchmark.engine.algorithm import Algorithm
-from benchmark.errors import UserError, nearest
+from benchmark.errors import unknown
 
 __all__ = ["ALGORITHMS", "find", "register"]
 
@@ -29,7 +29,5 @@ def find(name: str) -> type[Algorithm]:
         UserError: unknown; suggests the nearest.
     """
     if name not in ALGORITHMS:
-        raise UserError(
-            f"unknown method '{name}'{nearest(name, ALGORITHMS)}; known: {', '.join(sorted(ALGORITHMS))}"
-        )
+        raise unknown("method", name, sorted(ALGORITHMS))
     return ALGORITHMS[name]

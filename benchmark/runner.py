@@ -28,7 +28,7 @@ from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import TrunkStore
 from benchmark.environment import environment
-from benchmark.errors import UserError, nearest
+from benchmark.errors import UserError, nearest, unknown
 from benchmark.flags import as_flags
 from benchmark.models import NETWORKS, Network
 from benchmark.tracking import About, Followed, Tracking
@@ -253,10 +253,7 @@ def check(config: RunConfig) -> None:
     """
     config.validate()
     if config.dataset not in NETWORKS:
-        known = ", ".join(NETWORKS)
-        raise UserError(
-            f"unknown dataset '{config.dataset}'{nearest(config.dataset, NETWORKS)}; known: {known}"
-        )
+        raise unknown("dataset", config.dataset, NETWORKS)
     check_data(config)
     method = find(config.algo)
     hyper = parse_hyper(method.Hyper, config.hyper, config.algo)

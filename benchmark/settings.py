@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.errors import UserError, nearest
+from benchmark.errors import unknown
 
 __all__ = ["DEFAULT_SETTING", "SETTINGS", "Setting", "default_setting", "find_setting"]
 
@@ -107,7 +107,7 @@ def find_setting(name: str) -> Setting:
         UserError: unknown; suggests the nearest.
     """
     if name not in SETTINGS:
-        raise UserError(f"unknown setting '{name}'{nearest(name, SETTINGS)}; known: {', '.join(SETTINGS)}")
+        raise unknown("setting", name, SETTINGS)
     return SETTINGS[name]
 
 
@@ -121,4 +121,4 @@ def default_setting(dataset: str) -> str:
         if setting.values["dataset"] == dataset:
             return name
     known = sorted({setting.values["dataset"] for setting in SETTINGS.values()})
-    raise UserError(f"unknown dataset '{dataset}'{nearest(dataset, known)}; known: {', '.join(known)}")
+    raise unknown("dataset", dataset, known)

@@ -114,6 +114,21 @@ class DatasetInfo:
         """Number of classes."""
         return len(self.class_names)
 
+    def holding(
+        self,
+        train: Samples,
+        test: Samples,
+        source: str,
+        vectors: np.ndarray | None = None,
+        users: np.ndarray | None = None,
+        digest: str = "",
+    ) -> Dataset:
+        """The dataset with these samples; the rest as in `Dataset`."""
+        return Dataset(
+            self.name, train, test, self.classes, self.class_names, self.mean, self.std, source,
+            vectors, users, digest,
+        )  # fmt: skip
+
     @property
     def needs_files(self) -> bool:
         """False for datasets that are there wherever this program is."""

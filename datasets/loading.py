@@ -62,9 +62,7 @@ def _dataset(info: DatasetInfo, train: Samples, test: Samples, source: str) -> D
     if sizes != info.sizes:
         of = [f"{size:,} of {official:,}" for size, official in zip(sizes, info.sizes, strict=True)]
         source += f" (partial: {of[0]} training and {of[1]} test images)"
-    return Dataset(
-        info.name, train, test, info.classes, info.class_names, mean=info.mean, std=info.std, source=source
-    )
+    return info.holding(train, test, source)
 
 
 def _roots(data_dir: str | Path | None) -> list[Path]:

@@ -15,10 +15,11 @@ _ROWS = 1_000  # of the word vectors
 def noise(name: str, count: int, embedding: int = 0) -> Dataset:
     """Return `count` random samples, as training and as test set, in the form of the dataset `name`.
 
-    Texts are of full length, with word vectors of width `embedding`, and belong to a single user.
+    Classes take turns. Texts are of full length, with word vectors of width `embedding`, and belong to a
+    single user.
     """
     info, rng = DATASETS[name], np.random.default_rng(0)
-    labels = rng.integers(0, info.classes, count)
+    labels = np.arange(count) % info.classes
     shape = (count, *info.shape)
     vectors = users = None
     if info.text is None:
@@ -28,15 +29,4 @@ def noise(name: str, count: int, embedding: int = 0) -> Dataset:
         vectors = rng.normal(size=(_ROWS, embedding)).astype(np.float32)
         users = np.zeros(count, dtype=np.int64)
     part = Samples(x, labels)
-    return Dataset(
-        name,
-        part,
-        part,
-        info.classes,
-        info.class_names,
-        mean=info.mean,
-        std=info.std,
-        source="noise",
-        vectors=vectors,
-        users=users,
-    )
+    return info.holding(part, part, "noise", vectors, users)

@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from typing import Protocol, cast
 
-from benchmark.errors import UserError, nearest
+from benchmark.errors import unknown
 
 __all__ = ["Command", "command_names", "find_command"]
 
@@ -50,5 +50,5 @@ def find_command(name: str) -> Command:
     """
     names = command_names()
     if name not in names:
-        raise UserError(f"unknown command '{name}'{nearest(name, names)}; known: {', '.join(names)}")
+        raise unknown("command", name, names)
     return cast(Command, importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from benchmark.errors import UserError, nearest
+from benchmark.errors import UserError, unknown
 from benchmark.flags import path
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     name = arguments.profile
     if name not in PROFILES:
-        raise UserError(f"unknown profile '{name}'{nearest(name, PROFILES)}; known: {', '.join(PROFILES)}")
+        raise unknown("profile", name, PROFILES)
     profile = PROFILES[name]
     seeds = arguments.seeds or profile.seeds
     tie = TIE if arguments.tie is None else arguments.tie

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmark.errors import UserError, nearest
+from benchmark.errors import UserError, nearest, unknown
 
 __all__ = ["RunConfig"]
 
@@ -74,14 +74,11 @@ class RunConfig:
     )
     eval_every: int = _doc(10, "rounds between evaluations on the way; 0: only at the end")
     seed: int = _doc(0, "run seed: split, initial weights, cohorts and batch orders follow from it")
-    validation: float = field(
-        default=0.0,
-        metadata={
-            "doc": "share of each client's training data kept out of training and evaluated in place of its "
-            "test data, for choosing hyper-parameters; 0: evaluate test data",
-            "choices": (),
-            "absent": 0.0,
-        },
+    validation: float = _doc(
+        0.0,
+        "share of each client's training data kept out of training and evaluated in place of its test data, "
+        "for choosing hyper-parameters; 0: evaluate test data",
+        absent=0.0,
     )
     hyper: Mapping[str, Any] = field(
         default_factory=dict, metadata={"doc": "the method's hyper-parameters (`hyper.recorded`)"}
@@ -165,9 +162,7 @@ class RunConfig:
         known = [spec.name for spec in dataclasses.fields(cls)]
         for name in values:
             if name not in known:
-                raise UserError(
-                    f"unknown configuration key '{name}'{nearest(name, known)}; known: {', '.join(known)}"
-                )
+                raise unknown("configuration key", name, known)
         absent = {s.name: s.metadata["absent"] for s in dataclasses.fields(cls) if "absent" in s.metadata}
         return cls(**{**absent, **values})
 

@@ -15,10 +15,15 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.files import save_tensors
 from benchmark.engine.records import FORMAT
 
-__all__ = ["FREE", "TrunkStore"]
+__all__ = ["TrunkStore", "common_fields"]
 
 # What does not matter to the rounds of a trunk: its key and length stand for the method.
-FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
+_FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
+
+
+def common_fields(config: RunConfig) -> dict[str, Any]:
+    """What runs must have in common to share a trunk."""
+    return {name: value for name, value in config.to_dict().items() if name not in _FREE}
 
 
 class TrunkStore:
@@ -30,8 +35,7 @@ class TrunkStore:
 
     def __init__(self, root: Path, config: RunConfig, context: Mapping[str, str]) -> None:
         self._folder = root / ".cache"
-        values = {name: value for name, value in config.to_dict().items() if name not in FREE}
-        self._common = {**values, **context, "format": FORMAT}
+        self._common = {**common_fields(config), **context, "format": FORMAT}
 
     def _path(self, trunk: Trunk) -> Path:
         text = json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import datasets
 from benchmark.engine.rounds import Observer
@@ -16,7 +16,17 @@ from benchmark.errors import UserError
 from benchmark.runner import Execution, run_cell
 from benchmark.studies.grid import Cell
 
-__all__ = ["PATIENCE", "Ended", "Launcher", "Options", "Outcome", "Watcher", "attempt", "unavailable"]
+__all__ = [
+    "PATIENCE",
+    "Ended",
+    "Launcher",
+    "OnThisMachine",
+    "Options",
+    "Outcome",
+    "Watcher",
+    "attempt",
+    "unavailable",
+]
 
 PATIENCE = 2.0  # seconds between looks at runs that another process is making
 
@@ -104,6 +114,23 @@ class Launcher(Protocol):
         Raises:
             UserError: records cannot be written (permission, space): nothing else could succeed either.
         """
+
+
+class OnThisMachine:
+    """What launchers without a cluster have in common: the data that this process finds, nothing to hold."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
+        """As `Launcher.unavailable`."""
+        return unavailable(cells, self._execution.data_dir, download)
 
 
 @dataclass(frozen=True)

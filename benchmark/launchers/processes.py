@@ -14,7 +14,7 @@ from multiprocessing.context import SpawnProcess
 
 import torch
 
-from benchmark.launchers.base import Outcome, Watcher, attempt, unavailable
+from benchmark.launchers.base import OnThisMachine, Outcome, Watcher, attempt
 from benchmark.launchers.cores import confined, environ, use_share
 from benchmark.launchers.foreman import Foreman
 from benchmark.launchers.work import Died, Report, Reporter
@@ -26,23 +26,13 @@ __all__ = ["Processes", "ended_how", "own_gpu"]
 GRACE = 5.0  # seconds that workers get to stop by themselves
 
 
-class Processes:
+class Processes(OnThisMachine):
     """A `benchmark.launchers.base.Launcher` of processes, begun afresh (``spawn``, as CUDA demands)."""
 
     def __init__(self, jobs: int, execution: Execution) -> None:
+        super().__init__(execution)
         self.jobs = jobs
         self.place = f"on this machine, {jobs} at a time"
-        self._execution = execution
-
-    def __enter__(self) -> Processes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
-    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
-        """As `Launcher.unavailable`."""
-        return unavailable(cells, self._execution.data_dir, download)
 
     def run(self, cells: Sequence[Cell], execution: Execution, watcher: Watcher) -> Outcome:
         """As `Launcher.run`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmark.errors import UserError, nearest
+from benchmark.errors import unknown
 from benchmark.launchers.base import Launcher, Options
 
 __all__ = ["LAUNCHERS", "find", "register"]
@@ -33,7 +33,5 @@ def find(name: str) -> Maker:
         UserError: unknown; suggests the nearest.
     """
     if name not in LAUNCHERS:
-        raise UserError(
-            f"unknown launcher '{name}'{nearest(name, LAUNCHERS)}; known: {', '.join(sorted(LAUNCHERS))}"
-        )
+        raise unknown("launcher", name, sorted(LAUNCHERS))
     return LAUNCHERS[name]

@@ -7,31 +7,18 @@ from collections.abc import Sequence
 
 from benchmark.errors import UserError
 from benchmark.launchers import base
-from benchmark.launchers.base import Outcome, Watcher, attempt, unavailable
+from benchmark.launchers.base import OnThisMachine, Outcome, Watcher, attempt
 from benchmark.runner import Execution
 from benchmark.studies.grid import Cell
 
 __all__ = ["Sequential"]
 
 
-class Sequential:
+class Sequential(OnThisMachine):
     """A `benchmark.launchers.base.Launcher` without workers."""
 
     jobs = 1
     place = "on this machine"
-
-    def __init__(self, execution: Execution) -> None:
-        self._execution = execution
-
-    def __enter__(self) -> Sequential:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
-    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
-        """As `Launcher.unavailable`."""
-        return unavailable(cells, self._execution.data_dir, download)
 
     def run(self, cells: Sequence[Cell], execution: Execution, watcher: Watcher) -> Outcome:
         """As `Launcher.run`."""

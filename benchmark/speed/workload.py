@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from benchmark.engine.config import RunConfig
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.local import LocalCall, Outcome
@@ -15,7 +13,8 @@ from benchmark.runner import Execution, Prepared, prepare, with_hyper
 from benchmark.settings import find_setting
 from benchmark.speed.clock import wait_for
 from benchmark.speed.plain import PlainTrainer
-from datasets import DATASETS, Dataset, Samples
+from datasets import DATASETS, Dataset
+from datasets.noise import noise
 
 __all__ = ["CELLS", "COHORT", "PLAIN", "TRAINERS", "local_call", "made_dataset", "ready"]
 
@@ -29,18 +28,8 @@ CELLS = {"cifar10": ("cifar10-s2", 1), "digits": ("digits-s2", 5)}
 
 def made_dataset(name: str, clients: int, config: RunConfig) -> Dataset:
     """Random images in the shape of a dataset, enough for every client."""
-    info = DATASETS[name]
-    rng = np.random.default_rng(0)
-
-    def samples(each: int) -> Samples:
-        count = 2 * clients * each + info.classes * each
-        labels = np.arange(count) % info.classes
-        return Samples(rng.integers(0, 256, (count, *info.shape), dtype=np.uint8), labels.astype(np.int64))
-
-    train, test = samples(config.samples_per_client), samples(config.test_samples_per_client)
-    return Dataset(
-        name, train, test, info.classes, info.class_names, info.mean, info.std, source="random images"
-    )
+    each = max(config.samples_per_client, config.test_samples_per_client)
+    return noise(name, (2 * clients + DATASETS[name].classes) * each)
 
 
 def ready(cell: str, executor: str, execution: Execution, algo: str = "fedavg", **changes: Any) -> Prepared:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmark.errors import UserError, nearest
+from benchmark.errors import unknown
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from benchmark.studies.protocol import CALIBRATION, TUNING
 
@@ -182,7 +182,7 @@ def find_profile(name: str) -> Profile:
         UserError: unknown; suggests the nearest.
     """
     if name not in PROFILES:
-        raise UserError(f"unknown profile '{name}'{nearest(name, PROFILES)}; known: {', '.join(PROFILES)}")
+        raise unknown("profile", name, PROFILES)
     return PROFILES[name]
 
 
@@ -194,6 +194,6 @@ def find_studies(names: Sequence[str] | None) -> list[Study]:
     """
     for name in names or ():
         if name not in STUDIES:
-            raise UserError(f"unknown study '{name}'{nearest(name, STUDIES)}; known: {', '.join(STUDIES)}")
+            raise unknown("study", name, STUDIES)
     wanted = names or [study.name for study in STUDIES.values() if not study.on_request]
     return [study for study in STUDIES.values() if study.name in wanted]

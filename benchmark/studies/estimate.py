@@ -24,7 +24,7 @@ from benchmark.engine.network import network_of
 from benchmark.engine.params import expand
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
-from benchmark.engine.trunks import FREE
+from benchmark.engine.trunks import common_fields
 from benchmark.environment import environment
 from benchmark.runner import Execution
 from benchmark.store import Record
@@ -101,8 +101,7 @@ class Estimator:
         _, trunk = self._plan(config)
         if trunk is None:
             return None
-        common = {name: value for name, value in config.to_dict().items() if name not in FREE}
-        return json.dumps([common, trunk.key, trunk.round]), trunk.round
+        return json.dumps([common_fields(config), trunk.key, trunk.round]), trunk.round
 
     def _plan(self, config: RunConfig) -> tuple[float, Trunk | None]:
         """Training samples and common beginning, which are the same for all seeds."""

@@ -67,19 +67,8 @@ class Sent140:
         source = f"{tweets} with {vectors.width}-dimensional word vectors, {vectors.title}"
         if total != info.sizes[0]:
             source += f" (partial: {total:,} of {info.sizes[0]:,} tweets)"
-        return Dataset(
-            info.name,
-            samples,
-            samples,
-            info.classes,
-            info.class_names,
-            mean=info.mean,
-            std=info.std,
-            source=source,
-            vectors=arrays["vectors"],
-            users=arrays["users"],
-            digest=_digest(arrays),
-        )
+        users, digest = arrays["users"], _digest(arrays)
+        return info.holding(samples, samples, source, arrays["vectors"], users, digest)
 
 
 def _tweets(roots: Sequence[Path], download: bool) -> Path:

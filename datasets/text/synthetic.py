@@ -79,18 +79,8 @@ class SyntheticTweets:
         for place, own in zip(x, texts, strict=True):
             place[: len(own)] = own
         samples = Samples(x, np.array(labels, dtype=np.int64))
-        return Dataset(
-            info.name,
-            samples,
-            samples,
-            info.classes,
-            info.class_names,
-            mean=info.mean,
-            std=info.std,
-            source=f"synthetic sentences with made word vectors of {WIDTH} dimensions",
-            vectors=vectors,
-            users=np.array(users, dtype=np.int64),
-        )
+        source = f"synthetic sentences with made word vectors of {WIDTH} dimensions"
+        return info.holding(samples, samples, source, vectors, np.array(users, dtype=np.int64))
 
 
 class _User:
