@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from benchmark.engine.files import write_text
 from benchmark.errors import UserError
 
-__all__ = ["marks", "read", "renew", "with_part"]
+__all__ = ["marks", "parts", "read", "renew", "with_part"]
 
 
 def marks(text: str, name: str) -> tuple[str, str]:
@@ -20,6 +21,11 @@ def marks(text: str, name: str) -> tuple[str, str]:
     if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
         raise UserError(f"the document needs the lines '{begin}' and '{end}', once each and in this order")
     return begin, end
+
+
+def parts(text: str) -> list[str]:
+    """The names of the parts that a document has marks for, in its order."""
+    return re.findall(r"^<!-- (.+): begin -->$", text, re.M)
 
 
 def with_part(text: str, name: str, part: str) -> str:

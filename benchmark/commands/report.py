@@ -18,7 +18,7 @@ USAGE = "[--profile quick|paper] [--only STUDY ...] [--seeds N] [--results-dir D
 EXAMPLES = """\
   python -m benchmark report                               results/quick/report.html
   python -m benchmark report --profile paper --only main reduction
-  python -m benchmark report --profile paper --into README.md
+  python -m benchmark report --profile paper --into README.md results/README.md
   python -m benchmark report --profile paper --wandb my-team/pfl-benchmark
   python -m benchmark report --profile paper --results-dir copied/from/the/cluster"""
 
@@ -48,8 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     more.add_argument(
         "--into",
         type=path("--into"),
+        nargs="+",
+        action="extend",
+        default=[],
         metavar="FILE",
-        help="renew the main table and its figure in a document, between the marks of that part",
+        help="renew tables in documents: the main one with its figure between the lines "
+        "'<!-- main table: begin -->' and '<!-- main table: end -->', any other by 'table NAME' instead",
     )
     more.add_argument(
         "--wandb",
@@ -65,16 +69,15 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: unknown study or profile, a folder without records or that cannot be used.
     """
-    from benchmark.document import marks, read
-    from benchmark.report.front import PART, PICTURE, write_front
+    from benchmark.report.front import check_document, write_parts
     from benchmark.studies.catalogue import find_profile, find_studies
     from benchmark.tracking.report import destination, publish
 
     profile, studies = find_profile(arguments.profile), find_studies(arguments.only)
     root = arguments.results_dir or Path("results") / profile.name
     entity, project = destination(arguments.wandb) if arguments.wandb else ("", "")
-    if arguments.into:
-        marks(read(arguments.into), PART)
+    for document in arguments.into:
+        check_document(document)
     store = read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
@@ -90,9 +93,9 @@ def execute(arguments: argparse.Namespace) -> None:
     for line in mixed_studies(studies, profile, store, seeds):
         print(f"  {line}")
     print(f"  {shown_path(root / NAME)}")
-    if arguments.into:
-        write_front(arguments.into, profile, store, seeds)
-        print(f"  {shown_path(arguments.into)}, {shown_path(root / PICTURE)}")
+    for document in arguments.into:
+        names = write_parts(document, profile, store, seeds)
+        print(f"  {shown_path(document)}: {', '.join(names)}")
     if project:
         print(f"  {publish(entity, project, profile, store)}")
 

@@ -1,4 +1,9 @@
-"""The front of a document: the main table as far as there are records, and its learning curves."""
+"""Tables and a figure in documents that people write, renewed from records.
+
+A document says where they belong by two lines, ``<!-- main table: begin -->`` and one that ends with ``end``:
+the main table as far as there are records, with its learning curves. ``table NAME`` instead of ``main table``
+stands for any table of tables/, gaps included.
+"""
 
 from __future__ import annotations
 
@@ -7,42 +12,88 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmark.document import renew
-from benchmark.engine.files import write_bytes
-from benchmark.errors import UserError
+from benchmark.document import marks, parts, read, with_part
+from benchmark.engine.files import write_bytes, write_text
+from benchmark.errors import UserError, unknown
 from benchmark.figures import FIGURES
 from benchmark.store import Store
 from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Grid, Profile
 from benchmark.studies.results import Results, collect
-from benchmark.tables import TABLES
+from benchmark.tables import TABLES, Table, make_tables
 
-__all__ = ["PART", "front", "write_front"]
+__all__ = ["PICTURE", "check_document", "write_parts"]
 
-PART = "main table"  # name of the marks between which it belongs
+_FRONT, _TABLE = "main table", "table "  # names of parts
 PICTURE = "front.png"  # in the results folder
 
 
-def front(results: Results, picture: str) -> str:
-    """Markdown of the study's own table and of the figure that lies at `picture`."""
-    table = TABLES["accuracy"](results)
-    # Its own heading would stand above those of the document.
-    body = table.to_markdown().split("\n", 1)[1].strip()
-    return f"**{table.title}.**\n\n{body}\n\n![Learning curves of the runs in the table]({picture})"
-
-
-def write_front(document: Path, profile: Profile, store: Store, seeds: Sequence[int] | None = None) -> None:
-    """Renew the main table in a document and draw its figure into the results folder.
+def check_document(document: Path) -> list[str]:
+    """The names of the parts that a document asks for.
 
     Raises:
-        UserError: the document has no marks for it, there are no records, or something cannot be written.
+        UserError: it cannot be read, has no marks, marks of something unknown, or not in pairs.
     """
-    results = _known(profile, store, seeds)
-    figure = FIGURES["learning-curves"](results)
-    if figure is None:
-        raise UserError(f"there are no records of the study main in {store.root}; make some first")
-    renew(document, PART, front(results, os.path.relpath(store.root / PICTURE, document.parent)))
-    write_bytes(store.root / PICTURE, figure.to_png())
+    text = read(document)
+    wanted = [name for name in parts(text) if name == _FRONT or name.startswith(_TABLE)]
+    if not wanted:
+        marks(text, _FRONT)
+    for name in wanted:
+        marks(text, name)
+    return wanted
+
+
+def write_parts(
+    document: Path, profile: Profile, store: Store, seeds: Sequence[int] | None = None
+) -> list[str]:
+    """Renew the parts of a document, and draw the figure of the main table into the results folder.
+
+    Returns:
+        Their names.
+
+    Raises:
+        UserError: as `check_document`, or there are no records; the document stays as it was.
+    """
+    wanted, text, picture = check_document(document), read(document), None
+    for name in wanted:
+        if name == _FRONT:
+            results = _known(profile, store, seeds)
+            figure = FIGURES["learning-curves"](results)
+            if figure is None:
+                raise UserError(f"there are no records of the study main in {store.root}; make some first")
+            picture = figure.to_png()
+            part = _front(results, os.path.relpath(store.root / PICTURE, document.parent))
+        else:
+            part = _body(_find_table(name.removeprefix(_TABLE), profile, store, seeds))
+        text = with_part(text, name, part)
+    write_text(document, text)
+    if picture is not None:
+        write_bytes(store.root / PICTURE, picture)
+    return wanted
+
+
+def _front(results: Results, picture: str) -> str:
+    """Markdown of the study's own table and of the figure that lies at `picture`."""
+    table = TABLES["accuracy"](results)
+    return f"**{table.title}.**\n\n{_body(table)}\n\n![Learning curves of the runs in the table]({picture})"
+
+
+def _body(table: Table) -> str:
+    """Without its own heading, which would stand above those of the document."""
+    return table.to_markdown().split("\n", 1)[1].strip()
+
+
+def _find_table(name: str, profile: Profile, store: Store, seeds: Sequence[int] | None) -> Table:
+    known = []
+    for study in STUDIES.values():
+        if study.computed or not study.grid(profile).columns:
+            continue
+        if name == study.name or name.startswith(f"{study.name}-"):
+            for table in make_tables(collect(study, profile, store, seeds)):
+                if table.name == name:
+                    return table
+        known.append(study.name)
+    raise unknown("table", name, known)
 
 
 def _known(profile: Profile, store: Store, seeds: Sequence[int] | None) -> Results:

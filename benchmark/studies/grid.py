@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,10 @@ class Study:
     computed: str = ""
     on_request: bool = False
 
+    def grid(self, profile: Profile) -> Grid:
+        """Its rows and columns at the scale of `profile`, perhaps none."""
+        return self.grids.get(profile.name, Grid((), ()))
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -139,13 +143,21 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
     return config
 
 
-def plan(studies: Iterable[Study], profile: Profile, seeds: Sequence[int]) -> list[Cell]:
-    """All runs that the studies need, each once: all of the first seed first, then by study and setting."""
+def plan(
+    studies: Iterable[Study], profile: Profile, seeds: Sequence[int], settings: Collection[str] = ()
+) -> list[Cell]:
+    """All runs that the studies need, each once: all of the first seed first, then by study and setting.
+
+    Args:
+        settings: names of the only settings that count; none: all.
+    """
     cells: dict[str, Cell] = {}
     for seed in seeds:
         for study in studies:
-            grid = study.grids.get(profile.name, Grid((), ()))
+            grid = study.grid(profile)
             for column in grid.columns:
+                if settings and column.setting not in settings:
+                    continue
                 for variant in grid.variants:
                     config = configure(variant, column, profile, seed)
                     if config is None:

@@ -39,7 +39,7 @@ class Results:
 
     @property
     def grid(self) -> Grid:
-        return self.study.grids[self.profile.name]
+        return self.study.grid(self.profile)
 
     @property
     def rows(self) -> list[str]:
@@ -107,7 +107,7 @@ def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] |
         seeds: the only ones to use; None stands for all that are there.
     """
     records, configs, failed = {}, {}, {}
-    grid = study.grids.get(profile.name, Grid((), ()))
+    grid = study.grid(profile)
     for column in grid.columns:
         for variant in grid.variants:
             config = configure(variant, column, profile)

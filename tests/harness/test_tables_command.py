@@ -145,6 +145,13 @@ def test_a_dry_run_changes_nothing(command, tiny_studies, tmp_path):
     assert "measurement" in answer.out
 
 
+def test_only_some_settings_are_run(command):
+    answer = command("--dry-run --only main sparse --settings digits-dir0.3")
+    assert answer.code == 0
+    assert "fedavg on digits-dir0.3, seed 0" in answer.out
+    assert "digits-s2" not in answer.out
+
+
 @pytest.mark.skipif(available_cores() < 2, reason="two jobs need two cores")
 def test_a_dry_run_tells_how_long_several_jobs_would_take(command, tiny_studies, monkeypatch):
     monkeypatch.setattr(estimate.Estimator, "seconds", lambda self, config: 60.0)
@@ -238,6 +245,8 @@ def test_the_synthetic_study_is_computed_once(command, tmp_path, monkeypatch):
     [
         ("--profile quik", "unknown profile 'quik' (did you mean 'quick'?)"),
         ("--only man", "unknown study 'man' (did you mean 'main'?)"),
+        ("--settings digits-s3", "unknown setting 'digits-s3' (did you mean 'digits-s2'?)"),
+        ("--only main --settings cifar10-s2", "no run of main is on them; expected some of: digits-s2"),
         ("--seeds 0", "--seeds is '0'"),
         ("--seeds many", "--seeds is 'many'"),
         ("--executor treads", "unknown executor 'treads' (did you mean 'threads'?)"),

@@ -1,0 +1,190 @@
+"""What is left of the runs behind some studies: the plan, how long it will take, and carrying it out."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from benchmark.runner import Execution
+from benchmark.store import Store
+from benchmark.studies import computed
+from benchmark.studies.grid import Cell, Profile, Study, plan
+
+if TYPE_CHECKING:
+    from benchmark.launchers import Launcher, Outcome
+
+__all__ = ["Job", "say"]
+
+
+class Job:
+    """The runs of some studies in one results folder.
+
+    Args:
+        seeds: the seeds to make; None stands for the profile's.
+        settings: names of the only settings to make runs on; none: all.
+        launcher, jobs, address: where cells run, how many at a time (`benchmark.launchers.Options`).
+
+    Raises:
+        UserError: an unknown launcher.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        studies: Sequence[Study],
+        store: Store,
+        execution: Execution,
+        seeds: Sequence[int] | None = None,
+        settings: Collection[str] = (),
+        launcher: str = "local",
+        jobs: int | None = None,
+        address: str = "",
+    ) -> None:
+        from benchmark.launchers import find
+
+        self.profile, self.studies, self.store, self.execution = profile, studies, store, execution
+        self.seeds, self._settings = seeds, settings
+        self._make, self._jobs, self._address = find(launcher), jobs, address
+        self._here = launcher == "local"
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """All runs that the studies need, done or not."""
+        return plan(self.studies, self.profile, self.seeds or self.profile.seeds, self._settings)
+
+    @property
+    def missing(self) -> list[Cell]:
+        return [cell for cell in self.cells if self.store.find(cell.config) is None]
+
+    @property
+    def computed(self) -> list[Study]:
+        """Studies that are computed and not up to date; none where only some settings are asked for."""
+        if self._settings:
+            return []
+        return [
+            study
+            for study in self.studies
+            if study.computed and not computed.is_done(study, self.profile, self.store.root, self.seeds)
+        ]
+
+    # -- carrying it out ------------------------------------------------------------------------------
+
+    def fill(self) -> int:
+        """Make what is missing; returns the number of runs that failed.
+
+        Raises:
+            UserError: the launcher cannot do what it was asked for, or the folder cannot be used.
+        """
+        from benchmark.engine.records import open_store
+
+        missing = self.missing
+        launcher = self._launcher(missing) if missing else None  # first of all: it may refuse the flags
+        open_store(self.store.root)
+        for line in self.store.set_aside():
+            say(line)
+        for study in self.computed:
+            say(f"{study.name}: computing")
+            computed.fill(study, self.profile, self.store.root, self.seeds)
+        if launcher is None:
+            return 0
+        with launcher:
+            outcome = self._run(missing, launcher)
+        for fault in outcome.faults:
+            say(fault)
+        for cell, problem in outcome.failed:
+            say(f"failed: {cell.title}: {problem}")
+        return len(outcome.failed)
+
+    def _run(self, missing: Sequence[Cell], launcher: Launcher) -> Outcome:
+        """Run the cells whose data can be had, and take their records up."""
+        from benchmark.launchers import Outcome
+        from benchmark.studies.display import CellProgress
+        from benchmark.studies.estimate import together
+        from benchmark.terminal import duration
+
+        absent = launcher.unavailable(missing)
+        for name, problem in absent.items():
+            count = sum(cell.config.dataset == name for cell in missing)
+            say(f"{count} cells stay missing: {problem}")
+        missing = [cell for cell in missing if cell.config.dataset not in absent]
+        if not missing:
+            return Outcome()
+        estimates = {cell.config.hash: time for cell, time in self._estimated(missing, launcher.jobs)[0]}
+        say(
+            f"{self.profile.name}: {len(missing)} of {len(self.cells)} cells to run, "
+            f"about {duration(together(estimates.values(), launcher.jobs))} {launcher.place}"
+        )
+        with CellProgress(missing, estimates, launcher.jobs) as progress:
+            outcome = launcher.run(missing, self.execution, progress)
+        for cell in missing:
+            self._take_up(cell)
+        return outcome
+
+    def _launcher(self, missing: Sequence[Cell]) -> Launcher:
+        from benchmark.launchers import Options
+
+        return self._make(Options(self._jobs, self._address, self.execution, missing))
+
+    def _take_up(self, cell: Cell) -> None:
+        from benchmark.engine.records import RunRecord
+        from benchmark.runner import method_label
+
+        self.store.add(RunRecord(self.store.root, cell.config, method_label(cell.config)).folder)
+
+    def _estimated(self, cells: Sequence[Cell], jobs: int) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
+        """Expected seconds of cells, each beside others, and what they rest on by dataset."""
+        from benchmark.engine.executors.threads import available_cores
+        from benchmark.launchers.cores import confined
+        from benchmark.studies.estimate import Estimator
+
+        execution = dataclasses.replace(self.execution, side_by_side=jobs)
+        if not self._here:  # a GPU elsewhere says nothing about this machine
+            execution = dataclasses.replace(execution, device="auto")
+        with confined(0, min(jobs, available_cores())):
+            estimator = Estimator(self.store.records(), execution)
+            return [(cell, estimator.seconds(cell.config)) for cell in cells], estimator.basis
+
+    # -- the plan -------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        """Print every cell with its state, and what is left to do in time."""
+        from benchmark.studies.estimate import together
+        from benchmark.terminal import duration
+
+        missing = self.missing
+        with self._launcher(missing) as launcher:
+            jobs, place = launcher.jobs, launcher.place
+            absent = launcher.unavailable(missing, download=False)
+        estimated, basis = self._estimated(missing, jobs)
+        seconds = {cell.config.hash: expected for cell, expected in estimated}
+        width = max((len(cell.title) for cell in self.cells), default=0)
+        for cell in self.cells:
+            expected = seconds.get(cell.config.hash)
+            state = "done" if expected is None else f"missing, about {duration(expected)}"
+            if expected is not None and cell.config.dataset in absent:
+                state += f", {cell.config.dataset} is not here yet"
+            print(f"{cell.title:{width}}  {state}  [{', '.join(cell.studies)}]")
+        for study in self.computed:
+            print(f"{study.name}: to be computed")
+        print()
+        for study in self.studies:
+            own = [cell for cell in missing if study.name in cell.studies]
+            count = sum(study.name in cell.studies for cell in self.cells)
+            if count:
+                time = duration(together((seconds[cell.config.hash] for cell in own), jobs))
+                print(f"{study.name:14} {count - len(own):4} of {count:4} done, about {time} left")
+        total = duration(together(seconds.values(), jobs))
+        print(
+            f"{self.profile.name}: {len(self.cells)} cells, {len(self.cells) - len(missing)} done, "
+            f"{len(missing)} missing: about {total} {place}"
+        )
+        for dataset in dict.fromkeys(cell.config.dataset for cell in missing):
+            print(f"  times on {dataset}: {basis[dataset]}")
+
+
+def say(text: str) -> None:
+    """Print to the error stream, which leaves the output to results."""
+    print(text, file=sys.stderr, flush=True)
