@@ -73,7 +73,8 @@ def execute(arguments: argparse.Namespace) -> None:
     from benchmark.studies.catalogue import find_profile, find_studies
     from benchmark.tracking.report import destination, publish
 
-    profile, studies = find_profile(arguments.profile), find_studies(arguments.only)
+    profile = find_profile(arguments.profile)
+    studies = find_studies(arguments.only, profile)
     root = arguments.results_dir or Path("results") / profile.name
     entity, project = destination(arguments.wandb) if arguments.wandb else ("", "")
     for document in arguments.into:

@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="STUDY",
-        help="main, sparse, dirichlet, reduction, fixed-heads, progression, data-size, heterogeneity, "
-        "synthetic, communication (default: all of these); on request: calibration, tuning",
+        help="main, distinct, sparse, dirichlet, reduction, fixed-heads, progression, data-size, "
+        "heterogeneity, synthetic, communication (default: all of these); on request: calibration, tuning",
     )
     what.add_argument(
         "--settings",
@@ -112,7 +112,8 @@ def execute(arguments: argparse.Namespace) -> None:
     """
     from benchmark.studies.catalogue import find_profile, find_studies
 
-    profile, studies = find_profile(arguments.profile), find_studies(arguments.only)
+    profile = find_profile(arguments.profile)
+    studies = find_studies(arguments.only, profile)
     if arguments.dry_run and arguments.render_only:
         raise UserError("--dry-run and --render-only contradict each other; give one of them")
     job = _job(arguments, profile, studies)

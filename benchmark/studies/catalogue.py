@@ -6,8 +6,9 @@ Counted in `Grid`s of methods × settings; cells that two studies have in common
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from benchmark.errors import unknown
+from benchmark.errors import UserError, unknown
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from benchmark.studies.protocol import CALIBRATION, TUNING
 
@@ -65,6 +66,12 @@ SIX = (
     Column("EMNIST (100, 10)", "emnist-s10", paper=("EMNIST", "100", "10")),
     Column("Sent140 (100, 2)", "sent140", paper=("Sent140", "100", "2")),
 )
+# Clients with exactly S different classes, as the paper's words suggest, in place of the calibrated protocol.
+DISTINCT = tuple(
+    replace(column, changes={"partition": "distinct", "augment": False})
+    for column in SIX
+    if column.setting.startswith("cifar10-")
+)
 DIRICHLET = tuple(
     Column(f"CIFAR-10, α = {alpha}", f"cifar10-dir{alpha}", paper=("CIFAR-10", "100", f"alpha={alpha}"))
     for alpha in ("1.0", "0.3")
@@ -99,6 +106,14 @@ _ALL = (
         "Test accuracy under heterogeneous federated settings",
         {"quick": Grid(METHODS, (*DIGITS, SYNTHETIC_TWEETS)), "paper": Grid(METHODS, SIX)},
         tables=("accuracy", "significance", "ranks", "worst10", "spread"),
+        figures=("learning-curves", "client-accuracies", "ppfe-stages"),
+        paper="main",
+    ),
+    Study(
+        "distinct",
+        "Test accuracy with distinct classes and no augmentation",
+        {"paper": Grid((*METHODS, SPARSE[1], FIXED_HEADS[0]), DISTINCT)},
+        tables=("accuracy", "significance", "worst10", "spread"),
         figures=("learning-curves", "client-accuracies", "ppfe-stages"),
         paper="main",
     ),
@@ -186,14 +201,20 @@ def find_profile(name: str) -> Profile:
     return PROFILES[name]
 
 
-def find_studies(names: Sequence[str] | None) -> list[Study]:
-    """The studies of those names in the catalogue's order; None stands for all that are not on request.
+def find_studies(names: Sequence[str] | None, profile: Profile) -> list[Study]:
+    """The named studies in the catalogue's order; without names all but those on request.
 
     Raises:
-        UserError: one is unknown; suggests the nearest.
+        UserError: an unknown name, or a study that is not made at the scale of `profile`.
     """
     for name in names or ():
         if name not in STUDIES:
             raise unknown("study", name, STUDIES)
-    wanted = names or [study.name for study in STUDIES.values() if not study.on_request]
-    return [study for study in STUDIES.values() if study.name in wanted]
+        if not STUDIES[name].belongs_to(profile):
+            others = ", ".join(p.name for p in PROFILES.values() if STUDIES[name].belongs_to(p))
+            raise UserError(f"there is no study {name} in the profile {profile.name}; add --profile {others}")
+    return [
+        study
+        for study in STUDIES.values()
+        if study.belongs_to(profile) and (study.name in names if names else not study.on_request)
+    ]

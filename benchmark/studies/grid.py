@@ -107,6 +107,10 @@ class Study:
         """Its rows and columns at the scale of `profile`, perhaps none."""
         return self.grids.get(profile.name, Grid((), ()))
 
+    def belongs_to(self, profile: Profile) -> bool:
+        """True if there is anything to make at the scale of `profile`."""
+        return bool(self.computed) or profile.name in self.grids
+
 
 @dataclass(frozen=True)
 class Cell:

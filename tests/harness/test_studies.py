@@ -24,16 +24,17 @@ def cells(profile: str, **options):
     return plan(STUDIES.values(), chosen, options.get("seeds", chosen.seeds))
 
 
-def test_the_ten_studies():
+def test_the_studies():
     assert [study.name for study in STUDIES.values() if not study.on_request] == [
-        "main", "sparse", "dirichlet", "reduction", "fixed-heads", "progression", "data-size",
+        "main", "distinct", "sparse", "dirichlet", "reduction", "fixed-heads", "progression", "data-size",
         "heterogeneity", "synthetic", "communication",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_a_study_is_computed_or_has_a_grid_for_every_profile(study):
-    assert bool(study.computed) != (set(study.grids) == set(PROFILES))
+    everywhere = {"paper"} if study.name == "distinct" else set(PROFILES)
+    assert bool(study.computed) != (set(study.grids) == everywhere)
     assert set(study.tables) <= set(TABLES)
     assert set(study.figures) <= set(FIGURES)
 
@@ -113,7 +114,9 @@ def test_every_figure_of_the_paper_has_its_cell():
     with PAPER_RESULTS.open(encoding="utf-8") as file:
         printed = sorted(float(row["accuracy"]) for row in csv.DictReader(file) if row["accuracy"])
     used = []
-    for study in find_studies(None):
+    for study in find_studies(None, PROFILES["paper"]):
+        if study.name == "distinct":  # the main study's figures again
+            continue
         grid = study.grids.get("paper", Grid((), ()))
         for variant in grid.variants:
             for column in grid.columns:
@@ -143,7 +146,10 @@ def test_what_is_not_registered_is_no_cell():
 
 @pytest.mark.parametrize(
     ("find", "name", "suggestion"),
-    [(find_profile, "quik", "quick"), (lambda name: find_studies([name]), "dirichle", "dirichlet")],
+    [
+        (find_profile, "quik", "quick"),
+        (lambda name: find_studies([name], PROFILES["quick"]), "dirichle", "dirichlet"),
+    ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(find, name, suggestion):
     with pytest.raises(UserError, match=f"'{name}'.*did you mean '{suggestion}'"):
@@ -151,7 +157,11 @@ def test_an_unknown_name_is_answered_with_the_nearest(find, name, suggestion):
 
 
 def test_studies_come_in_the_catalogues_order():
-    assert [study.name for study in find_studies(["sparse", "main"])] == ["main", "sparse"]
+    assert [study.name for study in find_studies(["sparse", "main"], PROFILES["quick"])] == ["main", "sparse"]
     everything = [study.name for study in STUDIES.values() if not study.on_request]
-    assert [study.name for study in find_studies(None)] == everything
-    assert [study.name for study in find_studies(["tuning"])] == ["tuning"]
+    assert [study.name for study in find_studies(None, PROFILES["paper"])] == everything
+    everything.remove("distinct")  # which the quick profile's settings are anyway
+    assert [study.name for study in find_studies(None, PROFILES["quick"])] == everything
+    assert [study.name for study in find_studies(["tuning"], PROFILES["quick"])] == ["tuning"]
+    with pytest.raises(UserError, match="no study distinct in the profile quick; add --profile paper"):
+        find_studies(["distinct"], PROFILES["quick"])
