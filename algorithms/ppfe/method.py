@@ -12,7 +12,7 @@ from torch import Tensor
 from algorithms.ppfe.diagnostics import StageRecord, describe
 from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
 from algorithms.ppfe.hyper import ABLATIONS, TEXT_ROUNDS, PPFEHyper
-from algorithms.ppfe.reduction import REDUCTIONS
+from algorithms.ppfe.reduction import REDUCTIONS, Step
 from algorithms.ppfe.reweight import reweight
 from algorithms.ppfe.stages import Stage, check_stages, least_rounds, plan_stages
 from algorithms.registry import register
@@ -125,30 +125,30 @@ class PPFE(Algorithm):
 
     def _enter(self, stage: Stage) -> None:
         """Build the network of a stage and its start values (specification 4.5)."""
-        source, target = self.network, self.networks[stage.number]
-        dense = self.task.network
+        target, dense = self.networks[stage.number], self.task.network
         shared = [name for name in target.names if name not in stage.personal]
         if stage.number == 2 or self.hyper.fc_init != "prev":
             start = expand(self._fedavg, 1)
             if self.hyper.fc_init != "fedavg_all" and stage.number > 2:
                 convolutions = dense.keys(name for name in dense.names if name not in dense.splittable)
                 start.update(expand(select(self.server, convolutions), 1))
-            made = self.reduction.convert(start, dense, target, target.names, stage.personal)
+            made = self.reduction.convert(start, Step(dense, target, stage.personal), target.names)
             common = {key: value[0].clone() for key, value in made.items()}
             server = select(common, target.keys(shared))
             clients = ClientStore(select(common, target.keys(stage.personal)), self.task.data.clients)
         else:
-            made = self.reduction.convert(expand(self.server, 1), source, target, shared, stage.personal)
+            step = Step(self.network, target, stage.personal)
+            made = self.reduction.convert(expand(self.server, 1), step, shared)
             server = {key: value[0].clone() for key, value in made.items()}
-            clients = self._inherit(source, target, stage)
+            clients = self._inherit(step)
         self.current, self.network, self.server, self.clients = stage, target, server, clients
 
-    def _inherit(self, source: Network, target: Network, stage: Stage) -> ClientStore:
+    def _inherit(self, step: Step) -> ClientStore:
         """Every client's personal layers from its own model of the previous stage."""
         inherited: ClientStore | None = None
         for chunk in chunks(range(self.task.data.clients)):
             models = self.assemble(chunk, self.server)
-            made = self.reduction.convert(models, source, target, stage.personal, stage.personal)
+            made = self.reduction.convert(models, step, step.personal)
             if inherited is None:
                 # Nobody will read these common values: below, all clients get rows.
                 common = {key: value[0] for key, value in made.items()}

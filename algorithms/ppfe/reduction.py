@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
 from benchmark.models import Layer, Linear, LowRank, Network, Params
 
-__all__ = ["REDUCTIONS", "Reduction", "factor"]
+__all__ = ["REDUCTIONS", "Reduction", "Step", "factor"]
 
 FIRST_REDUCED_STAGE = 3
 
@@ -71,6 +71,19 @@ def product(layer: Layer, params: Mapping[str, Tensor]) -> Tensor:
     return params[f"{layer.name}.weight"]
 
 
+@dataclass(frozen=True)
+class Step:
+    """From the network of one stage to that of the next.
+
+    Attributes:
+        personal: personal layers of the target stage.
+    """
+
+    source: Network
+    target: Network
+    personal: tuple[str, ...]
+
+
 class Reduction(ABC):
     """How the network of a stage looks and how its parameters start.
 
@@ -91,19 +104,10 @@ class Reduction(ABC):
         """The network of a stage."""
 
     @abstractmethod
-    def convert(
-        self,
-        params: Params,
-        source: Network,
-        target: Network,
-        layers: Iterable[str],
-        personal: tuple[str, ...],
-    ) -> Params:
-        """Start values of some layers of `target` from whole or partial stacked models of `source` [m, ...].
+    def convert(self, params: Params, step: Step, layers: Iterable[str]) -> Params:
+        """Start values of the target's `layers` from whole or partial stacked models of the source [m, ...].
 
-        Args:
-            layers: names of the layers to make; `params` holds them and, where they matter, their neighbours.
-            personal: personal layers of the target stage.
+        `params` holds these layers and, where they matter, their neighbours.
         """
 
     def masks(self, network: Network, personal: tuple[str, ...]) -> Params | None:
@@ -117,15 +121,8 @@ class NoReduction(Reduction):
     def network(self, stage: int, personal: tuple[str, ...]) -> Network:
         return self.dense
 
-    def convert(
-        self,
-        params: Params,
-        source: Network,
-        target: Network,
-        layers: Iterable[str],
-        personal: tuple[str, ...],
-    ) -> Params:
-        return {key: params[key] for key in target.keys(layers)}
+    def convert(self, params: Params, step: Step, layers: Iterable[str]) -> Params:
+        return {key: params[key] for key in step.target.keys(layers)}
 
 
 class SparseReduction(NoReduction):
@@ -156,16 +153,9 @@ class SparseReduction(NoReduction):
             masks[key] = mask.reshape(shape)
         return masks
 
-    def convert(
-        self,
-        params: Params,
-        source: Network,
-        target: Network,
-        layers: Iterable[str],
-        personal: tuple[str, ...],
-    ) -> Params:
-        values = super().convert(params, source, target, layers, personal)
-        masks = self.masks(target, personal) or {}
+    def convert(self, params: Params, step: Step, layers: Iterable[str]) -> Params:
+        values = super().convert(params, step, layers)
+        masks = self.masks(step.target, step.personal) or {}
         return {key: v * masks[key].to(v.device) if key in masks else v for key, v in values.items()}
 
 
@@ -226,17 +216,10 @@ class SvdReduction(Reduction):
             and rank * (layer.inputs + layer.outputs) >= layer.inputs * layer.outputs
         )
 
-    def convert(
-        self,
-        params: Params,
-        source: Network,
-        target: Network,
-        layers: Iterable[str],
-        personal: tuple[str, ...],
-    ) -> Params:
+    def convert(self, params: Params, step: Step, layers: Iterable[str]) -> Params:
         values: Params = {}
         for name in layers:
-            old, new = source.layer(name), target.layer(name)
+            old, new = step.source.layer(name), step.target.layer(name)
             if isinstance(new, LowRank):
                 weight = product(old, params)
                 values[f"{name}.first"], values[f"{name}.second"] = factor(weight, new.rank)
@@ -245,7 +228,7 @@ class SvdReduction(Reduction):
                 values[f"{name}.weight"] = product(old, params)
                 values[f"{name}.bias"] = params[f"{name}.bias"]
             else:
-                values.update({key: params[key] for key in target.keys([name])})
+                values.update({key: params[key] for key in step.target.keys([name])})
         return values
 
 
@@ -272,17 +255,10 @@ class WidthReduction(Reduction):
             changed[name] = layer
         return self.dense.with_layers(changed)
 
-    def convert(
-        self,
-        params: Params,
-        source: Network,
-        target: Network,
-        layers: Iterable[str],
-        personal: tuple[str, ...],
-    ) -> Params:
+    def convert(self, params: Params, step: Step, layers: Iterable[str]) -> Params:
         values: Params = {}
         units: Tensor | None = None  # kept inputs of the next layer [m, count]
-        for layer in target.layers:
+        for layer in step.target.layers:
             key, bias = f"{layer.name}.weight", f"{layer.name}.bias"
             if not isinstance(layer, Linear):
                 values.update({name: params[name] for name in layer.shapes() if layer.name in layers})

@@ -8,7 +8,7 @@ import torch
 
 from algorithms.ppfe import PPFE
 from algorithms.ppfe.hyper import PPFEHyper
-from algorithms.ppfe.reduction import REDUCTIONS, factor
+from algorithms.ppfe.reduction import REDUCTIONS, Step, factor
 from benchmark.engine.streams import Streams
 from benchmark.models import NETWORKS, LowRank, cnn
 
@@ -172,7 +172,7 @@ def test_values_have_the_shapes_of_the_net(policy, ranks):
     values, network = models(SMALL), SMALL
     for stage in (3, 4):
         target = made.network(stage, PERSONAL[stage])
-        values = made.convert(values, network, target, target.names, PERSONAL[stage])
+        values = made.convert(values, Step(network, target, PERSONAL[stage]), target.names)
         assert {key: tuple(v.shape[1:]) for key, v in values.items()} == target.shapes()
         network = target
 
@@ -217,7 +217,7 @@ def test_number_of_masked_entries_is_exact(rate):
 def test_conversion_zeroes_the_masked_entries_and_keeps_the_others():
     made, values = reduction(SMALL, reduction="sparse"), models(SMALL)
     masks = made.masks(SMALL, PERSONAL[3])
-    after = made.convert(values, SMALL, SMALL, SMALL.names, PERSONAL[3])
+    after = made.convert(values, Step(SMALL, SMALL, PERSONAL[3]), SMALL.names)
     for key, before in values.items():
         kept = masks[key].bool().expand_as(before) if key in masks else torch.ones_like(before, dtype=bool)
         assert torch.equal(after[key][kept], before[kept])
@@ -263,7 +263,7 @@ def test_narrowing_equals_slicing_by_hand(images):
     made, before = reduction(SMALL, reduction="width", width_alpha=0.5), models(SMALL)
     target = made.network(4, PERSONAL[4])
     assert [target.layer(n).outputs for n in ("fc1", "fc2")] == [6, 4]
-    after = made.convert(before, SMALL, target, target.names, PERSONAL[4])
+    after = made.convert(before, Step(SMALL, target, PERSONAL[4]), target.names)
     for k in range(3):
         w = {name: tensor[k] for name, tensor in before.items()}
         one = sorted(w["fc1.weight"].norm(dim=1).argsort(descending=True)[:6].tolist())
@@ -292,7 +292,7 @@ def test_narrowing_keeps_the_strongest_units_of_every_client(images):
         before["fc1.weight"][k, weak] *= 1e-9
         before["fc1.bias"][k, weak] = 0
     target = made.network(4, PERSONAL[4])
-    after = made.convert(before, SMALL, target, target.names, PERSONAL[4])
+    after = made.convert(before, Step(SMALL, target, PERSONAL[4]), target.names)
     for k, units in enumerate(strong):
         assert torch.equal(after["fc1.weight"][k], before["fc1.weight"][k, units])
 
@@ -303,7 +303,7 @@ def test_dropping_dead_units_changes_no_prediction(images):
         before[f"{name}.weight"][:, dead] = 0
         before[f"{name}.bias"][:, dead] = 0
     target = made.network(4, PERSONAL[4])
-    after = made.convert(before, SMALL, target, target.names, PERSONAL[4])
+    after = made.convert(before, Step(SMALL, target, PERSONAL[4]), target.names)
     for k in range(3):
         torch.testing.assert_close(run(target, after, k, images), run(SMALL, before, k, images))
 
@@ -314,8 +314,8 @@ def test_stage_by_stage_narrowing_of_parts_has_the_shapes_of_the_net():
     third, fourth = made.network(3, PERSONAL[3]), made.network(4, PERSONAL[4])
     whole = models(third)
     shared = {k: v[:1] for k, v in whole.items() if k.split(".")[0] not in PERSONAL[3]}
-    server = made.convert(shared, third, fourth, ["conv1", "conv2"], PERSONAL[4])
-    own = made.convert(whole, third, fourth, PERSONAL[4], PERSONAL[4])
+    server = made.convert(shared, Step(third, fourth, PERSONAL[4]), ["conv1", "conv2"])
+    own = made.convert(whole, Step(third, fourth, PERSONAL[4]), PERSONAL[4])
     assert {k: tuple(v.shape[1:]) for k, v in {**server, **own}.items()} == fourth.shapes()
 
 
