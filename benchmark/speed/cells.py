@@ -62,16 +62,16 @@ def cells(
                 "product_flops": ceiling.flops,
                 "share_of_copy": moved * samples / seconds[name] / ceiling.copy,
                 "copy_bytes_per_second": ceiling.copy,
-                "times_loop": seconds["loop"] / seconds[name],
-                # Quotients of neighbouring turns: what a change of the machine's mood leaves alone.
-                "times_loop_range": _quotients(turns, "loop", name),
-                "times_plain": seconds[PLAIN] / seconds[name],
-                "times_plain_range": _quotients(turns, PLAIN, name),
+                **_times(turns, "loop", name),
+                **_times(turns, PLAIN, name),
                 "peak_memory": turns[-1][name].peak,
             }
 
 
-def _quotients(turns: list[dict[str, Any]], base: str, name: str) -> list[float]:
-    """Smallest and largest quotient of the times of one turn."""
+def _times(turns: list[dict[str, Any]], base: str, name: str) -> dict[str, Any]:
+    """How many times as fast as `base`: median, smallest and largest quotient of the times of one turn.
+
+    Neighbouring turns are compared, which a change of the machine's mood leaves alone.
+    """
     found = [turn[base].seconds / turn[name].seconds for turn in turns]
-    return [min(found), max(found)]
+    return {f"times_{base}": statistics.median(found), f"times_{base}_range": [min(found), max(found)]}

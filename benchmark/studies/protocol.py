@@ -28,9 +28,9 @@ _TARGETS = {
 def _choices() -> list[Column]:
     columns = []
     for dropout, partition, augment in itertools.product((0.0, 0.6), ("distinct", "shards"), (False, True)):
-        name = f"{partition}, {'with' if augment else 'no'} augmentation" + f", dropout {dropout}" * bool(
-            dropout
-        )
+        name = f"{partition}, {'with' if augment else 'no'} augmentation"
+        if dropout:
+            name += f", dropout {dropout} on CIFAR-100"
         for setting, paper in _TARGETS.items():
             changes: dict[str, Any] = {"partition": partition, "augment": augment}
             if setting.startswith("cifar100"):  # the only net that has dropout in FedRep's repository

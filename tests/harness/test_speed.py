@@ -146,8 +146,10 @@ def test_rows_say_what_scripts_rely_on(rows):
     trainers = [row for row in rows if row["part"] == "cells"]
     assert [row["executor"] for row in trainers] == list(TRAINERS)
     for row in trainers:
-        assert row["times_plain"] == pytest.approx(trainers[0]["seconds"] / row["seconds"])
-        assert row["times_loop"] == pytest.approx(trainers[1]["seconds"] / row["seconds"])
+        for base in trainers[:2]:
+            least, most = row[f"times_{base['executor']}_range"]
+            assert least <= row[f"times_{base['executor']}"] <= most
+            assert (least == most == 1) == (base is row)
     assert all(row["equal"] for row in rows if row["part"] == "equality")
     assert [row["jobs"] for row in rows if row["part"] == "side-by-side"] == [1, 2]
 
