@@ -1,51 +1,94 @@
-"""Parts of a document that are generated: what stands between two marks of one name."""
+"""Documents that people write, with parts that are generated: what stands between two lines of one name.
+
+The lines are ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``; parts follow each other.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmark.engine.files import write_text
 from benchmark.errors import UserError
 
-__all__ = ["marks", "parts", "read", "renew", "with_part"]
+__all__ = ["Document", "lines_of"]
+
+_LINE = re.compile(
+    r"^[ \t\ufeff]*<!--[ \t]*(?P<name>[^:\n]+?)[ \t]*:[ \t]*(?P<kind>begin|end)[ \t]*-->[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
 
 
-def marks(text: str, name: str) -> tuple[str, str]:
-    """The lines between which the part called `name` belongs.
-
-    Raises:
-        UserError: the document has no such lines.
-    """
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise UserError(f"the document needs the lines '{begin}' and '{end}', once each and in this order")
-    return begin, end
+def lines_of(name: str) -> str:
+    """The lines between which the part called `name` belongs, in words."""
+    return f"'<!-- {name}: begin -->' and '<!-- {name}: end -->'"
 
 
-def parts(text: str) -> list[str]:
-    """The names of the parts that a document has marks for, in its order."""
-    return re.findall(r"^<!-- (.+): begin -->$", text, re.M)
+class Document:
+    """A document on disk, as it was when this object was made.
 
-
-def with_part(text: str, name: str, part: str) -> str:
-    """`text` with `part` between the marks of that name, in the place of what was there."""
-    begin, end = marks(text, name)
-    return f"{text[: text.index(begin)]}{begin}\n\n{part.strip()}\n\n{text[text.index(end) :]}"
-
-
-def read(document: Path) -> str:
-    """The text of a document.
+    Attributes:
+        parts: the names of its parts, in small letters, and where each begins and ends in the text.
 
     Raises:
-        UserError: it cannot be read.
+        UserError: it cannot be read, or its lines are not in pairs.
     """
-    try:
-        return document.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {document}: {error}") from error
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read {path}: {error}") from error
+        self._break = "\r\n" if "\r\n" in text else "\n"
+        self._text = text.replace("\r\n", "\n")
+        self.parts: dict[str, tuple[int, int]] = {}
+        self._find_parts()
 
-def renew(document: Path, name: str, part: str) -> None:
-    """Put `part` between the marks of that name in a document on disk."""
-    write_text(document, with_part(read(document), name, part))
+    def _find_parts(self) -> None:
+        name, start = "", 0
+        for line in _LINE.finditer(self._text):
+            found, begins = line["name"].lower(), line["kind"].lower() == "begin"
+            if begins == bool(name) or (not begins and found != name):
+                raise UserError(
+                    f"{self.path}: '{line[0].strip()}' stands "
+                    + (f"inside the part '{name}'" if name else "behind no line that begins it")
+                    + f"; expected the lines {lines_of(name or found)} around every part"
+                )
+            if begins and found in self.parts:
+                raise UserError(f"{self.path}: the part '{found}' stands there twice; keep one of them")
+            if begins:
+                name, start = found, line.end()
+            else:
+                self.parts[name], name = (start, line.start()), ""
+        if name:
+            raise UserError(
+                f"{self.path}: the part '{name}' does not end; it needs the lines {lines_of(name)}"
+            )
+
+    def need(self, name: str) -> None:
+        """Check that there is a part of that name.
+
+        Raises:
+            UserError: there is none.
+        """
+        if name not in self.parts:
+            raise UserError(f"{self.path} needs the lines {lines_of(name)}, once each and in this order")
+
+    def with_parts(self, new: Mapping[str, str]) -> str:
+        """The text with these parts in the place of what was there."""
+        text = self._text
+        for name in sorted(new, key=lambda name: self.parts[name], reverse=True):  # so that places hold
+            start, end = self.parts[name]
+            text = f"{text[:start]}\n\n{new[name].strip()}\n\n{text[end:]}"
+        return text
+
+    def save(self, new: Mapping[str, str]) -> None:
+        """Renew parts on disk; links and ways to end lines stay what they are.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        write_text(self.path.resolve(), self.with_parts(new).replace("\n", self._break))

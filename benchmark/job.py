@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,11 +11,12 @@ from benchmark.runner import Execution
 from benchmark.store import Store
 from benchmark.studies import computed
 from benchmark.studies.grid import Cell, Profile, Study, plan
+from benchmark.terminal import duration, say
 
 if TYPE_CHECKING:
     from benchmark.launchers import Launcher, Outcome
 
-__all__ = ["Job", "say"]
+__all__ = ["Job"]
 
 
 class Job:
@@ -60,7 +60,7 @@ class Job:
         return [cell for cell in self.cells if self.store.find(cell.config) is None]
 
     @property
-    def computed(self) -> list[Study]:
+    def outdated(self) -> list[Study]:
         """Studies that are computed and not up to date; none where only some settings are asked for."""
         if self._settings:
             return []
@@ -85,7 +85,7 @@ class Job:
         open_store(self.store.root)
         for line in self.store.set_aside():
             say(line)
-        for study in self.computed:
+        for study in self.outdated:
             say(f"{study.name}: computing")
             computed.fill(study, self.profile, self.store.root, self.seeds)
         if launcher is None:
@@ -103,7 +103,6 @@ class Job:
         from benchmark.launchers import Outcome
         from benchmark.studies.display import CellProgress
         from benchmark.studies.estimate import together
-        from benchmark.terminal import duration
 
         absent = launcher.unavailable(missing)
         for name, problem in absent.items():
@@ -152,7 +151,6 @@ class Job:
     def show(self) -> None:
         """Print every cell with its state, and what is left to do in time."""
         from benchmark.studies.estimate import together
-        from benchmark.terminal import duration
 
         missing = self.missing
         with self._launcher(missing) as launcher:
@@ -167,7 +165,7 @@ class Job:
             if expected is not None and cell.config.dataset in absent:
                 state += f", {cell.config.dataset} is not here yet"
             print(f"{cell.title:{width}}  {state}  [{', '.join(cell.studies)}]")
-        for study in self.computed:
+        for study in self.outdated:
             print(f"{study.name}: to be computed")
         print()
         for study in self.studies:
@@ -183,8 +181,3 @@ class Job:
         )
         for dataset in dict.fromkeys(cell.config.dataset for cell in missing):
             print(f"  times on {dataset}: {basis[dataset]}")
-
-
-def say(text: str) -> None:
-    """Print to the error stream, which leaves the output to results."""
-    print(text, file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import rich.console
 
-__all__ = ["Console", "duration", "is_interactive", "percent", "show", "shown_path", "size"]
+__all__ = ["Console", "duration", "is_interactive", "percent", "say", "show", "shown_path", "size"]
 
 _PLAIN_WIDTH = 110  # columns of output that goes to a file or pipe
 
@@ -38,6 +38,11 @@ def show(*parts: rich.console.RenderableType) -> None:
         for part in parts:
             console.print(part)
     print("\n".join(line.rstrip() for line in text.get().splitlines()))
+
+
+def say(text: str) -> None:
+    """Print to the error stream, which leaves the output to results."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def is_interactive(stream: object) -> bool:

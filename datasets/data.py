@@ -125,9 +125,18 @@ class DatasetInfo:
     ) -> Dataset:
         """The dataset with these samples; the rest as in `Dataset`."""
         return Dataset(
-            self.name, train, test, self.classes, self.class_names, self.mean, self.std, source,
-            vectors, users, digest,
-        )  # fmt: skip
+            self.name,
+            train,
+            test,
+            self.classes,
+            self.class_names,
+            mean=self.mean,
+            std=self.std,
+            source=source,
+            vectors=vectors,
+            users=users,
+            digest=digest,
+        )
 
     @property
     def needs_files(self) -> bool:

@@ -19,7 +19,7 @@ def noise(name: str, count: int, embedding: int = 0) -> Dataset:
     single user.
     """
     info, rng = DATASETS[name], np.random.default_rng(0)
-    labels = np.arange(count) % info.classes
+    labels = np.arange(count, dtype=np.int64) % info.classes
     shape = (count, *info.shape)
     vectors = users = None
     if info.text is None:

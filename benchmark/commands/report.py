@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from benchmark.store import Store
 
 HELP = "tables, figures and report.html from the records that are there; runs nothing"
-USAGE = "[--profile quick|paper] [--only STUDY ...] [--seeds N] [--results-dir DIR]"
+USAGE = "[--profile quick|paper] [--only STUDY ...] [--into FILE ...] [flags]"
 EXAMPLES = """\
   python -m benchmark report                               results/quick/report.html
   python -m benchmark report --profile paper --only main reduction
@@ -67,9 +67,10 @@ def execute(arguments: argparse.Namespace) -> None:
     """Write everything and say where it is.
 
     Raises:
-        UserError: unknown study or profile, a folder without records or that cannot be used.
+        UserError: unknown study or profile, a folder without records or that cannot be used, a document
+            without the lines that say what belongs where.
     """
-    from benchmark.report.front import check_document, write_parts
+    from benchmark.report.front import Fronts
     from benchmark.studies.catalogue import find_profile, find_studies
     from benchmark.tracking.report import destination, publish
 
@@ -77,8 +78,7 @@ def execute(arguments: argparse.Namespace) -> None:
     studies = find_studies(arguments.only, profile)
     root = arguments.results_dir or Path("results") / profile.name
     entity, project = destination(arguments.wandb) if arguments.wandb else ("", "")
-    for document in arguments.into:
-        check_document(document)
+    fronts = Fronts(arguments.into, profile)
     store = read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
@@ -88,14 +88,14 @@ def execute(arguments: argparse.Namespace) -> None:
 
     for found in store.damaged:
         print(f"damaged record, not used: {found.folder.name}: {found.reason}", file=sys.stderr)
+    fronts.make(store, seeds)
     written = render(studies, profile, store, seeds, again=True)
     write_page(studies, profile, store, seeds, again=True)
     print(f"{profile.name}: {len(store.records())} runs; rendered {', '.join(written)}")
     for line in mixed_studies(studies, profile, store, seeds):
         print(f"  {line}")
     print(f"  {shown_path(root / NAME)}")
-    for document in arguments.into:
-        names = write_parts(document, profile, store, seeds)
+    for document, names in fronts.write(root):
         print(f"  {shown_path(document)}: {', '.join(names)}")
     if project:
         print(f"  {publish(entity, project, profile, store)}")

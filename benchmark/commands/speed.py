@@ -71,7 +71,7 @@ def execute(arguments: argparse.Namespace) -> None:
     """
     parts = _check(arguments)
     failed: list[str] = []
-    from benchmark.document import marks, read, renew
+    from benchmark.document import Document
     from benchmark.runner import Execution
     from benchmark.speed import report
     from benchmark.speed.tables import markdown, part_of, shown
@@ -82,7 +82,7 @@ def execute(arguments: argparse.Namespace) -> None:
         execution = Execution(device=arguments.device, tf32=bool(arguments.tf32))
         device = execution.pick_device()
         if arguments.into:
-            marks(read(arguments.into), part_of(device.type))
+            Document(arguments.into).need(part_of(device.type))
         sizes = report.sizes_for(device, arguments.repeats, arguments.cell or ())
 
         def keep(rows: list[dict[str, Any]]) -> None:
@@ -92,7 +92,9 @@ def execute(arguments: argparse.Namespace) -> None:
         rows, failed = report.measure(parts, execution, sizes, Console(stderr=True).print, keep)
         found = report.load(arguments.output) if arguments.output else {"rows": rows}
     if arguments.into:
-        renew(arguments.into, part_of(found["environment"]["kind"]), markdown(found))
+        document, name = Document(arguments.into), part_of(found["environment"]["kind"])
+        document.need(name)
+        document.save({name: markdown(found)})
     if arguments.plot:
         _draw(arguments.plot, found["rows"])
     if arguments.json:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from benchmark.tracking import Tracking
 
 HELP = "every table and figure of the paper: make the runs that are missing, then render"
-USAGE = "[--profile quick|paper] [--only STUDY ...] [flags]"
+USAGE = "[--profile quick|paper] [--only STUDY ...] [--settings NAME ...] [flags]"
 EXAMPLES = """\
   python -m benchmark tables                               small data, minutes, no download
   python -m benchmark tables --profile paper --dry-run     the whole plan, and how long it would take here
@@ -54,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         metavar="STUDY",
         help="main, distinct, sparse, dirichlet, reduction, fixed-heads, progression, data-size, "
-        "heterogeneity, synthetic, communication (default: all of these); on request: calibration, tuning",
+        "heterogeneity, synthetic, communication (default: all of these that the profile has); on request: "
+        "calibration, tuning",
     )
     what.add_argument(
         "--settings",
@@ -62,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="NAME",
-        help="make only runs on these settings, such as cifar10-s2 (default: all); tables show all there is",
+        help="make only runs on these settings, such as cifar10-s2, and compute nothing else (default: all); "
+        "tables show all there is",
     )
     add_seeds(what, "make and show seeds 0 to N-1 (default: make the profile's, show all that are there)")
     what.add_argument(
@@ -121,7 +123,7 @@ def execute(arguments: argparse.Namespace) -> None:
         job.show()
         return
     failed = 0 if arguments.render_only else job.fill()
-    _render(job, arguments.render_only)
+    _render(job, arguments.settings, arguments.render_only)
     if failed:
         raise SystemExit(1)
 
@@ -129,15 +131,14 @@ def execute(arguments: argparse.Namespace) -> None:
 def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study]) -> Job:
     """What the flags ask for, checked."""
     from benchmark.engine.records import open_store
-    from benchmark.job import Job, say
+    from benchmark.job import Job
     from benchmark.launchers import find
-    from benchmark.settings import find_setting
     from benchmark.store import Store
+    from benchmark.terminal import say
 
     root = arguments.results_dir or Path("results") / profile.name
-    for name in arguments.settings:
-        find_setting(name)
-    find(arguments.launcher)
+    _check_settings(arguments.settings, profile, studies)
+    find(arguments.launcher)  # before anything is touched
     execution = execution_of(arguments, results_dir=root)
     execution.check_executor()
     if arguments.launcher == "local":  # other machines may have another device
@@ -152,15 +153,32 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
     if arguments.dry_run or arguments.render_only:
         for found in store.damaged:
             say(f"damaged record, counts as missing: {found.folder.name}: {found.reason}")
-    where = (arguments.launcher, arguments.jobs, arguments.address)
-    job = Job(profile, studies, store, execution, seeds, arguments.settings, *where)
-    if arguments.settings and not job.cells:
-        used = dict.fromkeys(c.setting for s in studies for c in s.grid(profile).columns)
-        raise UserError(
-            f"--settings {' '.join(arguments.settings)}: no run of {', '.join(s.name for s in studies)} "
-            f"is on them; expected some of: {', '.join(used)}"
-        )
-    return job
+    return Job(
+        profile,
+        studies,
+        store,
+        execution,
+        seeds=seeds,
+        settings=arguments.settings,
+        launcher=arguments.launcher,
+        jobs=arguments.jobs,
+        address=arguments.address,
+    )
+
+
+def _check_settings(names: Sequence[str], profile: Profile, studies: Sequence[Study]) -> None:
+    from benchmark.settings import find_setting
+
+    used = dict.fromkeys(column.setting for study in studies for column in study.grid(profile).columns)
+    chosen = ", ".join(study.name for study in studies)
+    for name in names:
+        find_setting(name)
+        if not used:
+            raise UserError(f"--settings {name}: {chosen} is computed, without runs; drop --settings")
+        if name not in used:
+            raise UserError(
+                f"--settings {name}: no run of {chosen} is on it; expected some of {', '.join(used)}"
+            )
 
 
 def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[int]) -> tuple[Tracking, ...]:
@@ -174,13 +192,12 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
     return tracking_of(arguments, {cell.config.hash: cell.studies for cell in cells})
 
 
-def _render(job: Job, only: bool) -> None:
+def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
-    from benchmark.job import say
     from benchmark.report.page import NAME, mixed_studies, write_page
     from benchmark.studies.catalogue import STUDIES
     from benchmark.studies.render import render, with_rendered
-    from benchmark.terminal import shown_path
+    from benchmark.terminal import say, shown_path
 
     profile, store, seeds = job.profile, job.store, job.seeds
     if only and not store.root.exists():
@@ -192,6 +209,7 @@ def _render(job: Job, only: bool) -> None:
     write_page(shown, profile, store, seeds)
     missing, count = len(job.missing), len(job.cells)
     state = f"{missing} of {count} cells missing" if missing else f"all {count} cells done"
+    state += f" on {', '.join(settings)}" if settings else ""
     done = f"rendered {', '.join(written)}" if written else "tables and figures are up to date"
     print(f"{profile.name}: {state}; {done}")
     for folder in ("tables", "figures"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,8 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
         write(temporary)
+        if path.exists():
+            shutil.copymode(path, temporary)
         os.replace(temporary, path)
     except OSError as error:
         raise UserError(
@@ -27,7 +31,8 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
             "or choose another --results-dir"
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,99 +1,109 @@
 """Tables and a figure in documents that people write, renewed from records.
 
-A document says where they belong by two lines, ``<!-- main table: begin -->`` and one that ends with ``end``:
-the main table as far as there are records, with its learning curves. ``table NAME`` instead of ``main table``
-stands for any table of tables/, gaps included.
+A document names them in its lines (`benchmark.document`): ``main table`` for the main table as far as there
+are records, with its learning curves; ``table NAME`` for any table that is made from runs, gaps included.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
-from benchmark.document import marks, parts, read, with_part
-from benchmark.engine.files import write_bytes, write_text
+from benchmark.document import Document, lines_of
+from benchmark.engine.files import write_bytes
 from benchmark.errors import UserError, unknown
 from benchmark.figures import FIGURES
 from benchmark.store import Store
 from benchmark.studies.catalogue import STUDIES
-from benchmark.studies.grid import Grid, Profile
+from benchmark.studies.grid import Grid, Profile, Study
 from benchmark.studies.results import Results, collect
-from benchmark.tables import TABLES, Table, make_tables
+from benchmark.tables import TABLES, Table
 
-__all__ = ["PICTURE", "check_document", "write_parts"]
+__all__ = ["PICTURE", "Fronts", "table_names"]
 
 _FRONT, _TABLE = "main table", "table "  # names of parts
 PICTURE = "front.png"  # in the results folder
 
 
-def check_document(document: Path) -> list[str]:
-    """The names of the parts that a document asks for.
+def table_names(profile: Profile) -> dict[str, tuple[Study, str]]:
+    """Every table that is made from runs, by the name of its files: its study and its maker in `TABLES`."""
+    return {
+        study.name if kind == study.tables[0] else f"{study.name}-{kind}": (study, kind)
+        for study in STUDIES.values()
+        if study.grid(profile).columns
+        for kind in study.tables
+    }
+
+
+class Fronts:
+    """The generated parts of some documents.
 
     Raises:
-        UserError: it cannot be read, has no marks, marks of something unknown, or not in pairs.
+        UserError: a document cannot be read, has none of these parts, or an unknown one.
     """
-    text = read(document)
-    wanted = [name for name in parts(text) if name == _FRONT or name.startswith(_TABLE)]
-    if not wanted:
-        marks(text, _FRONT)
-    for name in wanted:
-        marks(text, name)
-    return wanted
 
+    def __init__(self, paths: Iterable[Path], profile: Profile) -> None:
+        self._profile, self._tables = profile, table_names(profile)
+        self._wanted = {path: self._parts(Document(path)) for path in dict.fromkeys(paths)}
+        self._new: dict[str, str] = {}
+        self._picture: bytes | None = None
 
-def write_parts(
-    document: Path, profile: Profile, store: Store, seeds: Sequence[int] | None = None
-) -> list[str]:
-    """Renew the parts of a document, and draw the figure of the main table into the results folder.
+    def _parts(self, document: Document) -> tuple[Document, list[str]]:
+        wanted = [name for name in document.parts if name == _FRONT or name.startswith(_TABLE)]
+        if not wanted:
+            raise UserError(
+                f"{document.path} needs the lines {lines_of(_FRONT)}, in this order, "
+                "or such lines with 'table NAME'"
+            )
+        for name in wanted:
+            if name != _FRONT and name.removeprefix(_TABLE) not in self._tables:
+                error = unknown("table", name.removeprefix(_TABLE), self._tables)
+                raise UserError(f"{document.path}: {error}")
+        return document, wanted
 
-    Returns:
-        Their names.
+    def make(self, store: Store, seeds: Sequence[int] | None = None) -> None:
+        """Make all parts; nothing is written yet.
 
-    Raises:
-        UserError: as `check_document`, or there are no records; the document stays as it was.
-    """
-    wanted, text, picture = check_document(document), read(document), None
-    for name in wanted:
-        if name == _FRONT:
-            results = _known(profile, store, seeds)
+        Raises:
+            UserError: the main table is wanted and there are no records of it.
+        """
+        for name in {name for _, wanted in self._wanted.values() for name in wanted}:
+            if name != _FRONT:
+                study, kind = self._tables[name.removeprefix(_TABLE)]
+                self._new[name] = _body(TABLES[kind](collect(study, self._profile, store, seeds)))
+                continue
+            results = _known(self._profile, store, seeds)
             figure = FIGURES["learning-curves"](results)
             if figure is None:
                 raise UserError(f"there are no records of the study main in {store.root}; make some first")
-            picture = figure.to_png()
-            part = _front(results, os.path.relpath(store.root / PICTURE, document.parent))
-        else:
-            part = _body(_find_table(name.removeprefix(_TABLE), profile, store, seeds))
-        text = with_part(text, name, part)
-    write_text(document, text)
-    if picture is not None:
-        write_bytes(store.root / PICTURE, picture)
-    return wanted
+            self._picture = figure.to_png()
+            table = TABLES["accuracy"](results)
+            self._new[name] = f"**{table.title}.**\n\n{_body(table)}"
 
+    def write(self, root: Path) -> list[tuple[Path, list[str]]]:
+        """Write the picture of the main table into the results folder, then the documents.
 
-def _front(results: Results, picture: str) -> str:
-    """Markdown of the study's own table and of the figure that lies at `picture`."""
-    table = TABLES["accuracy"](results)
-    return f"**{table.title}.**\n\n{_body(table)}\n\n![Learning curves of the runs in the table]({picture})"
+        Returns:
+            The documents and the names of their parts.
+
+        Raises:
+            UserError: something cannot be written.
+        """
+        if self._picture is not None:
+            write_bytes(root / PICTURE, self._picture)
+        for document, wanted in self._wanted.values():
+            place = quote(Path(os.path.relpath(root / PICTURE, document.path.parent)).as_posix())
+            picture = f"\n\n![Learning curves of the runs in the table]({place})"
+            document.save({name: self._new[name] + picture * (name == _FRONT) for name in wanted})
+        return [(path, wanted) for path, (_, wanted) in self._wanted.items()]
 
 
 def _body(table: Table) -> str:
     """Without its own heading, which would stand above those of the document."""
     return table.to_markdown().split("\n", 1)[1].strip()
-
-
-def _find_table(name: str, profile: Profile, store: Store, seeds: Sequence[int] | None) -> Table:
-    known = []
-    for study in STUDIES.values():
-        if study.computed or not study.grid(profile).columns:
-            continue
-        if name == study.name or name.startswith(f"{study.name}-"):
-            for table in make_tables(collect(study, profile, store, seeds)):
-                if table.name == name:
-                    return table
-        known.append(study.name)
-    raise unknown("table", name, known)
 
 
 def _known(profile: Profile, store: Store, seeds: Sequence[int] | None) -> Results:

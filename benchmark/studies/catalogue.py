@@ -169,7 +169,7 @@ _ALL = (
             "paper": Grid(METHODS, _classes("cifar100-s5", (5, 10, 20, 40))),
         },
         figures=("sweep",),
-        axis="classes per client S",
+        axis="classes per client S (at most)",
     ),
     Study(
         "synthetic",
@@ -212,7 +212,7 @@ def find_studies(names: Sequence[str] | None, profile: Profile) -> list[Study]:
             raise unknown("study", name, STUDIES)
         if not STUDIES[name].belongs_to(profile):
             others = ", ".join(p.name for p in PROFILES.values() if STUDIES[name].belongs_to(p))
-            raise UserError(f"there is no study {name} in the profile {profile.name}; add --profile {others}")
+            raise UserError(f"there is no study {name} in the profile {profile.name}; it is in: {others}")
     return [
         study
         for study in STUDIES.values()

@@ -56,7 +56,9 @@ class Table:
 
     def to_markdown(self) -> str:
         """Heading, table, caption and notes."""
-        align = ["left" if name in ("setting", "method") else "right" for name in self.shown.columns]
+        align = [
+            "left" if name in ("setting", "method", "choice") else "right" for name in self.shown.columns
+        ]
         table = self.shown.to_markdown(index=False, disable_numparse=True, colalign=align)
         notes = "".join(f"\n- {note}" for note in self.notes)
         caption = f"{self.caption} {self.legend}".rstrip()

@@ -80,11 +80,11 @@ def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_one
         ]
         expected = sum(abs(a - b) for a, b in zip(ours, figures, strict=True))
         assert data.loc[choice, "total_deviation"] == pytest.approx(expected)
-        of_datasets = [data.loc[choice, f"deviation,_{name}"] for name in ("CIFAR-10", "CIFAR-100")]
+        of_datasets = [data.loc[choice, f"deviation_{name}"] for name in ("CIFAR-10", "CIFAR-100")]
         assert sum(of_datasets) == pytest.approx(expected)
     unfinished = data.loc["shards, with augmentation"]
-    assert unfinished["deviation,_CIFAR-10"] < data.loc["shards, no augmentation", "deviation,_CIFAR-10"]
-    assert np.isnan(unfinished["deviation,_CIFAR-100"])
+    assert unfinished["deviation_CIFAR-10"] < data.loc["shards, no augmentation", "deviation_CIFAR-10"]
+    assert np.isnan(unfinished["deviation_CIFAR-100"])
 
 
 # Tuning

@@ -1,17 +1,24 @@
-"""The main table of a document, renewed from records."""
+"""Tables in documents, renewed from records."""
 
 import pytest
 from record_folders import write_record
 
 from benchmark.cli import main
-from benchmark.errors import UserError
-from benchmark.report.front import PICTURE, write_parts
+from benchmark.report.front import PICTURE, Fronts, table_names
 from benchmark.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import configure
+from benchmark.studies.results import collect
+from benchmark.tables import TABLES
 
 QUICK = PROFILES["quick"]
 TEXT = "# Title\n\n<!-- main table: begin -->\n\nolder\n\n<!-- main table: end -->\n\nThe end.\n"
+
+
+def write_parts(document, profile, store):
+    fronts = Fronts([document], profile)
+    fronts.make(store)
+    return fronts.write(store.root)
 
 
 @pytest.fixture
@@ -70,6 +77,16 @@ def test_any_table_of_a_study_can_stand_in_a_document(root, tmp_path, capsys):
     assert "Standard deviation" in second
 
 
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_names_of_tables_are_those_of_their_files(profile, tmp_path):
+    store = Store.scan(tmp_path)
+    for name, (study, kind) in table_names(profile).items():
+        assert TABLES[kind](collect(study, profile, store, None)).name == name
+
+
+GOOD = "<!-- table main: begin -->\nold\n<!-- table main: end -->\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -77,26 +94,53 @@ def test_any_table_of_a_study_can_stand_in_a_document(root, tmp_path, capsys):
             "<!-- table man: begin -->\n<!-- table man: end -->\n",
             "unknown table 'man' (did you mean 'main'?)",
         ),
-        ("<!-- table main: begin -->\n", "needs the lines"),
+        (f"{GOOD}<!-- table mian-spread: begin -->\n<!-- table mian-spread: end -->", "mean 'main-spread'?"),
+        ("<!-- table main: begin -->\n", "the part 'table main' does not end"),
+        (f"{GOOD}  <!-- table sparse: end -->\n", "stands behind no line that begins it"),
+        (GOOD.replace("old", "<!-- table sparse: begin -->\n<!-- table sparse: end -->"), "stands inside"),
+        (f"{GOOD}\n{GOOD}", "stands there twice"),
+        ("nothing\n", "needs the lines '<!-- main table: begin -->'"),
     ],
 )
-def test_unknown_tables_and_single_marks_are_one_line(text, message, root, tmp_path, capsys):
-    document = tmp_path / "NOTES.md"
-    document.write_text(text)
-    assert main(["report", "--results-dir", str(root), "--into", str(document)]) == 2
-    assert message in capsys.readouterr().err
-    assert document.read_text() == text
+def test_bad_lines_are_one_line_and_nothing_is_written(text, message, root, tmp_path, capsys):
+    good, bad = tmp_path / "GOOD.md", tmp_path / "BAD.md"
+    good.write_text(GOOD)
+    bad.write_text(text)
+    assert main(["report", "--results-dir", str(root), "--into", str(good), str(bad)]) == 2
+    answer = capsys.readouterr().err
+    assert message in answer
+    assert "BAD.md" in answer
+    assert answer.count("\n") == 1
+    assert (good.read_text(), bad.read_text()) == (GOOD, text)
+    assert not (root / "report.html").exists()
 
 
-def test_without_records_of_the_study_nothing_is_claimed(tmp_path):
-    document = tmp_path / "README.md"
-    document.write_text(TEXT)
+def test_a_missing_main_study_spoils_no_other_document(root, tmp_path, capsys):
+    other = tmp_path / "other"
     write_record(
-        tmp_path / "records",
+        other,
         configure(
             STUDIES["sparse"].grids["quick"].variants[1], STUDIES["main"].grids["quick"].columns[0], QUICK
         ),
     )
-    with pytest.raises(UserError, match="no records of the study main"):
-        write_parts(document, QUICK, Store.scan(tmp_path / "records"))
-    assert document.read_text() == TEXT
+    documents = [tmp_path / "A.md", tmp_path / "B.md"]
+    for document, text in zip(documents, (GOOD, TEXT), strict=True):
+        document.write_text(text)
+    assert main(["report", "--results-dir", str(other), "--into", *map(str, documents)]) == 2
+    assert "no records of the study main" in capsys.readouterr().err
+    assert [document.read_text() for document in documents] == [GOOD, TEXT]
+
+
+def test_links_modes_and_line_ends_stay(root, tmp_path):
+    folder = tmp_path / "docs (1)"
+    folder.mkdir()
+    document, link = folder / "REAL.md", tmp_path / "LINK.md"
+    document.write_bytes(("\ufeff" + TEXT).replace("\n", "\r\n").encode())
+    document.chmod(0o640)
+    link.symlink_to(document)
+    assert main(["report", "--results-dir", str(root), "--into", str(link)]) == 0
+    assert link.is_symlink()
+    assert document.stat().st_mode & 0o777 == 0o640
+    content = document.read_bytes()
+    assert content.count(b"\n") == content.count(b"\r\n") > TEXT.count("\n")
+    assert f"(records/{PICTURE})".encode() in content

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.document import with_part
+from benchmark.document import Document
 from benchmark.errors import UserError
 from benchmark.figures.speed import speed_figure
 from benchmark.models import NETWORKS
@@ -159,22 +159,25 @@ def test_a_measurement_is_kept_and_becomes_a_document(rows, tmp_path):
     found = load(tmp_path / "speed.json")
     assert found["rows"] == json.loads(json.dumps(rows))
     assert found["environment"]["kind"] == "cpu"
-    text = with_part(MARKS, part_of("cpu"), markdown(found))
+    document = tmp_path / "document.md"
+    document.write_text(MARKS)
+    Document(document).save({part_of("cpu"): markdown(found)})
+    text = document.read_text()
     assert markdown(found) in text
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert with_part(text, part_of("cpu"), markdown(found)) == text
+    assert Document(document).with_parts({part_of("cpu"): markdown(found)}) == text
     assert len(shown(rows)) == len(PARTS) - 1
 
 
 def test_the_repositorys_document_has_room_for_measurements(rows, tmp_path):
     save(tmp_path / "speed.json", rows, CPU)
-    document = (Path(__file__).resolve().parents[2] / "docs" / "performance.md").read_text(encoding="utf-8")
+    document = Document(Path(__file__).resolve().parents[2] / "docs" / "performance.md")
     for kind in ("cpu", "cuda"):
         found = load(tmp_path / "speed.json")
         found["environment"]["kind"] = kind
-        assert with_part(document, part_of(kind), markdown(found)).count("<!-- measured on") == 4
+        assert document.with_parts({part_of(kind): markdown(found)}).count("<!-- measured on") == 4
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", '{"format": 0}', '{"format": 1, "environment": {}}'])

@@ -163,5 +163,5 @@ def test_studies_come_in_the_catalogues_order():
     everything.remove("distinct")  # which the quick profile's settings are anyway
     assert [study.name for study in find_studies(None, PROFILES["quick"])] == everything
     assert [study.name for study in find_studies(["tuning"], PROFILES["quick"])] == ["tuning"]
-    with pytest.raises(UserError, match="no study distinct in the profile quick; add --profile paper"):
+    with pytest.raises(UserError, match="no study distinct in the profile quick; it is in: paper"):
         find_studies(["distinct"], PROFILES["quick"])

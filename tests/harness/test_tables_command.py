@@ -11,7 +11,7 @@ from record_folders import write_records
 from benchmark.cli import main
 from benchmark.engine.executors.threads import available_cores
 from benchmark.studies import catalogue, computed, estimate
-from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
+from benchmark.studies.grid import Column, Grid, Profile, Study, Variant, plan
 
 TINY = Profile(
     "quick",
@@ -152,6 +152,21 @@ def test_only_some_settings_are_run(command):
     assert "digits-s2" not in answer.out
 
 
+def test_refused_flags_leave_the_folder_as_it_was(command, tmp_path):
+    (tmp_path / "results").mkdir()
+    assert command("--settings cifar10-s2 --render-only").code == 2
+    assert contents(tmp_path / "results") == {}
+
+
+def test_the_papers_settings_are_calibrated_and_the_distinct_study_is_not():
+    paper = catalogue.PROFILES["paper"]
+    for cell in plan([catalogue.STUDIES["main"]], paper, (0,)):
+        expected = "natural" if cell.config.dataset == "sent140" else "shards"
+        assert (cell.config.partition, cell.config.augment) == (expected, False)
+    for cell in plan([catalogue.STUDIES["distinct"]], paper, (0,)):
+        assert (cell.config.partition, cell.config.augment) == ("distinct", False)
+
+
 @pytest.mark.skipif(available_cores() < 2, reason="two jobs need two cores")
 def test_a_dry_run_tells_how_long_several_jobs_would_take(command, tiny_studies, monkeypatch):
     monkeypatch.setattr(estimate.Estimator, "seconds", lambda self, config: 60.0)
@@ -246,7 +261,11 @@ def test_the_synthetic_study_is_computed_once(command, tmp_path, monkeypatch):
         ("--profile quik", "unknown profile 'quik' (did you mean 'quick'?)"),
         ("--only man", "unknown study 'man' (did you mean 'main'?)"),
         ("--settings digits-s3", "unknown setting 'digits-s3' (did you mean 'digits-s2'?)"),
-        ("--only main --settings cifar10-s2", "no run of main is on them; expected some of: digits-s2"),
+        ("--only synthetic --settings digits-s2", "synthetic is computed, without runs; drop --settings"),
+        (
+            "--only main --settings digits-s2 cifar10-s2",
+            "no run of main is on it; expected some of digits-s2",
+        ),
         ("--seeds 0", "--seeds is '0'"),
         ("--seeds many", "--seeds is 'many'"),
         ("--executor treads", "unknown executor 'treads' (did you mean 'threads'?)"),
