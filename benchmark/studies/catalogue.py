@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from algorithms import ALGORITHMS
 from benchmark.errors import UserError, unknown
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from benchmark.studies.protocol import CALIBRATION, TUNING
@@ -30,7 +31,7 @@ PROFILES = {
 
 # -- rows ---------------------------------------------------------------------------------------------
 
-METHODS = (
+_OF_THE_PAPER = (
     Variant("Local Only", "local"),
     Variant("FedAvg", "fedavg"),
     Variant("FedAvg+FT", "fedavg-ft"),
@@ -42,8 +43,17 @@ METHODS = (
     Variant("pFedFDA", "pfedfda"),
     Variant("PPFE", "ppfe"),
 )
+PPFE = _OF_THE_PAPER[-1]
+# A method that is registered beside them joins their tables.
+METHODS = (
+    *_OF_THE_PAPER,
+    *(
+        Variant(method.title, name)
+        for name, method in sorted(ALGORITHMS.items())
+        if name not in {row.algo for row in _OF_THE_PAPER}
+    ),
+)
 FEW_METHODS = tuple(row for row in METHODS if row.algo in ("local", "fedavg", "fedavg-ft", "fedper", "ppfe"))
-PPFE = METHODS[-1]
 SPARSE = (Variant("PPFE (SVD)", "ppfe"), Variant("PPFE (Sparse)", "ppfe", "sparse"))
 REDUCTION = (
     Variant("With MR", "ppfe", paper="PPFE (with MR)"),

@@ -53,11 +53,11 @@ def calibration(results: Results) -> Table:
             text = MISSING if total is None else percent(total)
             best = name == _TOTAL and len(known) > 1 and total == min(known)
             texts[group][name] = f"**{text}**" if best else text
-    words = f"Test accuracy in % {SELECTION}"
+    words = f"Test accuracy in % {SELECTION}."
     if distances:
-        words += "; in brackets, ours minus the paper's. Deviation: sum of the absolute differences"
-        words += ". Bold: smallest" * any("**" in text.get(_TOTAL, "") for text in texts.values())
-    words += ". Rows that differ in dropout alone have the same runs on CIFAR-10." * bool(distances)
+        words += " In brackets: ours minus the paper's. Deviation: sum of the absolute differences."
+        words += " Bold: smallest." * any("**" in text.get(_TOTAL, "") for text in texts.values())
+        words += " Rows that differ in dropout alone have the same runs on CIFAR-10."
     return _table(results, pd.DataFrame(list(lines.values())), pd.DataFrame(list(texts.values())), words)
 
 
