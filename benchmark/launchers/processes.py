@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.context import SpawnProcess
 
@@ -112,7 +113,7 @@ class ProcessCrew:
             target=_work, args=arguments, name=f"worker-{place}", daemon=True
         )
         # What is set here is inherited, so that it holds before the worker imports PyTorch.
-        with confined(place, self._jobs), environ(own_gpu(place, self._execution)):
+        with confined(place, self._jobs), environ(own_gpu(place, self._execution)), _interrupts_blocked():
             process.start()
         theirs.close()
         return _Worker(process, ours)
@@ -135,6 +136,20 @@ def ended_how(exit_code: int | None) -> str:
     return f"ended with code {exit_code}"
 
 
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Block SIGINT here for a moment, and for good in the processes begun inside.
+
+    Ctrl-C reaches everyone on the terminal, and workers while they import as well; one decides.
+    """
+    resource_tracker.ensure_running()  # it comes with the first process, and starting it unblocks SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(connection: Connection, execution: Execution) -> None:
     """Run the cells that come, until nobody is there any more."""
 
@@ -150,7 +165,6 @@ def _work(connection: Connection, execution: Execution) -> None:
             raise KeyboardInterrupt
         connection.send(what)
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone on the terminal; one decides
     signal.signal(signal.SIGTERM, stop)
     use_share()
     try:

@@ -9,8 +9,10 @@ import pytest
 from watching import Log
 
 from benchmark.engine.executors.threads import available_cores
+from benchmark.launchers.base import Ended
 from benchmark.launchers.cores import confined
-from benchmark.launchers.processes import Processes, ended_how, own_gpu
+from benchmark.launchers.processes import ProcessCrew, Processes, ended_how, own_gpu
+from benchmark.launchers.work import Died
 from benchmark.runner import Execution
 from benchmark.studies.grid import Cell
 
@@ -117,6 +119,24 @@ def test_an_interrupt_ends_all_workers_and_leaves_their_checkpoints(tiny, launch
         assert (find(tmp_path, cell) / "checkpoint.pt").exists()
         assert not list(tmp_path.rglob("*.tmp"))
         assert not (find(tmp_path, cell) / ".lock").exists()
+
+
+def test_a_worker_that_is_still_starting_leaves_the_interrupt_to_us(cells, tmp_path):
+    crew = ProcessCrew(2, Execution(device="cpu", executor="loop", results_dir=tmp_path))
+    try:
+        for place in crew.places():  # importing takes seconds, so that the signal comes meanwhile
+            crew.send(place, cells[place])
+        for process in active_children():
+            os.kill(process.pid, signal.SIGINT)
+        ends = {}
+        while len(ends) < 2:
+            for place, report in crew.reports(60):
+                assert not isinstance(report, Died)
+                if isinstance(report, Ended):
+                    ends[place] = report
+        assert {end.kind for end in ends.values()} == {"done"}
+    finally:
+        crew.close()
 
 
 def test_shares_of_the_cores_are_disjoint_and_are_all_of_them():
