@@ -39,6 +39,7 @@ class Ditto(Algorithm):
     title = "Ditto"
     reference = "Li et al., ICML 2021; litian96/ditto"
     Hyper = DittoHyper
+    tuning = ({"lam": 0.1}, {"lam": 0.75}, {"lam": 2.0})
     personal_stream: ClassVar[Purpose] = "batches-personal"
 
     def __init__(self, task: Task, hyper: DittoHyper) -> None:

@@ -23,6 +23,7 @@ class FedBABU(Algorithm):
     title = "FedBABU"
     reference = "Oh et al., ICLR 2022; jhoon-oh/FedBABU"
     Hyper = FineTuning
+    tuning = ({"ft_epochs": 1}, {"ft_epochs": 10}, {"ft_part": "head"})
 
     def shared_layers(self) -> tuple[str, ...]:
         return self.network.names[:-1]

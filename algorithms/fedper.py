@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Traffic
@@ -41,6 +43,7 @@ class FedPer(Algorithm):
     title = "FedPer"
     reference = "Arivazhagan et al., arXiv 1912.00818; FedRep main_fedrep.py"
     Hyper = FedPerHyper
+    tuning: ClassVar[tuple[Mapping[str, Any], ...]] = ({"n_personal": 2}, {"n_personal": 3})
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: FedPerHyper) -> None:

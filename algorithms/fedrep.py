@@ -35,6 +35,11 @@ class FedRep(FedPer):
     title = "FedRep"
     reference = "Collins et al., ICML 2021; lgcollins/FedRep"
     Hyper = FedRepHyper
+    tuning = (
+        {"head_epochs": 3, "body_epochs": 2},
+        {"head_epochs": 1, "body_epochs": 4},
+        {"head_epochs": 10, "body_epochs": 5},
+    )
 
     def joint_phases(self, round: int) -> list[Phase]:
         return [

@@ -40,6 +40,7 @@ class LGFedAvg(Algorithm):
     title = "LG-FedAvg"
     reference = "Liang et al., arXiv 2001.01523; pliang279/LG-FedAvg, FedRep main_fedrep.py"
     Hyper = LGHyper
+    tuning = ({"lg_shared": 1}, {"lg_warm": 10}, {"lg_warm": 20})
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: LGHyper) -> None:

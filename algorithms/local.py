@@ -37,6 +37,7 @@ class Local(Algorithm):
     title = "Local Only"
     reference = "pFedFDA servers/server_local.py; FedRep main_local.py"
     Hyper = LocalHyper
+    tuning = ({"total_epochs": 160},)
 
     def shared_layers(self) -> tuple[str, ...]:
         return ()

@@ -48,6 +48,12 @@ class PPFE(Algorithm):
     reference = "Federated Ensemble Learning with Progressive Model Personalization, arXiv 2602.14244"
     Hyper = PPFEHyper
     ablations = ABLATIONS
+    tuning = (
+        {"fc_init": "fedavg"},
+        {"rw_loss": "zero_one"},
+        {"rw_target": "ensemble"},
+        {"body_rate": (1.0, 0.1, 0.1, 0.1)},
+    )
 
     @classmethod
     def fitted(cls, network: Network, values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -98,6 +98,8 @@ class Algorithm:
     reference: ClassVar[str]  # publication and, where it exists, official code
     Hyper: ClassVar[type] = NoHyper
     ablations: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # name -> hyper-parameters it sets
+    # What the tuning study tries beside the default and other learning rates: at most six points.
+    tuning: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     aggregation: ClassVar[Literal["uniform", "samples"]] = "uniform"  # weights of the server's mean
     ensemble_space: str = "logit"  # what the members of an ensemble are summed in: logit or probability
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from algorithms import ALGORITHMS
 from benchmark.errors import UserError, unknown
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from benchmark.studies.protocol import CALIBRATION, TUNING
+from benchmark.studies.rows import METHODS, PPFE
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
 
@@ -31,28 +31,6 @@ PROFILES = {
 
 # -- rows ---------------------------------------------------------------------------------------------
 
-_OF_THE_PAPER = (
-    Variant("Local Only", "local"),
-    Variant("FedAvg", "fedavg"),
-    Variant("FedAvg+FT", "fedavg-ft"),
-    Variant("Ditto", "ditto"),
-    Variant("FedBABU", "fedbabu"),
-    Variant("FedRep", "fedrep"),
-    Variant("FedPer", "fedper"),
-    Variant("LG-FedAvg", "lg-fedavg"),
-    Variant("pFedFDA", "pfedfda"),
-    Variant("PPFE", "ppfe"),
-)
-PPFE = _OF_THE_PAPER[-1]
-# A method that is registered beside them joins their tables.
-METHODS = (
-    *_OF_THE_PAPER,
-    *(
-        Variant(method.title, name)
-        for name, method in sorted(ALGORITHMS.items())
-        if name not in {row.algo for row in _OF_THE_PAPER}
-    ),
-)
 FEW_METHODS = tuple(row for row in METHODS if row.algo in ("local", "fedavg", "fedavg-ft", "fedper", "ppfe"))
 SPARSE = (Variant("PPFE (SVD)", "ppfe"), Variant("PPFE (Sparse)", "ppfe", "sparse"))
 REDUCTION = (

@@ -7,11 +7,12 @@ PPFE's. `tuning` tries every method at equally many points, on a validation spli
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from typing import Any
 
+from algorithms import ALGORITHMS
 from benchmark.settings import SETTINGS
 from benchmark.studies.grid import Column, Grid, Study, Variant
+from benchmark.studies.rows import METHODS
 
 __all__ = ["CALIBRATION", "POINTS", "TUNING"]
 
@@ -68,40 +69,19 @@ POINTS = 7  # per method, its default among them
 
 _RATES = (0.0025, 0.005, 0.02, 0.04, 0.08, 0.16)  # beside the default, 0.01
 
-# Points of each method's own; learning rates fill up to POINTS, nearest to the default first.
-_OWN: dict[tuple[str, str], tuple[Mapping[str, Any], ...]] = {
-    ("Local Only", "local"): ({"total_epochs": 160},),
-    ("FedAvg", "fedavg"): (),
-    ("FedAvg+FT", "fedavg-ft"): ({"ft_epochs": 1}, {"ft_epochs": 10}, {"ft_part": "head"}),
-    ("Ditto", "ditto"): ({"lam": 0.1}, {"lam": 0.75}, {"lam": 2.0}),
-    ("FedBABU", "fedbabu"): ({"ft_epochs": 1}, {"ft_epochs": 10}, {"ft_part": "head"}),
-    ("FedRep", "fedrep"): (
-        {"head_epochs": 3, "body_epochs": 2},
-        {"head_epochs": 1, "body_epochs": 4},
-        {"head_epochs": 10, "body_epochs": 5},
-    ),
-    ("FedPer", "fedper"): ({"n_personal": 2}, {"n_personal": 3}),
-    ("LG-FedAvg", "lg-fedavg"): ({"lg_shared": 1}, {"lg_warm": 10}, {"lg_warm": 20}),
-    ("pFedFDA", "pfedfda"): ({"cov_reg": "eps_I"}, {"fda_feats": "eval_pass"}, {"single_beta": True}),
-    ("PPFE", "ppfe"): (
-        {"fc_init": "fedavg"},
-        {"rw_loss": "zero_one"},
-        {"rw_target": "ensemble"},
-        {"body_rate": (1.0, 0.1, 0.1, 0.1)},
-    ),
-}
-
 
 def _points() -> list[Variant]:
+    """Every method at its default and at points of its own (`Algorithm.tuning`), then at learning rates."""
     variants = []
-    for (title, algo), own in _OWN.items():
-        variants.append(Variant(title, algo))
+    for row in METHODS:
+        own = ALGORITHMS[row.algo].tuning
+        variants.append(row)
         for hyper in own:
             text = ", ".join(f"{key}={_typed(value)}" for key, value in hyper.items())
-            variants.append(Variant(f"{title}, {text}", algo, hyper=hyper))
+            variants.append(Variant(f"{row.title}, {text}", row.algo, hyper=hyper))
         nearest = sorted(_RATES, key=lambda rate: max(rate / 0.01, 0.01 / rate))
-        for rate in sorted(nearest[: POINTS - 1 - len(own)]):
-            variants.append(Variant(f"{title}, lr={rate}", algo, changes={"lr": rate}))
+        for rate in sorted(nearest[: max(0, POINTS - 1 - len(own))]):
+            variants.append(Variant(f"{row.title}, lr={rate}", row.algo, changes={"lr": rate}))
     return variants
 
 

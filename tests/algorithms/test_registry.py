@@ -13,6 +13,7 @@ from benchmark.engine.hyper import parse_hyper
 from benchmark.errors import UserError
 from benchmark.models import build_network
 from benchmark.runner import method_label
+from benchmark.studies.protocol import POINTS
 
 BASELINES = {"local", "fedavg", "fedavg-ft", "ditto", "fedbabu", "fedrep", "fedper", "lg-fedavg"}
 
@@ -70,6 +71,15 @@ def test_ablations_are_valid_and_named_in_the_label(algo, tiny):
         config = tiny(algo, dict(values))
         method.check(config, network, parse_hyper(method.Hyper, config.hyper, algo))
         assert method_label(config) == f"{algo}-{name}"
+
+
+def test_tuning_points_are_valid_and_new(algo, tiny):
+    method = find(algo)
+    points = [parse_hyper(method.Hyper, values, algo) for values in method.tuning]
+    assert len(points) < POINTS
+    for place, point in enumerate(points):
+        method.check(tiny(algo, dict(method.tuning[place]), rounds=160), build_network("digits"), point)
+        assert point not in [method.Hyper(), *points[:place]]
 
 
 def test_the_defaults_pass_the_methods_own_check(algo, tiny):
