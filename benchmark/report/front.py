@@ -47,11 +47,13 @@ class Fronts:
 
     def __init__(self, paths: Iterable[Path], profile: Profile) -> None:
         self._profile, self._tables = profile, table_names(profile)
-        self._wanted = {path: self._parts(Document(path)) for path in dict.fromkeys(paths)}
+        documents = [Document(path) for path in dict.fromkeys(paths)]
+        self._wanted = [(document, self._parts(document)) for document in documents]
         self._new: dict[str, str] = {}
         self._picture: bytes | None = None
 
-    def _parts(self, document: Document) -> tuple[Document, list[str]]:
+    def _parts(self, document: Document) -> list[str]:
+        """The names of the parts to renew."""
         wanted = [name for name in document.parts if name == _FRONT or name.startswith(_TABLE)]
         if not wanted:
             raise UserError(
@@ -62,7 +64,7 @@ class Fronts:
             if name != _FRONT and name.removeprefix(_TABLE) not in self._tables:
                 error = unknown("table", name.removeprefix(_TABLE), self._tables)
                 raise UserError(f"{document.path}: {error}")
-        return document, wanted
+        return wanted
 
     def make(self, store: Store, seeds: Sequence[int] | None = None) -> None:
         """Make all parts; nothing is written yet.
@@ -70,7 +72,7 @@ class Fronts:
         Raises:
             UserError: the main table is wanted and there are no records of it.
         """
-        for name in {name for _, wanted in self._wanted.values() for name in wanted}:
+        for name in {name for _, wanted in self._wanted for name in wanted}:
             if name != _FRONT:
                 study, kind = self._tables[name.removeprefix(_TABLE)]
                 self._new[name] = _body(TABLES[kind](collect(study, self._profile, store, seeds)))
@@ -94,11 +96,11 @@ class Fronts:
         """
         if self._picture is not None:
             write_bytes(root / PICTURE, self._picture)
-        for document, wanted in self._wanted.values():
+        for document, wanted in self._wanted:
             place = quote(Path(os.path.relpath(root / PICTURE, document.path.parent)).as_posix())
             picture = f"\n\n![Learning curves of the runs in the table]({place})"
             document.save({name: self._new[name] + picture * (name == _FRONT) for name in wanted})
-        return [(path, wanted) for path, (_, wanted) in self._wanted.items()]
+        return [(document.path, wanted) for document, wanted in self._wanted]
 
 
 def _body(table: Table) -> str:
