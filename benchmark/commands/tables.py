@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="STUDY",
-        help="main, distinct, sparse, dirichlet, reduction, fixed-heads, progression, data-size, "
+        help="main, claims, distinct, sparse, dirichlet, reduction, fixed-heads, progression, data-size, "
         "heterogeneity, synthetic, communication (default: all of these that the profile has); on request: "
         "calibration, tuning",
     )

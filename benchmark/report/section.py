@@ -14,11 +14,10 @@ from benchmark.report.cells import data_cell
 from benchmark.report.mixtures import in_words, mixed
 from benchmark.store import Record
 from benchmark.studies.grid import Study
-from benchmark.tables import MISSING, Table
+from benchmark.tables import MISSING, WORDS, Table
 
 __all__ = ["section"]
 
-_LEFT = ("setting", "method")  # columns of words
 _POINT = 4 / 3  # CSS pixels
 _LEAST = "34rem"  # width below which a figure is scrolled rather than made smaller
 
@@ -110,7 +109,7 @@ def _unbroken(head: str) -> str:
 
 
 def _kind(column: str) -> str:
-    return "word" if column in _LEFT else "figure"
+    return "word" if column in WORDS else "figure"
 
 
 # -- figures ------------------------------------------------------------------------------------------

@@ -6,12 +6,22 @@ Counted in `Grid`s of methods × settings; cells that two studies have in common
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from benchmark.errors import UserError, unknown
-from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
+from benchmark.studies.claims import CLAIMS
+from benchmark.studies.columns import (
+    DIGITS,
+    DIGITS_DIRICHLET,
+    DIRICHLET,
+    DISTINCT,
+    SIX,
+    SYNTHETIC_TWEETS,
+    classes,
+    sizes,
+)
+from benchmark.studies.grid import Grid, Profile, Study, Variant
 from benchmark.studies.protocol import CALIBRATION, TUNING
-from benchmark.studies.rows import METHODS, PPFE
+from benchmark.studies.rows import FEW_METHODS, FIXED_HEADS, METHODS, PROGRESSION, REDUCTION, SPARSE
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
 
@@ -29,64 +39,10 @@ PROFILES = {
     )
 }
 
-# -- rows ---------------------------------------------------------------------------------------------
-
-FEW_METHODS = tuple(row for row in METHODS if row.algo in ("local", "fedavg", "fedavg-ft", "fedper", "ppfe"))
-SPARSE = (Variant("PPFE (SVD)", "ppfe"), Variant("PPFE (Sparse)", "ppfe", "sparse"))
-REDUCTION = (
-    Variant("With MR", "ppfe", paper="PPFE (with MR)"),
-    Variant("Without MR", "ppfe", "no-reduction", paper="PPFE (without MR)"),
-)
-FIXED_HEADS = (*(Variant(f"M{n}", "ppfe", f"fixed-head-{n}") for n in (1, 2, 3)), PPFE)
-PROGRESSION = (
-    Variant("WP", "ppfe", "no-progression"),
-    Variant("WPW", "ppfe", "no-progression-no-reweighting"),
-    PPFE,
-)
-
-# -- columns ------------------------------------------------------------------------------------------
-
-SIX = (
-    Column("CIFAR-10 (100, 2)", "cifar10-s2", paper=("CIFAR-10", "100", "2")),
-    Column("CIFAR-10 (100, 5)", "cifar10-s5", paper=("CIFAR-10", "100", "5")),
-    Column("CIFAR-100 (100, 20)", "cifar100-s20", paper=("CIFAR-100", "100", "20")),
-    Column("CIFAR-100 (100, 5)", "cifar100-s5", paper=("CIFAR-100", "100", "5")),
-    Column("EMNIST (100, 10)", "emnist-s10", paper=("EMNIST", "100", "10")),
-    Column("Sent140 (100, 2)", "sent140", paper=("Sent140", "100", "2")),
-)
-# Clients with exactly S different classes, as the paper's words suggest, in place of the calibrated protocol.
-DISTINCT = tuple(
-    replace(column, changes={"partition": "distinct", "augment": False})
-    for column in SIX
-    if column.setting.startswith("cifar10-")
-)
-DIRICHLET = tuple(
-    Column(f"CIFAR-10, α = {alpha}", f"cifar10-dir{alpha}", paper=("CIFAR-10", "100", f"alpha={alpha}"))
-    for alpha in ("1.0", "0.3")
-)
-DIGITS = (Column("Digits (20, 2)", "digits-s2"), Column("Digits, α = 0.3", "digits-dir0.3"))
-DIGITS_DIRICHLET = (
-    Column("Digits, α = 1.0", "digits-dir0.3", {"dirichlet": 1.0}),
-    Column("Digits, α = 0.3", "digits-dir0.3"),
-)
-
-
-SYNTHETIC_TWEETS = Column("Synthetic tweets (20)", "synth-tweets")
-
-
-def _sizes(setting: str, sizes: Sequence[int]) -> tuple[Column, ...]:
-    return tuple(Column(str(n), setting, {"samples_per_client": n}, x=n) for n in sizes)
-
-
-def _classes(setting: str, counts: Sequence[int]) -> tuple[Column, ...]:
-    return tuple(Column(f"S = {n}", setting, {"classes_per_client": n}, x=n) for n in counts)
-
 
 def _ablation(rows: tuple[Variant, ...]) -> dict[str, Grid]:
     return {"quick": Grid(rows, DIGITS), "paper": Grid(rows, SIX)}
 
-
-# -- studies ------------------------------------------------------------------------------------------
 
 _ALL = (
     Study(
@@ -97,6 +53,7 @@ _ALL = (
         figures=("learning-curves", "client-accuracies", "ppfe-stages"),
         paper="main",
     ),
+    CLAIMS,
     Study(
         "distinct",
         "Test accuracy with distinct classes and no augmentation",
@@ -143,8 +100,8 @@ _ALL = (
         "data-size",
         "Test accuracy by training samples per client",
         {
-            "quick": Grid(FEW_METHODS, _sizes("digits-s2", (20, 40, 60))),
-            "paper": Grid(METHODS, _sizes("cifar100-s5", (100, 200, 300, 400, 500))),
+            "quick": Grid(FEW_METHODS, sizes("digits-s2", (20, 40, 60))),
+            "paper": Grid(METHODS, sizes("cifar100-s5", (100, 200, 300, 400, 500))),
         },
         figures=("sweep",),
         axis="training samples per client",
@@ -153,8 +110,8 @@ _ALL = (
         "heterogeneity",
         "Test accuracy by classes per client",
         {
-            "quick": Grid(FEW_METHODS, _classes("digits-s2", (2, 5, 10))),
-            "paper": Grid(METHODS, _classes("cifar100-s5", (5, 10, 20, 40))),
+            "quick": Grid(FEW_METHODS, classes("digits-s2", (2, 5, 10))),
+            "paper": Grid(METHODS, classes("cifar100-s5", (5, 10, 20, 40))),
         },
         figures=("sweep",),
         axis="classes per client S (at most)",

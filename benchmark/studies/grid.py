@@ -11,7 +11,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.errors import NotDefined
 from benchmark.settings import SETTINGS
 
-__all__ = ["Cell", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
+__all__ = ["Cell", "Claim", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,20 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """Something that the paper says: that one row is better than each of some others.
+
+    Attributes:
+        papers: tables of the paper's figures that say so; of a column the first that has it counts.
+    """
+
+    text: str
+    better: Variant
+    others: tuple[Variant, ...]
+    papers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Profile:
     """A scale at which all studies can be made.
 
@@ -90,6 +104,8 @@ class Study:
         settings_as_rows: print settings as rows and methods as columns, as the paper does.
         computed: module that makes the numbers itself, without runs (`benchmark.studies.computed`).
         on_request: made only if it is named, not with all the others.
+        claims: what the table of claims tests.
+        borrows: shows runs of other studies and asks for none itself.
     """
 
     name: str
@@ -102,6 +118,8 @@ class Study:
     settings_as_rows: bool = False
     computed: str = ""
     on_request: bool = False
+    claims: tuple[Claim, ...] = ()
+    borrows: bool = False
 
     def grid(self, profile: Profile) -> Grid:
         """Its rows and columns at the scale of `profile`, perhaps none."""
@@ -158,6 +176,8 @@ def plan(
     cells: dict[str, Cell] = {}
     for seed in seeds:
         for study in studies:
+            if study.borrows:
+                continue
             grid = study.grid(profile)
             for column in grid.columns:
                 if settings and column.setting not in settings:

@@ -7,22 +7,22 @@ from functools import cache
 from pathlib import Path
 
 from benchmark.errors import UserError
-from benchmark.studies.grid import Column, Study, Variant
+from benchmark.studies.grid import Column, Variant
 
 __all__ = ["PAPER_RESULTS", "paper_accuracy"]
 
 PAPER_RESULTS = Path(__file__).resolve().parents[2] / "results" / "paper_results.csv"
 
 
-def paper_accuracy(study: Study, variant: Variant, column: Column) -> float | None:
-    """The paper's accuracy (0..1) of one cell; None where it prints none.
+def paper_accuracy(table: str, variant: Variant, column: Column) -> float | None:
+    """The paper's accuracy (0..1) of one cell of a table; None where it prints none.
 
     Raises:
         UserError: the file of the paper's figures is not there.
     """
-    if not study.paper or column.paper is None:
+    if not table or column.paper is None:
         return None
-    return _figures().get((study.paper, *column.paper, variant.paper or variant.title))
+    return _figures().get((table, *column.paper, variant.paper or variant.title))
 
 
 @cache

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pandas as pd
 
 from benchmark.engine.config import RunConfig
@@ -82,14 +83,13 @@ class Results:
     def _compare(self, means: pd.Series, column: str) -> dict[str, Comparison]:
         if len(means) < 2:
             return {}
-        # Clients of different splits are no pairs.
-        samples = {
-            row: {
-                (seed, record.split): record.accuracies for seed, record in self.records[row, column].items()
-            }
-            for row in means.index
-        }
+        samples = {str(row): self.samples(str(row), column) for row in means.index}
         return compare_with_best(samples, str(means.idxmax()))
+
+    def samples(self, row: str, column: str) -> dict[tuple[int, str], np.ndarray]:
+        """Accuracies of the clients, by seed and split: clients of different splits are no pairs."""
+        found = self.records.get((row, column), {})
+        return {(seed, record.split): record.accuracies for seed, record in found.items()}
 
     def fingerprint(self) -> str:
         """Changes whenever something that tables and figures are made from changes."""

@@ -1,11 +1,11 @@
-"""The methods as rows of tables."""
+"""The rows of tables: all methods, and variants of PPFE."""
 
 from __future__ import annotations
 
 from algorithms import ALGORITHMS
 from benchmark.studies.grid import Variant
 
-__all__ = ["METHODS", "PPFE"]
+__all__ = ["BASELINES", "FEW_METHODS", "FIXED_HEADS", "METHODS", "PROGRESSION", "REDUCTION", "SPARSE"]
 
 _OF_THE_PAPER = (
     Variant("Local Only", "local"),
@@ -19,7 +19,7 @@ _OF_THE_PAPER = (
     Variant("pFedFDA", "pfedfda"),
     Variant("PPFE", "ppfe"),
 )
-PPFE = _OF_THE_PAPER[-1]
+BASELINES, _PPFE = _OF_THE_PAPER[:-1], _OF_THE_PAPER[-1]
 # A method that is registered beside them joins their tables.
 METHODS = (
     *_OF_THE_PAPER,
@@ -28,4 +28,16 @@ METHODS = (
         for name, method in sorted(ALGORITHMS.items())
         if name not in {row.algo for row in _OF_THE_PAPER}
     ),
+)
+FEW_METHODS = tuple(row for row in METHODS if row.algo in ("local", "fedavg", "fedavg-ft", "fedper", "ppfe"))
+SPARSE = (Variant("PPFE (SVD)", "ppfe"), Variant("PPFE (Sparse)", "ppfe", "sparse"))
+REDUCTION = (
+    Variant("With MR", "ppfe", paper="PPFE (with MR)"),
+    Variant("Without MR", "ppfe", "no-reduction", paper="PPFE (without MR)"),
+)
+FIXED_HEADS = (*(Variant(f"M{n}", "ppfe", f"fixed-head-{n}") for n in (1, 2, 3)), _PPFE)
+PROGRESSION = (
+    Variant("WP", "ppfe", "no-progression"),
+    Variant("WPW", "ppfe", "no-progression-no-reweighting"),
+    _PPFE,
 )

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from benchmark.studies.results import Results
 from benchmark.tables.accuracy import accuracy, ranks, significance, spread, worst10
+from benchmark.tables.claims import claims
 from benchmark.tables.communication import communication
 from benchmark.tables.protocol import calibration, tuning
-from benchmark.tables.table import MISSING, Table
+from benchmark.tables.table import MISSING, WORDS, Table
 
-__all__ = ["MISSING", "TABLES", "Table", "make_tables"]
+__all__ = ["MISSING", "TABLES", "WORDS", "Table", "make_tables"]
 
 # By the names that studies use.
 TABLES: dict[str, Callable[[Results], Table]] = {
@@ -19,6 +20,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     "ranks": ranks,
     "worst10": worst10,
     "spread": spread,
+    "claims": claims,
     "communication": communication,
     "calibration": calibration,
     "tuning": tuning,

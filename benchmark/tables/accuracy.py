@@ -10,15 +10,12 @@ import pandas as pd
 from benchmark.statistics import Comparison, average_ranks, mean_and_std
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Place, Results
-from benchmark.tables.captions import SELECTION, caption, notes
-from benchmark.tables.table import MISSING, Table, percent, signed, tex
+from benchmark.tables.captions import DEPENDENT, SELECTION, TEST, caption, notes
+from benchmark.tables.table import MISSING, Table, p_value, percent, signed, tex
 
 __all__ = ["accuracy", "ranks", "significance", "spread", "worst10"]
 
-TEST = (
-    "paired two-sided Wilcoxon signed-rank test over clients and seeds between the best and every other "
-    "method of a setting, Holm-corrected within the setting"
-)
+_TEST = f"{TEST} between the best and every other method of a setting, Holm-corrected within the setting"
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ def accuracy(results: Results) -> Table:
     if study.axis:
         parts.insert(0, f"Columns: {study.axis}.")
     if any(entry.tied for entry in entries.values()):
-        parts.append(f"†: not significantly worse than the best (p ≥ 0.05; {TEST}).")
+        parts.append(f"†: not significantly worse than the best (p ≥ 0.05; {_TEST}).")
     papers = _papers(results)
     legend = "In brackets: the paper's figure, and ours minus the paper's." if papers else ""
     return _table(results, study.name, study.title, entries, " ".join(parts), papers, legend)
@@ -103,7 +100,7 @@ def significance(results: Results) -> Table:
     for column in results.columns:
         for other, found in results.comparisons[column].items():
             shown.loc[found.best, column] = "best"
-            shown.loc[other, column] = _p_value(found.p_holm) + " †" * (not found.significant)
+            shown.loc[other, column] = p_value(found.p_holm) + " †" * (not found.significant)
             rows.append(
                 {
                     "setting": column,
@@ -118,8 +115,8 @@ def significance(results: Results) -> Table:
             )
     fields = ["setting", "best", "method", "pairs", "mean_difference", "p", "p_holm", "significant"]
     text = (
-        f"Corrected p-values: {TEST}. †: p ≥ 0.05. The pairs are clients' test accuracies, unweighted; "
-        "clients of a seed share a server, so they are not independent of each other."
+        f"Corrected p-values: {_TEST}. †: p ≥ 0.05. The pairs are clients' test accuracies, unweighted; "
+        f"{DEPENDENT}."
     )
     return Table(
         name=f"{results.study.name}-significance",
@@ -197,7 +194,7 @@ def _papers(results: Results) -> dict[Place, float]:
         (variant.title, column.title): figure
         for column in results.grid.columns
         for variant in results.grid.variants
-        if (figure := paper_accuracy(results.study, variant, column)) is not None
+        if (figure := paper_accuracy(results.study.paper, variant, column)) is not None
     }
 
 
@@ -293,7 +290,3 @@ def _latex(results: Results, entries: Mapping[Place, Entry], papers: Mapping[Pla
 def _within(title: str) -> str:
     """A title within a sentence: its first word small, unless it is an abbreviation."""
     return title if title[:2].isupper() else title[0].lower() + title[1:]
-
-
-def _p_value(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"

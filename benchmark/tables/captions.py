@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from benchmark.studies.results import Results
 
-__all__ = ["caption", "notes", "protocol", "seeds"]
+__all__ = ["DEPENDENT", "SELECTION", "TEST", "caption", "notes", "protocol", "seeds"]
 
 SELECTION = "after the last round (never the best round)"
+TEST = "paired two-sided Wilcoxon signed-rank test over clients and seeds"
+DEPENDENT = "clients of a seed share a server, so they are not independent of each other"
 
 
 def caption(results: Results, *parts: str) -> str:

@@ -34,7 +34,7 @@ def calibration(results: Results) -> Table:
             mean = mean_and_std(values)[0] if values else None
             lines[group][head] = None if mean is None else 100 * mean
             texts[group][head] = MISSING if mean is None else percent(mean)
-            paper = paper_accuracy(results.study, variant, column)
+            paper = paper_accuracy(results.study.paper, variant, column)
             if column.paper is None or paper is None:
                 continue
             if mean is not None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-__all__ = ["MISSING", "Table", "percent", "signed", "tex"]
+__all__ = ["MISSING", "WORDS", "Table", "p_value", "percent", "signed", "tex"]
 
 MISSING = "–"  # where there is no record, never a number
+
+WORDS = ("setting", "method", "choice", "claim", "verdict")  # columns of words, not of figures
 
 _TEX = {
     "\\": r"\textbackslash{}",
@@ -56,9 +58,7 @@ class Table:
 
     def to_markdown(self) -> str:
         """Heading, table, caption and notes."""
-        align = [
-            "left" if name in ("setting", "method", "choice") else "right" for name in self.shown.columns
-        ]
+        align = ["left" if name in WORDS else "right" for name in self.shown.columns]
         table = self.shown.to_markdown(index=False, disable_numparse=True, colalign=align)
         notes = "".join(f"\n- {note}" for note in self.notes)
         caption = f"{self.caption} {self.legend}".rstrip()
@@ -70,11 +70,11 @@ class Table:
 
     def to_latex(self) -> str:
         """A ``table`` environment for the packages booktabs and graphicx, no wider than the text."""
-        columns = len(self.latex.columns)
+        heads = [str(name) for name in self.latex.columns.get_level_values(-1)]
         text = self.latex.to_latex(
             index=False,
             escape=False,
-            column_format="l" + "r" * (columns - 1),
+            column_format="l" + "".join("l" if name in WORDS else "r" for name in heads[1:]),
             multicolumn_format="c",
         )
         lines = [re.sub(r" +", " ", line).rstrip() for line in text.splitlines()]
@@ -121,6 +121,11 @@ def signed(share: float) -> str:
     """``+0.25`` or ``−0.25`` in percent."""
     text = percent(abs(share))
     return ("−" if share < 0 and float(text) else "+") + text
+
+
+def p_value(p: float) -> str:
+    """``0.014``, or ``< 0.001``."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def tex(text: str) -> str:

@@ -35,7 +35,7 @@ def test_every_choice_is_held_against_the_same_eight_figures():
     assert set(groups.values()) == {4}
     for group in groups:
         figures = [
-            paper_accuracy(CALIBRATION, variant, column)
+            paper_accuracy(CALIBRATION.paper, variant, column)
             for variant in grid.variants
             for column in grid.columns
             if column.group == group
@@ -61,7 +61,7 @@ def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_one
             gap = off.get(column.group)
             lacks = gap == 0.0 and (variant.algo, column.setting) == ("local", "cifar100-s5")
             if gap is not None and not lacks:
-                level = paper_accuracy(CALIBRATION, variant, column) + gap
+                level = paper_accuracy(CALIBRATION.paper, variant, column) + gap
                 write_record(tmp_path, configure(variant, column, PAPER), level)
     table = table_of(CALIBRATION, PAPER, tmp_path)
     rows = table.shown.set_index("choice")["total deviation"]
@@ -73,7 +73,7 @@ def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_one
     for choice in ("distinct, no augmentation", "shards, no augmentation"):
         ours = [data.loc[choice, head] for head in heads]
         figures = [
-            100 * paper_accuracy(CALIBRATION, variant, column)
+            100 * paper_accuracy(CALIBRATION.paper, variant, column)
             for variant in grid.variants
             for column in grid.columns
             if column.group == choice

@@ -26,14 +26,14 @@ def cells(profile: str, **options):
 
 def test_the_studies():
     assert [study.name for study in STUDIES.values() if not study.on_request] == [
-        "main", "distinct", "sparse", "dirichlet", "reduction", "fixed-heads", "progression", "data-size",
-        "heterogeneity", "synthetic", "communication",
+        "main", "claims", "distinct", "sparse", "dirichlet", "reduction", "fixed-heads", "progression",
+        "data-size", "heterogeneity", "synthetic", "communication",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_a_study_is_computed_or_has_a_grid_for_every_profile(study):
-    everywhere = {"paper"} if study.name == "distinct" else set(PROFILES)
+    everywhere = {"paper"} if study.name in ("claims", "distinct") else set(PROFILES)
     assert bool(study.computed) != (set(study.grids) == everywhere)
     assert set(study.tables) <= set(TABLES)
     assert set(study.figures) <= set(FIGURES)
@@ -120,7 +120,7 @@ def test_every_figure_of_the_paper_has_its_cell():
         grid = study.grids.get("paper", Grid((), ()))
         for variant in grid.variants:
             for column in grid.columns:
-                figure = paper_accuracy(study, variant, column)
+                figure = paper_accuracy(study.paper, variant, column)
                 used += [] if figure is None else [round(100 * figure, 6)]
     assert sorted(used) == printed
 
@@ -128,9 +128,11 @@ def test_every_figure_of_the_paper_has_its_cell():
 def test_the_papers_figures_by_example():
     study = STUDIES["fixed-heads"]
     grid = study.grids["paper"]
-    assert paper_accuracy(study, grid.variants[2], grid.columns[3]) == pytest.approx(0.7436)  # M3, S=5
-    assert paper_accuracy(STUDIES["main"], METHODS[8], grid.columns[5]) is None  # the paper prints a dash
-    assert paper_accuracy(STUDIES["data-size"], METHODS[0], Column("100", "cifar100-s5")) is None
+    assert paper_accuracy("fixed_heads", grid.variants[2], grid.columns[3]) == pytest.approx(
+        0.7436
+    )  # M3, S=5
+    assert paper_accuracy("main", METHODS[8], grid.columns[5]) is None  # the paper prints a dash
+    assert paper_accuracy("", METHODS[0], Column("100", "cifar100-s5")) is None
 
 
 def test_what_is_not_registered_is_no_cell():
@@ -160,7 +162,8 @@ def test_studies_come_in_the_catalogues_order():
     assert [study.name for study in find_studies(["sparse", "main"], PROFILES["quick"])] == ["main", "sparse"]
     everything = [study.name for study in STUDIES.values() if not study.on_request]
     assert [study.name for study in find_studies(None, PROFILES["paper"])] == everything
-    everything.remove("distinct")  # which the quick profile's settings are anyway
+    for name in ("claims", "distinct"):  # of the paper's scale; the quick profile's settings are distinct
+        everything.remove(name)
     assert [study.name for study in find_studies(None, PROFILES["quick"])] == everything
     assert [study.name for study in find_studies(["tuning"], PROFILES["quick"])] == ["tuning"]
     with pytest.raises(UserError, match="no study distinct in the profile quick; it is in: paper"):

@@ -1,0 +1,43 @@
+"""What the paper says of PPFE, to be tested on the runs of the other studies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmark.studies.columns import DIRICHLET, DISTINCT, SIX
+from benchmark.studies.grid import Claim, Grid, Study, Variant
+from benchmark.studies.rows import BASELINES, FIXED_HEADS, PROGRESSION, REDUCTION, SPARSE
+
+__all__ = ["CLAIMS"]
+
+_WP, _WPW, _PPFE = PROGRESSION
+
+_ALL = (
+    Claim("PPFE is better than every other method", _PPFE, BASELINES, ("main", "dirichlet")),
+    Claim("Model reduction helps", REDUCTION[0], REDUCTION[1:], ("no_mr",)),
+    Claim("SVD reduction is better than sparse reduction", SPARSE[0], SPARSE[1:], ("sparse",)),
+    Claim("PPFE is better than every fixed head", _PPFE, FIXED_HEADS[:-1], ("fixed_heads",)),
+    Claim("Progressive personalization helps", _PPFE, (_WP,), ("progression",)),
+    Claim("Sample reweighting helps", _WP, (_WPW,), ("progression",)),
+)
+
+
+def _rows() -> tuple[Variant, ...]:
+    rows = [row for claim in _ALL for row in (claim.better, *claim.others)]
+    return tuple({row.title: row for row in rows}.values())
+
+
+_COLUMNS = (
+    *SIX,
+    *(replace(column, title=f"{column.title}, distinct classes") for column in DISTINCT),
+    *DIRICHLET,
+)
+
+CLAIMS = Study(
+    "claims",
+    "The paper's claims, tested",
+    {"paper": Grid(_rows(), _COLUMNS)},
+    tables=("claims",),
+    claims=_ALL,
+    borrows=True,
+)

@@ -1,0 +1,111 @@
+"""The table of claims: directions, the paper's own differences, tests, and what is missing."""
+
+import pytest
+from record_folders import write_record
+
+from benchmark.statistics import holm, wilcoxon
+from benchmark.store import Store
+from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.grid import configure, plan
+from benchmark.studies.results import collect
+from benchmark.tables import TABLES
+
+PAPER, CLAIMS = PROFILES["paper"], STUDIES["claims"]
+GRID = CLAIMS.grid(PAPER)
+SETTING, DISTINCT = "CIFAR-10 (100, 2)", "CIFAR-10 (100, 2), distinct classes"
+
+
+def results(root):
+    return collect(CLAIMS, PAPER, Store.scan(root), None)
+
+
+def table_of(root):
+    return TABLES["claims"](results(root))
+
+
+def write(root, levels, setting=SETTING, seeds=(0,)):
+    """Records of the rows in `levels`, with accuracies around these."""
+    (column,) = (column for column in GRID.columns if column.title == setting)
+    rows = {row.title: row for row in GRID.variants}
+    for title, level in levels.items():
+        for seed in seeds:
+            write_record(root, configure(rows[title], column, PAPER, seed), level)
+
+
+def test_it_asks_for_no_run_and_reads_those_of_the_others():
+    assert plan([CLAIMS], PAPER, (0,)) == []
+    planned = {cell.config.hash for cell in plan(STUDIES.values(), PAPER, (0,))}
+    for claim in CLAIMS.claims:
+        own = [
+            configure(row, column, PAPER)
+            for row in (claim.better, *claim.others)
+            for column in GRID.columns
+            if column.title == SETTING
+        ]
+        assert {config.hash for config in own} <= planned
+
+
+@pytest.mark.parametrize("claim", CLAIMS.claims, ids=lambda claim: claim.text)
+def test_the_paper_has_figures_for_every_claim(claim, tmp_path):
+    write(tmp_path, {row.title: 0.5 for row in (claim.better, *claim.others)})
+    data = table_of(tmp_path).data.set_index("claim")
+    assert -0.1 < data.loc[claim.text, "paper_difference"] < 10  # not even there are all of them positive
+    assert data.loc[claim.text, "others"] == data.loc[claim.text, "compared"] == len(claim.others)
+
+
+def test_differences_are_of_the_best_other_with_its_own_test(tmp_path):
+    write(tmp_path, {"PPFE": 0.80, "Ditto": 0.70, "pFedFDA": 0.74, "FedAvg": 0.40})
+    found, data = results(tmp_path), table_of(tmp_path).data
+    (line,) = data[data["claim"] == CLAIMS.claims[0].text].to_dict("records")
+    assert (line["setting"], line["against"], line["paper_against"]) == (SETTING, "pFedFDA", "pFedFDA")
+    assert line["paper_difference"] == pytest.approx(0.62)
+    means = found.means()[SETTING]
+    assert line["difference"] == pytest.approx(100 * (means["PPFE"] - means["pFedFDA"]))
+    ppfe, *others = (found.at(name, SETTING)[0].accuracies for name in ("PPFE", "FedAvg", "Ditto", "pFedFDA"))
+    tests = [wilcoxon(ppfe, other) for other in others]
+    assert line["p"] == pytest.approx(tests[2])
+    assert line["p_holm"] == pytest.approx(holm(tests)[2])
+    assert (line["compared"], line["others"], line["pairs"]) == (3, 9, 100)
+    assert line["verdict"] == "holds (3 of 9)"
+
+
+@pytest.mark.parametrize(
+    ("ours", "without", "verdict"),
+    [(0.8, 0.7, "holds"), (0.7, 0.8, "reversed"), (0.7, 0.7, "undecided")],
+)
+def test_verdicts(ours, without, verdict, tmp_path):
+    """PPFE with reduction is PPFE itself: one record for both."""
+    write(tmp_path, {"PPFE": ours, "Without MR": without})
+    shown = table_of(tmp_path).shown
+    (line,) = shown.to_dict("records")
+    assert (line["claim"], line["verdict"]) == ("Model reduction helps", verdict)
+    assert line["paper"] == "+2.73"
+    assert line["ours"].startswith({"holds": "+", "reversed": "−", "undecided": ("+", "−")}[verdict])
+
+
+def test_protocols_stand_apart(tmp_path):
+    write(tmp_path, {"PPFE": 0.8, "FedPer": 0.7})
+    write(tmp_path, {"PPFE": 0.7, "FedPer": 0.8}, DISTINCT)
+    data = table_of(tmp_path).data
+    assert list(zip(data["setting"], data["verdict"], strict=True)) == [
+        (SETTING, "holds (1 of 9)"),
+        (DISTINCT, "reversed (1 of 9)"),
+    ]
+
+
+def test_only_seeds_that_both_have_are_compared(tmp_path):
+    write(tmp_path, {"PPFE": 0.8}, seeds=(0, 1, 2))
+    write(tmp_path, {"Without MR": 0.7}, seeds=(1,))
+    (line,) = table_of(tmp_path).data.to_dict("records")
+    assert line["pairs"] == 100
+
+
+def test_without_records(tmp_path):
+    write(tmp_path, {"PPFE": 0.8})
+    table = table_of(tmp_path)
+    assert table.data.empty
+    assert list(table.shown) == ["claim", "setting", "paper", "ours", "p", "verdict"]
+    # 8 columns with every baseline, and 6 of each of the other five.
+    assert "38 comparisons of the paper have no record here" in table.caption
+    assert table.to_markdown()
+    assert table.to_latex()
