@@ -209,6 +209,7 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     write_page(shown, profile, store, seeds)
     missing, count = len(job.missing), len(job.cells)
     state = f"{missing} of {count} cells missing" if missing else f"all {count} cells done"
+    state = state if count else "no cells to run"
     state += f" on {', '.join(settings)}" if settings else ""
     done = f"rendered {', '.join(written)}" if written else "tables and figures are up to date"
     print(f"{profile.name}: {state}; {done}")
