@@ -13,12 +13,12 @@ __all__ = ["CLAIMS"]
 _WP, _WPW, _PPFE = PROGRESSION
 
 _ALL = (
-    Claim("PPFE is better than every other method", _PPFE, BASELINES, ("main", "dirichlet")),
+    Claim("PPFE beats every other method", _PPFE, BASELINES, ("main", "dirichlet")),
     Claim("Model reduction helps", REDUCTION[0], REDUCTION[1:], ("no_mr",)),
-    Claim("SVD reduction is better than sparse reduction", SPARSE[0], SPARSE[1:], ("sparse",)),
-    Claim("PPFE is better than every fixed head", _PPFE, FIXED_HEADS[:-1], ("fixed_heads",)),
-    Claim("Progressive personalization helps", _PPFE, (_WP,), ("progression",)),
-    Claim("Sample reweighting helps", _WP, (_WPW,), ("progression",)),
+    Claim("SVD beats sparse reduction", SPARSE[0], SPARSE[1:], ("sparse",)),
+    Claim("PPFE beats every fixed head", _PPFE, FIXED_HEADS[:-1], ("fixed_heads",)),
+    Claim("Progression helps", _PPFE, (_WP,), ("progression",)),
+    Claim("Reweighting helps", _WP, (_WPW,), ("progression",)),
 )
 
 
@@ -29,7 +29,7 @@ def _rows() -> tuple[Variant, ...]:
 
 _COLUMNS = (
     *SIX,
-    *(replace(column, title=f"{column.title}, distinct classes") for column in DISTINCT),
+    *(replace(column, title=f"{column.title}, distinct") for column in DISTINCT),
     *DIRICHLET,
 )
 

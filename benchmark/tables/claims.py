@@ -65,7 +65,7 @@ def claims(results: Results) -> Table:
         text += " (n of m): so many of the others have a record."
     if any(open_.values()):
         text += f" {sum(open_.values())} comparisons of the paper have no record here."
-    heads = ["claim", "setting", "paper", "ours", "p", "verdict"]
+    heads = ["claim", "setting", "verdict", "paper", "ours", "p"]
     shown = pd.DataFrame([_text(finding) for finding in findings], columns=heads)
     return Table(
         name=results.study.name,
@@ -127,10 +127,10 @@ def _text(finding: _Finding) -> dict[str, str]:
     return {
         "claim": finding.claim.text,
         "setting": finding.setting,
+        "verdict": finding.verdict,
         "paper": of(*finding.papers) if finding.papers else "",
         "ours": of(finding.against, finding.difference),
         "p": p_value(finding.comparison.p_holm),
-        "verdict": finding.verdict,
     }
 
 

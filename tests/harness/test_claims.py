@@ -12,7 +12,7 @@ from benchmark.tables import TABLES
 
 PAPER, CLAIMS = PROFILES["paper"], STUDIES["claims"]
 GRID = CLAIMS.grid(PAPER)
-SETTING, DISTINCT = "CIFAR-10 (100, 2)", "CIFAR-10 (100, 2), distinct classes"
+SETTING, DISTINCT = "CIFAR-10 (100, 2)", "CIFAR-10 (100, 2), distinct"
 
 
 def results(root):
@@ -104,7 +104,7 @@ def test_without_records(tmp_path):
     write(tmp_path, {"PPFE": 0.8})
     table = table_of(tmp_path)
     assert table.data.empty
-    assert list(table.shown) == ["claim", "setting", "paper", "ours", "p", "verdict"]
+    assert list(table.shown) == ["claim", "setting", "verdict", "paper", "ours", "p"]
     # 8 columns with every baseline, and 6 of each of the other five.
     assert "38 comparisons of the paper have no record here" in table.caption
     assert table.to_markdown()
