@@ -7,9 +7,9 @@ import pytest
 
 import datasets
 from algorithms import ALGORITHMS
-from benchmark.errors import UserError
+from benchmark.errors import NotDefined, UserError
 from benchmark.figures import FIGURES
-from benchmark.runner import check, split_of
+from benchmark.runner import check, split_of, with_hyper
 from benchmark.settings import SETTINGS
 from benchmark.studies.catalogue import METHODS, PROFILES, STUDIES, find_profile, find_studies
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure, plan
@@ -61,10 +61,14 @@ def test_the_main_study_has_every_method():
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_method_is_left_out_where_it_is_not_defined(profile):
-    found = {(cell.config.algo, cell.config.dataset) for cell in cells(profile)}
+    found = {(cell.config.algo, cell.config.dataset): cell.config for cell in cells(profile)}
     text = {"quick": "synth-tweets", "paper": "sent140"}[profile]
-    assert {algo for algo, dataset in found if dataset == text} == set(ALGORITHMS) - {"pfedfda"}
-    assert "pfedfda" in {algo for algo, _ in found}
+    absent = [algo for algo in ALGORITHMS if (algo, text) not in found]
+    assert "pfedfda" in absent
+    for algo in absent:
+        with pytest.raises(NotDefined):
+            check(with_hyper(dataclasses.replace(found["fedavg", text], algo=algo), {}))
+    assert {algo for algo, _ in found} == set(ALGORITHMS)
 
 
 def test_the_reduced_sent140_is_in_no_column():

@@ -15,6 +15,7 @@ from benchmark.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import configure
 from benchmark.studies.results import collect
+from benchmark.studies.rows import BASELINES, METHODS
 from benchmark.tables import MISSING, TABLES, make_tables
 
 QUICK, PAPER = PROFILES["quick"], PROFILES["paper"]
@@ -72,9 +73,10 @@ def test_what_has_no_record_is_never_a_number(table):
     for column in ("EMNIST (100, 10)", "Sent140 (100, 2)"):
         assert set(table.shown[column]) == {MISSING}
     data = table.data[table.data["seeds"] == 0]
-    assert len(data) == 6 + 2 * 9  # FedRep's row, and two columns of the others
+    assert len(data) == 6 + 2 * (len(METHODS) - 1)  # FedRep's row, and two columns of the others
     assert data[["mean", "std", "difference"]].isna().all(axis=None)
-    assert data["paper"].notna().sum() == len(data) - 1  # which has one dash of its own
+    of_the_paper = data[data["method"].isin({"PPFE", *(row.title for row in BASELINES)})]
+    assert of_the_paper["paper"].isna().sum() == 1  # the paper has one dash of its own
     line = next(line for line in table.to_latex().splitlines() if line.startswith("FedRep"))
     assert set(line.split(" & ")[1::2]) == {"--"}
 
@@ -205,7 +207,7 @@ def test_ranks_take_only_settings_that_all_have(main):
     assert [name for name in table.shown.columns if "(" in name] == main.columns[:4]
     ranks = table.data.set_index("method")
     assert "FedRep" not in ranks.index
-    assert ranks["average_rank"].mean() == pytest.approx((1 + 9) / 2)
+    assert ranks["average_rank"].mean() == pytest.approx((1 + len(METHODS) - 1) / 2)
 
 
 def test_spread_prefers_the_smallest_and_worst10_the_largest(main):
