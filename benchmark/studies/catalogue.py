@@ -22,6 +22,7 @@ from benchmark.studies.columns import (
 from benchmark.studies.grid import Grid, Profile, Study, Variant
 from benchmark.studies.protocol import CALIBRATION, TUNING
 from benchmark.studies.rows import FEW_METHODS, FIXED_HEADS, METHODS, PROGRESSION, REDUCTION, SPARSE
+from benchmark.studies.switches import SWITCHES
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
 
@@ -131,6 +132,7 @@ _ALL = (
     ),
     CALIBRATION,
     TUNING,
+    SWITCHES,
 )
 STUDIES = {study.name: study for study in _ALL}
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from benchmark.studies.columns import DIRICHLET, DISTINCT, SIX
+from benchmark.studies.columns import DIRICHLET, DISTINCT, SIX, renamed
 from benchmark.studies.grid import Claim, Grid, Study, Variant
 from benchmark.studies.rows import BASELINES, FIXED_HEADS, PROGRESSION, REDUCTION, SPARSE
 
@@ -27,11 +25,7 @@ def _rows() -> tuple[Variant, ...]:
     return tuple({row.title: row for row in rows}.values())
 
 
-_COLUMNS = (
-    *SIX,
-    *(replace(column, title=f"{column.title}, distinct") for column in DISTINCT),
-    *DIRICHLET,
-)
+_COLUMNS = (*SIX, *renamed(DISTINCT, "distinct"), *DIRICHLET)
 
 CLAIMS = Study(
     "claims",

@@ -15,6 +15,7 @@ __all__ = [
     "SIX",
     "SYNTHETIC_TWEETS",
     "classes",
+    "renamed",
     "sizes",
 ]
 
@@ -42,6 +43,11 @@ DIGITS_DIRICHLET = (
     Column("Digits, α = 0.3", "digits-dir0.3"),
 )
 SYNTHETIC_TWEETS = Column("Synthetic tweets (20)", "synth-tweets")
+
+
+def renamed(columns: Sequence[Column], suffix: str) -> tuple[Column, ...]:
+    """The same columns, to stand beside others of their names."""
+    return tuple(replace(column, title=f"{column.title}, {suffix}") for column in columns)
 
 
 def sizes(setting: str, counts: Sequence[int]) -> tuple[Column, ...]:
