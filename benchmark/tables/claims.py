@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from benchmark.statistics import LEVEL, Comparison, compare_with_best
+from benchmark.statistics import LEVEL, Comparison, compare_with_best, mean_and_std
 from benchmark.studies.grid import Claim, Column
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Results
@@ -21,7 +21,7 @@ class _Finding:
     """One claim in one setting; differences are of accuracies in 0..1, positive if the claim is right.
 
     Attributes:
-        against: the best of the others that have a record, by its mean.
+        against: the best of the others that have a record, by the mean over the seeds that both have.
         found, wanted: how many of the others have a record, and how many there are.
         papers: the best of the others in the paper, and the difference there; None where it prints none.
     """
@@ -90,18 +90,30 @@ def _find(results: Results, claim: Claim, column: Column) -> _Finding | None:
     compared = compare_with_best(samples, claim.better.title)
     if not compared:
         return None
-    means = results.means()[column.title]
-    against = max(compared, key=lambda title: means[title])
+    differences = {title: _difference(results, claim.better.title, title, column) for title in compared}
+    against = min(differences, key=lambda title: differences[title])
     return _Finding(
         claim=claim,
         setting=column.title,
         against=against,
-        difference=float(means[claim.better.title] - means[against]),
+        difference=differences[against],
         comparison=compared[against],
         found=len(compared),
         wanted=len(claim.others),
         papers=_in_paper(claim, column),
     )
+
+
+def _difference(results: Results, row: str, other: str, column: Column) -> float:
+    """Mean over the seeds (and splits) that both have, as in the test."""
+    ours, theirs = (
+        {
+            (seed, record.split): float(record.summary["accuracy"])
+            for seed, record in results.records[title, column.title].items()
+        }
+        for title in (row, other)
+    )
+    return mean_and_std([ours[key] - theirs[key] for key in ours if key in theirs])[0]
 
 
 def _in_paper(claim: Claim, column: Column) -> tuple[str, float] | None:

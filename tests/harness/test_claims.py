@@ -94,10 +94,12 @@ def test_protocols_stand_apart(tmp_path):
 
 
 def test_only_seeds_that_both_have_are_compared(tmp_path):
-    write(tmp_path, {"PPFE": 0.8}, seeds=(0, 1, 2))
+    write(tmp_path, {"PPFE": 0.8}, seeds=(0, 1))
+    write(tmp_path, {"PPFE": 0.5}, seeds=(2,))
     write(tmp_path, {"Without MR": 0.7}, seeds=(1,))
     (line,) = table_of(tmp_path).data.to_dict("records")
-    assert line["pairs"] == 100
+    assert (line["pairs"], line["verdict"]) == (100, "holds")
+    assert 8 < line["difference"] < 12
 
 
 def test_without_records(tmp_path):
