@@ -35,7 +35,7 @@ SWITCHES = Study(
     "switches",
     "What the paper leaves open of single methods",
     {"paper": Grid(_ROWS, (*SIX[:2], *renamed(DISTINCT, "distinct")))},
-    tables=("accuracy",),
+    tables=("accuracy", "stages"),
     paper="main",
     on_request=True,
 )

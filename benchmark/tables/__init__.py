@@ -9,6 +9,7 @@ from benchmark.tables.accuracy import accuracy, ranks, significance, spread, wor
 from benchmark.tables.claims import claims
 from benchmark.tables.communication import communication
 from benchmark.tables.protocol import calibration, tuning
+from benchmark.tables.stages import stages
 from benchmark.tables.table import MISSING, WORDS, Table
 
 __all__ = ["MISSING", "TABLES", "WORDS", "Table", "make_tables"]
@@ -22,6 +23,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     "spread": spread,
     "claims": claims,
     "communication": communication,
+    "stages": stages,
     "calibration": calibration,
     "tuning": tuning,
 }

@@ -11,7 +11,7 @@ __all__ = ["MISSING", "WORDS", "Table", "p_value", "percent", "signed", "tex"]
 
 MISSING = "–"  # where there is no record, never a number
 
-WORDS = ("setting", "method", "choice", "claim", "verdict")  # columns of words, not of figures
+WORDS = ("setting", "method", "choice", "claim", "verdict", "personal")  # columns of words, not of figures
 
 _TEX = {
     "\\": r"\textbackslash{}",
@@ -21,6 +21,11 @@ _TEX = {
     "#": r"\#",
     "$": r"\$",
     "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "ε": r"$\varepsilon$",
+    "ω": r"$\omega$",
+    "Σ": r"$\Sigma$",
+    "²": r"$^2$",
     "±": r"$\pm$",
     "≥": r"$\geq$",
     "−": "$-$",

@@ -15,7 +15,7 @@ from benchmark.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import configure
 from benchmark.studies.results import collect
-from benchmark.studies.rows import BASELINES, METHODS
+from benchmark.studies.rows import BASELINES, METHODS, REDUCTION
 from benchmark.tables import MISSING, TABLES, make_tables
 
 QUICK, PAPER = PROFILES["quick"], PROFILES["paper"]
@@ -104,6 +104,38 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
     assert set(found["pairs"]) == {300}
     marked = {row for row in others if "†" in cell(table, row, column)}
     assert marked == {row for row, p in expected.items() if p >= 0.05}
+
+
+def test_stages_are_means_over_seeds(tmp_path):
+    variant, grid = REDUCTION[0], STUDIES["reduction"].grids["quick"]
+    for seed, level in enumerate((0.7, 0.8)):
+        write_record(tmp_path, configure(variant, grid.columns[0], QUICK, seed), level)
+    table = TABLES["stages"](results_of(tmp_path, "reduction"))
+    assert list(table.data["stage"]) == [1, 2, 3, 4]
+    assert set(table.data["method"]) == {"With MR"}
+    assert list(table.data["personal"]) == ["none", "fc3", "fc2, fc3", "fc1, fc2, fc3"]
+    assert list(table.data["stage_test_accuracy"]) == pytest.approx([73, 71, 69, 67])
+    assert list(table.data["ensemble_test_accuracy"]) == pytest.approx([69, 71, 73, 75])
+    assert set(table.shown["β"]) == {MISSING}  # not told by these records
+    assert table.data["beta"].isna().all()
+    assert r"$\beta$" in table.to_latex()
+
+
+def test_what_predicts_with_its_last_stage_alone_has_no_ensemble(tmp_path):
+    study = STUDIES["distinct"]
+    grid = study.grids["paper"]
+    for variant in grid.variants:
+        if variant.title in ("PPFE", "M1"):
+            write_record(tmp_path, configure(variant, grid.columns[0], PAPER))
+    shown = TABLES["stages"](results_of(tmp_path, "distinct", PAPER)).shown.set_index("method")
+    assert set(shown.loc["M1", "test, ensemble"]) == {MISSING}
+    assert MISSING not in set(shown.loc["PPFE", "test, ensemble"]) | set(shown.loc["M1", "test, stage"])
+
+
+def test_without_staged_runs_the_table_of_stages_is_empty(tmp_path):
+    table = TABLES["stages"](results_of(tmp_path, "main"))
+    assert table.data.empty
+    assert "No record tells of stages." in table.to_markdown()
 
 
 def test_abbreviations_stay_large_within_a_title(tmp_path):

@@ -288,7 +288,7 @@ def test_tables_are_those_that_were_rendered(tmp_path):
     (run,) = offline_runs(tmp_path)
     (row,) = run.history
     tables = rendered_tables(tmp_path)
-    assert [table.study for table in tables] == ["sparse", "sparse", "reduction", "reduction"]
+    assert [table.study for table in tables] == [study.name for study in studies for _ in study.tables]
     assert set(row) == {f"{kind}/{table.name}" for table in tables for kind in ("tables", "numbers")}
     for table in tables:
         columns, *rows = table.cells
