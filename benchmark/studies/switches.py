@@ -1,4 +1,4 @@
-"""What the paper does not say of its baselines, tried one switch at a time: causes of differences from it.
+"""What the paper does not say of single methods, one switch at a time: causes of differences from it.
 
 A look at test accuracy, so nothing is chosen here; hyper-parameters are chosen by the study `tuning`.
 """
@@ -28,6 +28,8 @@ _ROWS = (
     Variant("LG-FedAvg", "lg-fedavg"),
     Variant("LG-FedAvg after 30 rounds of FedAvg", "lg-fedavg", paper="LG-FedAvg", hyper={"lg_warm": 30}),
     Variant("PPFE", "ppfe"),
+    Variant("PPFE, dense layers from FedAvg", "ppfe", paper="PPFE", hyper={"fc_init": "fedavg"}),
+    Variant("PPFE, body at the full rate", "ppfe", paper="PPFE", hyper={"body_rate": (1.0,) * 4}),
     Variant("PPFE, β on samples held out", "ppfe", paper="PPFE", hyper={"beta_data": "holdout20"}),
 )
 
