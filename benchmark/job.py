@@ -167,6 +167,9 @@ class Job:
             print(f"{cell.title:{width}}  {state}  [{', '.join(cell.studies)}]")
         for study in self.outdated:
             print(f"{study.name}: to be computed")
+        for study in self.studies:
+            if study.borrows:
+                print(f"{study.name}: no runs of its own; shows those of other studies")
         print()
         for study in self.studies:
             own = [cell for cell in missing if study.name in cell.studies]

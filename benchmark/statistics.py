@@ -10,18 +10,29 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["LEVEL", "Comparison", "average_ranks", "compare_with_best", "holm", "mean_and_std", "wilcoxon"]
+__all__ = [
+    "LEVEL",
+    "Comparison",
+    "average_ranks",
+    "compare_with_best",
+    "direction",
+    "holm",
+    "mean_and_std",
+    "wilcoxon",
+]
 
 LEVEL = 0.05  # of significance
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The best method of a column against another.
+    """One method of a column, usually the best, against another.
 
     Attributes:
         pairs: clients × seeds that both have.
         difference: mean over the pairs of best minus other.
+        direction: 1 if the signed ranks speak for `best`, -1 if for `other`, else 0; where few clients gain
+            much and many lose a little, not the sign of `difference`.
         p, p_holm: two-sided p-value, as it is and corrected for all comparisons of the column.
     """
 
@@ -29,6 +40,7 @@ class Comparison:
     other: str
     pairs: int
     difference: float
+    direction: int
     p: float
     p_holm: float
 
@@ -49,13 +61,25 @@ def wilcoxon(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     Pairs that are equal keep their ranks, which no side gets (Pratt, 1959): accuracies of small test sets
     are often equal, and dropping those pairs would overstate what is left. All equal: 1.
     """
-    difference = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
-    difference = difference.round(9)  # 0.3 − 0.2 and 0.2 − 0.1 are a tie, for which floats must not decide
+    difference = _differences(first, second)
     if not difference.any():
         return 1.0
     from scipy import stats  # takes a second to import
 
     return float(stats.wilcoxon(difference, zero_method="pratt").pvalue)
+
+
+def direction(first: npt.ArrayLike, second: npt.ArrayLike) -> int:
+    """Sign of the sum of signed ranks: 1 if `first` is mostly larger, -1 if `second` is, else 0."""
+    from scipy import stats
+
+    difference = _differences(first, second)
+    return int(np.sign(np.sum(np.sign(difference) * stats.rankdata(np.abs(difference)))))
+
+
+def _differences(first: npt.ArrayLike, second: npt.ArrayLike) -> np.ndarray:
+    """Rounded: 0.3 − 0.2 and 0.2 − 0.1 are a tie, for which floats must not decide."""
+    return (np.asarray(first, dtype=float) - np.asarray(second, dtype=float)).round(9)
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -69,7 +93,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def compare_with_best(samples: Mapping[str, Mapping[Any, np.ndarray]], best: str) -> dict[str, Comparison]:
-    """Test the best method of a column against every other.
+    """Test one method of a column, usually the best, against every other.
 
     Args:
         samples: per method its values, one array for each key; arrays of the same key are paired entry by
@@ -85,7 +109,9 @@ def compare_with_best(samples: Mapping[str, Mapping[Any, np.ndarray]], best: str
             pairs[name] = [np.concatenate([part[key] for key in common]) for part in (samples[best], values)]
     found = [wilcoxon(ours, theirs) for ours, theirs in pairs.values()]
     return {
-        name: Comparison(best, name, len(ours), float((ours - theirs).mean()), p, corrected)
+        name: Comparison(
+            best, name, len(ours), float((ours - theirs).mean()), direction(ours, theirs), p, corrected
+        )
         for (name, (ours, theirs)), p, corrected in zip(pairs.items(), found, holm(found), strict=True)
     }
 

@@ -30,7 +30,7 @@ def checkout(tmp_path_factory):
 
 def python(checkout, *words):
     command = [sys.executable, "-m", *words]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     return done.stdout
 

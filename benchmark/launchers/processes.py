@@ -72,7 +72,7 @@ class ProcessCrew:
     def send(self, place: int, cell: Cell) -> None:
         """As `Crew.send`."""
         if place not in self._workers:
-            self._workers[place] = self._hire(place)
+            self._hire(place)
         try:
             self._workers[place].connection.send(cell)
         except ConnectionError:
@@ -106,7 +106,7 @@ class ProcessCrew:
                 worker.process.kill()
                 worker.process.join()
 
-    def _hire(self, place: int) -> _Worker:
+    def _hire(self, place: int) -> None:
         ours, theirs = Pipe()
         arguments = (theirs, self._execution)
         process = get_context("spawn").Process(
@@ -115,8 +115,8 @@ class ProcessCrew:
         # What is set here is inherited, so that it holds before the worker imports PyTorch.
         with confined(place, self._jobs), environ(own_gpu(place, self._execution)), _interrupts_blocked():
             process.start()
+            self._workers[place] = _Worker(process, ours)  # before an interrupt can come
         theirs.close()
-        return _Worker(process, ours)
 
 
 def own_gpu(place: int, execution: Execution) -> dict[str, str]:
@@ -138,7 +138,7 @@ def ended_how(exit_code: int | None) -> str:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Block SIGINT here for a moment, and for good in the processes begun inside.
+    """Block SIGINT in this thread for a moment, and for good in the processes begun inside.
 
     Ctrl-C reaches everyone on the terminal, and workers while they import as well; one decides.
     """
@@ -165,6 +165,7 @@ def _work(connection: Connection, execution: Execution) -> None:
             raise KeyboardInterrupt
         connection.send(what)
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # blocked since birth; nothing that unblocks it matters
     signal.signal(signal.SIGTERM, stop)
     use_share()
     try:

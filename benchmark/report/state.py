@@ -47,7 +47,8 @@ def cells(content: Content) -> str:
         ],
     }
     parts = [_list(title, lines) for title, lines in lists.items() if lines]
-    return "\n".join(parts) or "<p>None: every cell of these studies has a record.</p>"
+    all_done = "every cell of these studies has a record" if titles else "these studies ask for no runs"
+    return "\n".join(parts) or f"<p>None: {all_done}.</p>"
 
 
 def _list(title: str, lines: Sequence[str]) -> str:

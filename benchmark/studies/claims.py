@@ -15,8 +15,8 @@ _ALL = (
     Claim("Model reduction helps", REDUCTION[0], REDUCTION[1:], ("no_mr",)),
     Claim("SVD beats sparse reduction", SPARSE[0], SPARSE[1:], ("sparse",)),
     Claim("PPFE beats every fixed head", _PPFE, FIXED_HEADS[:-1], ("fixed_heads",)),
-    Claim("Progression helps", _PPFE, (_WP,), ("progression",)),
-    Claim("Reweighting helps", _WP, (_WPW,), ("progression",)),
+    Claim("Progression helps (PPFE over WP)", _PPFE, (_WP,), ("progression",)),
+    Claim("Reweighting helps (WP over WPW)", _WP, (_WPW,), ("progression",)),
 )
 
 

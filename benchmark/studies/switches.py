@@ -16,6 +16,7 @@ _ROWS = (
     Variant("FedAvg+FT", "fedavg-ft"),
     Variant("FedAvg+FT, 1 epoch", "fedavg-ft", paper="FedAvg+FT", hyper={"ft_epochs": 1}),
     Variant("FedAvg+FT, 10 epochs", "fedavg-ft", paper="FedAvg+FT", hyper={"ft_epochs": 10}),
+    Variant("FedAvg+FT, 5 epochs of the head", "fedavg-ft", paper="FedAvg+FT", hyper={"ft_part": "head"}),
     Variant(
         "FedAvg+FT, 10 epochs of the head",
         "fedavg-ft",

@@ -6,27 +6,32 @@ from collections.abc import Iterable, Sequence
 
 from benchmark.studies.results import Results
 
-__all__ = ["DEPENDENT", "SELECTION", "TEST", "caption", "notes", "protocol", "seeds"]
+__all__ = ["DEPENDENT", "SELECTION", "TEST", "absent", "caption", "notes", "protocol", "seeds"]
 
 SELECTION = "after the last round (never the best round)"
 TEST = "paired two-sided Wilcoxon signed-rank test over clients and seeds"
 DEPENDENT = "clients of a seed share a server, so they are not independent of each other"
 
 
-def caption(results: Results, *parts: str) -> str:
-    """The profile's warning, then `parts`, then seeds and protocol."""
-    words = [results.profile.warning, *parts, seeds(results), protocol(results)]
+def caption(results: Results, *parts: str, spread: bool = True) -> str:
+    """The profile's warning, then `parts`, then seeds and protocol.
+
+    Args:
+        spread: figures are means and standard deviations over all seeds.
+    """
+    words = [results.profile.warning, *parts, seeds(results, spread), protocol(results)]
     return " ".join(word for word in words if word)
 
 
-def seeds(results: Results) -> str:
+def seeds(results: Results, spread: bool = True) -> str:
     """Over which seeds figures are taken."""
     found = results.seeds
     if not found:
         return "No record yet."
     if len(found) == 1:
         return f"One seed ({found[0]})."
-    return f"Mean ± sample standard deviation over the seeds {', '.join(map(str, found))}."
+    words = "Mean ± sample standard deviation over the seeds" if spread else "Seeds"
+    return f"{words} {', '.join(map(str, found))}."
 
 
 def protocol(results: Results) -> str:
@@ -47,6 +52,12 @@ def notes(results: Results) -> tuple[str, ...]:
     short = [place for place, found in results.records.items() if len(found) < most]
     if short:
         lines.append(f"‡ fewer seeds: {_places(results, short)}")
+    return (*lines, *absent(results))
+
+
+def absent(results: Results) -> tuple[str, ...]:
+    """Why there is no record of single cells, other than that nobody has run them."""
+    lines = []
     for (row, column), reason in results.failed.items():
         lines.append(f"no record of {row} on {column}: {reason.split(';')[0]}")
     for column in results.columns:

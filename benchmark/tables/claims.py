@@ -10,7 +10,7 @@ from benchmark.statistics import LEVEL, Comparison, compare_with_best, mean_and_
 from benchmark.studies.grid import Claim, Column
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Results
-from benchmark.tables.captions import DEPENDENT, SELECTION, TEST, caption
+from benchmark.tables.captions import DEPENDENT, SELECTION, TEST, absent, caption
 from benchmark.tables.table import Table, p_value, signed, tex
 
 __all__ = ["claims"]
@@ -21,26 +21,25 @@ class _Finding:
     """One claim in one setting; differences are of accuracies in 0..1, positive if the claim is right.
 
     Attributes:
-        against: the best of the others that have a record, by the mean over the seeds that both have.
-        found, wanted: how many of the others have a record, and how many there are.
+        verdict: ``holds`` if the row is significantly better than all of the others, ``reversed`` if any of
+            them is significantly better, else ``undecided``.
+        against: the other that decides: where the claim is reversed the best of those that do it, else the
+            best of all, by the mean over the seeds that both have.
+        seeds: those that the row and `against` both have.
+        found, wanted: how many of the others have a record, and how many there can be.
         papers: the best of the others in the paper, and the difference there; None where it prints none.
     """
 
     claim: Claim
     setting: str
+    verdict: str
     against: str
     difference: float
     comparison: Comparison
+    seeds: tuple[int, ...]
     found: int
     wanted: int
     papers: tuple[str, float] | None
-
-    @property
-    def verdict(self) -> str:
-        text = "undecided"
-        if self.comparison.significant:
-            text = "holds" if self.difference > 0 else "reversed"
-        return text + f" ({self.found} of {self.wanted})" * (self.found < self.wanted)
 
 
 def claims(results: Results) -> Table:
@@ -58,20 +57,23 @@ def claims(results: Results) -> Table:
     text = (
         f"Differences of test accuracy in percentage points {SELECTION}, clients weighted by their test "
         "samples; positive: as the paper says. In brackets: the best of the others, here and in the paper. "
-        f"p: {TEST}, Holm-corrected for the others of the claim; {DEPENDENT}. Verdict: by the sign where "
-        f"p < {LEVEL}, else undecided."
+        f"p: {TEST}, which are not weighted, Holm-corrected for the others of the claim; {DEPENDENT}. "
+        f"Verdict: holds where the test (p < {LEVEL}) finds it better than each of the others, reversed "
+        "where it finds it worse than any."
     )
     if any(finding.found < finding.wanted for finding in findings):
         text += " (n of m): so many of the others have a record."
     if any(open_.values()):
         text += f" {sum(open_.values())} comparisons of the paper have no record here."
-    heads = ["claim", "setting", "verdict", "paper", "ours", "p"]
+    several = len(results.seeds) > 1
+    text += " Means over the seeds that both sides have." * several
+    heads = ["claim", "setting", "verdict", "paper", "ours", "p", *["seeds"] * several]
     shown = pd.DataFrame([_text(finding) for finding in findings], columns=heads)
     return Table(
         name=results.study.name,
         title=results.study.title,
-        caption=caption(results, text),
-        notes=(),
+        caption=caption(results, text, spread=False),
+        notes=absent(results),
         data=pd.DataFrame([_numbers(finding) for finding in findings], columns=_FIELDS),
         shown=shown,
         latex=shown.map(tex).rename(columns=tex),
@@ -80,26 +82,29 @@ def claims(results: Results) -> Table:
 
 def _find(results: Results, claim: Claim, column: Column) -> _Finding | None:
     """None where there is nothing to compare."""
+    row = claim.better.title
     samples = {
-        row.title: found
-        for row in (claim.better, *claim.others)
-        if (found := results.samples(row.title, column.title))
+        title: found
+        for title in (row, *(other.title for other in claim.others))
+        if (found := results.samples(title, column.title))
     }
-    if claim.better.title not in samples:
-        return None
-    compared = compare_with_best(samples, claim.better.title)
+    compared = compare_with_best(samples, row) if row in samples else {}
     if not compared:
         return None
-    differences = {title: _difference(results, claim.better.title, title, column) for title in compared}
-    against = min(differences, key=lambda title: differences[title])
+    better = [title for title, test in compared.items() if test.significant and test.direction < 0]
+    differences = {title: _difference(results, row, title, column) for title in compared}
+    against = min(better or differences, key=lambda title: differences[title])
+    holds = all(test.significant and test.direction > 0 for test in compared.values())
     return _Finding(
         claim=claim,
         setting=column.title,
+        verdict="reversed" if better else "holds" if holds else "undecided",
         against=against,
         difference=differences[against],
         comparison=compared[against],
+        seeds=tuple(sorted(seed for seed, _ in samples[row].keys() & samples[against].keys())),
         found=len(compared),
-        wanted=len(claim.others),
+        wanted=sum((other.title, column.title) in results.configs for other in claim.others),
         papers=_in_paper(claim, column),
     )
 
@@ -131,7 +136,8 @@ def _in_paper(claim: Claim, column: Column) -> tuple[str, float] | None:
 
 
 def _text(finding: _Finding) -> dict[str, str]:
-    several = finding.wanted > 1
+    several = len(finding.claim.others) > 1
+    part = f" ({finding.found} of {finding.wanted})" * (finding.found < finding.wanted)
 
     def of(title: str, difference: float) -> str:
         return signed(difference) + f" ({title})" * several
@@ -139,16 +145,17 @@ def _text(finding: _Finding) -> dict[str, str]:
     return {
         "claim": finding.claim.text,
         "setting": finding.setting,
-        "verdict": finding.verdict,
+        "verdict": finding.verdict + part,
         "paper": of(*finding.papers) if finding.papers else "",
         "ours": of(finding.against, finding.difference),
         "p": p_value(finding.comparison.p_holm),
+        "seeds": ", ".join(map(str, finding.seeds)),
     }
 
 
 _FIELDS = [
-    "claim", "setting", "row", "paper_against", "paper_difference", "against", "difference", "pairs", "p",
-    "p_holm", "compared", "others", "verdict",
+    "claim", "setting", "row", "paper_against", "paper_difference", "against", "difference", "direction",
+    "pairs", "p", "p_holm", "seeds", "compared", "others", "verdict",
 ]  # fmt: skip
 
 
@@ -162,9 +169,11 @@ def _numbers(finding: _Finding) -> dict[str, object]:
         "paper_difference": None if difference is None else 100 * difference,
         "against": finding.against,
         "difference": 100 * finding.difference,
+        "direction": finding.comparison.direction,
         "pairs": finding.comparison.pairs,
         "p": finding.comparison.p,
         "p_holm": finding.comparison.p_holm,
+        "seeds": len(finding.seeds),
         "compared": finding.found,
         "others": finding.wanted,
         "verdict": finding.verdict,

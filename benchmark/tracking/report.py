@@ -69,6 +69,8 @@ def settings_of(profile: Profile, store: Store) -> dict[str, dict[str, str]]:
     """For each study its columns that have records: titles, and the settings as W&B runs name them."""
     found: dict[str, dict[str, str]] = {}
     for study in STUDIES.values():
+        if study.borrows:  # no run is filed under it
+            continue
         results = collect(study, profile, store, None)
         found[study.name] = {
             column: setting_of(results.configs[row, column]) for row, column in results.records

@@ -22,14 +22,21 @@ ENVIRONMENT = {
 LEVELS = {"local": 0.55, "fedavg": 0.4, "fedavg-ft": 0.7, "ditto": 0.68, "fedrep": 0.6, "ppfe": 0.74}
 
 
-def write_record(root: Path, config: RunConfig, level: float | None = None, split: str = "") -> Path:
-    """One finished record with accuracies around `level` (default: by method)."""
+def write_record(
+    root: Path,
+    config: RunConfig,
+    level: float | None = None,
+    split: str = "",
+    shares: np.ndarray | None = None,
+) -> Path:
+    """One finished record with accuracies around `level` (default: by method), or exactly `shares`."""
     open_store(root)
     rng = np.random.default_rng([config.seed, int(config.hash, 16)])
     level = LEVELS.get(config.algo, 0.65) if level is None else level
     total = np.full(config.clients, config.test_samples_per_client)
     common = np.random.default_rng([config.seed, 1]).normal(0, 0.1, config.clients)  # easy and hard clients
-    shares = np.clip(level + common + rng.normal(0, 0.03, config.clients), 0, 1)
+    if shares is None:
+        shares = np.clip(level + common + rng.normal(0, 0.03, config.clients), 0, 1)
     metrics = ClientMetrics(np.round(shares * total).astype(int), total, rng.random(config.clients))
     record = RunRecord(root, config, method_label(config))
     record.acquire()

@@ -137,3 +137,12 @@ def test_a_destination_has_two_parts(text):
 
 def test_destination():
     assert destination("team/project") == ("team", "project")
+
+
+def test_a_study_that_borrows_its_runs_has_no_charts(tmp_path):
+    """No run is filed under it."""
+    paper, study = catalogue.PROFILES["paper"], catalogue.STUDIES["reduction"]
+    write_records(tmp_path, study, paper)
+    settings = settings_of(paper, Store.scan(tmp_path))
+    assert settings["reduction"]
+    assert "claims" not in settings
