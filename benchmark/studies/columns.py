@@ -8,6 +8,7 @@ from dataclasses import replace
 from benchmark.studies.grid import Column
 
 __all__ = [
+    "AUGMENTED",
     "DIGITS",
     "DIGITS_DIRICHLET",
     "DIRICHLET",
@@ -32,6 +33,9 @@ DISTINCT = tuple(
     replace(column, changes={"partition": "distinct", "augment": False})
     for column in SIX
     if column.setting.startswith("cifar10-")
+)
+AUGMENTED = tuple(
+    replace(column, changes={"augment": True}) for column in SIX if column.setting.startswith("cifar10-")
 )
 DIRICHLET = tuple(
     Column(f"CIFAR-10, α = {alpha}", f"cifar10-dir{alpha}", paper=("CIFAR-10", "100", f"alpha={alpha}"))

@@ -1,11 +1,11 @@
-"""What the paper does not say of single methods, one switch at a time: causes of differences from it.
+"""What the paper does not say, one switch at a time: causes of differences from it.
 
 A look at test accuracy, so nothing is chosen here; hyper-parameters are chosen by the study `tuning`.
 """
 
 from __future__ import annotations
 
-from benchmark.studies.columns import DISTINCT, SIX, renamed
+from benchmark.studies.columns import AUGMENTED, DISTINCT, SIX, renamed
 from benchmark.studies.grid import Grid, Study, Variant
 
 __all__ = ["SWITCHES"]
@@ -13,6 +13,7 @@ __all__ = ["SWITCHES"]
 _ROWS = (
     Variant("Local Only", "local"),
     Variant("Local Only, 160 epochs", "local", paper="Local Only", hyper={"total_epochs": 160}),
+    Variant("FedAvg", "fedavg"),
     Variant("FedAvg+FT", "fedavg-ft"),
     Variant("FedAvg+FT, 1 epoch", "fedavg-ft", paper="FedAvg+FT", hyper={"ft_epochs": 1}),
     Variant("FedAvg+FT, 10 epochs", "fedavg-ft", paper="FedAvg+FT", hyper={"ft_epochs": 10}),
@@ -26,6 +27,7 @@ _ROWS = (
     Variant("FedRep", "fedrep"),
     Variant("FedRep, 10 head epochs", "fedrep", paper="FedRep", hyper={"head_epochs": 10}),
     Variant("FedRep, last round frozen", "fedrep", paper="FedRep", hyper={"final_round": "frozen"}),
+    Variant("FedPer", "fedper"),
     Variant("LG-FedAvg", "lg-fedavg"),
     Variant("LG-FedAvg after 30 rounds of FedAvg", "lg-fedavg", paper="LG-FedAvg", hyper={"lg_warm": 30}),
     Variant("PPFE", "ppfe"),
@@ -36,8 +38,8 @@ _ROWS = (
 
 SWITCHES = Study(
     "switches",
-    "What the paper leaves open of single methods",
-    {"paper": Grid(_ROWS, (*SIX[:2], *renamed(DISTINCT, "distinct")))},
+    "What the paper leaves open, switch by switch",
+    {"paper": Grid(_ROWS, (*SIX[:2], *renamed(AUGMENTED, "augmented"), *renamed(DISTINCT, "distinct")))},
     tables=("accuracy", "stages"),
     paper="main",
     on_request=True,
