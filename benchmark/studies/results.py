@@ -86,10 +86,14 @@ class Results:
         samples = {str(row): self.samples(str(row), column) for row in means.index}
         return compare_with_best(samples, str(means.idxmax()))
 
-    def samples(self, row: str, column: str) -> dict[tuple[int, str], np.ndarray]:
-        """Accuracies of the clients, by seed and split: clients of different splits are no pairs."""
+    def by_split(self, row: str, column: str) -> dict[tuple[int, str], Record]:
+        """The records of a place by seed and split: runs on different splits are no pairs."""
         found = self.records.get((row, column), {})
-        return {(seed, record.split): record.accuracies for seed, record in found.items()}
+        return {(seed, record.split): record for seed, record in found.items()}
+
+    def samples(self, row: str, column: str) -> dict[tuple[int, str], np.ndarray]:
+        """Accuracies of the clients, by seed and split."""
+        return {key: record.accuracies for key, record in self.by_split(row, column).items()}
 
     def fingerprint(self) -> str:
         """Changes whenever something that tables and figures are made from changes."""

@@ -40,7 +40,7 @@ SWITCHES = Study(
     "switches",
     "What the paper leaves open, switch by switch",
     {"paper": Grid(_ROWS, (*SIX[:2], *renamed(AUGMENTED, "augmented"), *renamed(DISTINCT, "distinct")))},
-    tables=("accuracy", "stages"),
+    tables=("accuracy", "significance", "stages"),
     paper="main",
     on_request=True,
 )

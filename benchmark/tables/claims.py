@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 
 import pandas as pd
 
-from benchmark.statistics import LEVEL, Comparison, compare_with_best, mean_and_std
+from benchmark.statistics import LEVEL, Comparison, compare_with_best
 from benchmark.studies.grid import Claim, Column
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Results
@@ -111,14 +112,10 @@ def _find(results: Results, claim: Claim, column: Column) -> _Finding | None:
 
 def _difference(results: Results, row: str, other: str, column: Column) -> float:
     """Mean over the seeds (and splits) that both have, as in the test."""
-    ours, theirs = (
-        {
-            (seed, record.split): float(record.summary["accuracy"])
-            for seed, record in results.records[title, column.title].items()
-        }
-        for title in (row, other)
+    ours, theirs = (results.by_split(title, column.title) for title in (row, other))
+    return fmean(
+        ours[key].summary["accuracy"] - theirs[key].summary["accuracy"] for key in ours if key in theirs
     )
-    return mean_and_std([ours[key] - theirs[key] for key in ours if key in theirs])[0]
 
 
 def _in_paper(claim: Claim, column: Column) -> tuple[str, float] | None:

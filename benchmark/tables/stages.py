@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark.statistics import mean_and_std
 from benchmark.store import Record
 from benchmark.studies.results import Results
 from benchmark.tables.captions import caption
@@ -75,10 +74,10 @@ def _lines(column: str, row: str, records: Sequence[Record]) -> list[dict[str, A
         line: dict[str, Any] = {"setting": column, "method": row, "stage": stage["stage"]}
         line["personal"] = ", ".join(stage["personal"]) or "none"
         for field in _PARTS.values():
-            line[field] = 100 * _mean([_part(record, other, field) for record, other in same])
+            line[field] = 100 * fmean(_part(record, other, field) for record, other in same)
         for field in _OVER_CLIENTS.values():
             clients = [other.get("clients", {}).get(field) for _, other in same]
-            line[field] = _mean([fmean(values) if values else math.nan for values in clients])
+            line[field] = fmean(fmean(values) if values else math.nan for values in clients)
         lines.append(line)
     return lines
 
@@ -87,10 +86,6 @@ def _part(record: Record, stage: Mapping[str, Any], field: str) -> float:
     if field.startswith("ensemble") and record.config.hyper.get("ensemble") == "last":
         return math.nan
     return float(stage.get(field, math.nan))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return mean_and_std(values)[0]
 
 
 def _shown(line: Mapping[str, Any]) -> list[str]:

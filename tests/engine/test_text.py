@@ -27,6 +27,7 @@ from benchmark.settings import SETTINGS
 from benchmark.studies.catalogue import PROFILES
 from benchmark.studies.columns import SYNTHETIC_TWEETS
 from benchmark.studies.grid import Variant, configure
+from benchmark.studies.rows import BASELINES
 from datasets import Split, load
 from datasets.data import PADDING, UNKNOWN
 from datasets.noise import noise
@@ -254,6 +255,10 @@ def uploads(prepared, rounds=50, clients=136):
         schedule.size(algorithm.closes_stage(round)) * algorithm.traffic(round).up // 4
         for round in range(1, rounds + 1)
     )
+
+
+def test_every_method_of_the_paper_is_in_the_table_of_bytes():
+    assert set(SENT) == {row.algo for row in BASELINES if row.algo in METHODS} | {"ppfe"}
 
 
 @pytest.mark.parametrize("method", SENT)

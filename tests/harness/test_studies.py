@@ -132,9 +132,8 @@ def test_every_figure_of_the_paper_has_its_cell():
 def test_the_papers_figures_by_example():
     study = STUDIES["fixed-heads"]
     grid = study.grids["paper"]
-    assert paper_accuracy("fixed_heads", grid.variants[2], grid.columns[3]) == pytest.approx(
-        0.7436
-    )  # M3, S=5
+    m3 = paper_accuracy("fixed_heads", grid.variants[2], grid.columns[3])  # CIFAR-100, S=5
+    assert m3 == pytest.approx(0.7436)
     assert paper_accuracy("main", METHODS[8], grid.columns[5]) is None  # the paper prints a dash
     assert paper_accuracy("", METHODS[0], Column("100", "cifar100-s5")) is None
 
