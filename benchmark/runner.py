@@ -234,6 +234,8 @@ def check_data(config: RunConfig) -> None:
             f"--partition {config.partition} is not for '{name}', whose tweets stay with their users; "
             "use --partition natural"
         )
+    if config.crop_padding != RunConfig.crop_padding and not config.augment:
+        raise UserError(f"--crop-padding {config.crop_padding} does nothing without --augment; give both")
     if text and config.augment:
         raise UserError(f"--augment is for images, and '{name}' holds tweets; drop it")
     if text and not config.embedding:

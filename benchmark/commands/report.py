@@ -34,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="STUDY",
-        help="the studies on the page (default: all); the list of runs is always complete",
+        help="the studies on the page (default: all, and those on request that were rendered before); "
+        "the list of runs is always complete",
     )
     add_seeds(what, "use seeds 0 to N-1 (default: all that have records)")
     what.add_argument(
@@ -71,7 +72,7 @@ def execute(arguments: argparse.Namespace) -> None:
             without the lines that say what belongs where.
     """
     from benchmark.report.front import Fronts
-    from benchmark.studies.catalogue import find_profile, find_studies
+    from benchmark.studies.catalogue import STUDIES, find_profile, find_studies
     from benchmark.tracking.report import destination, publish
 
     profile = find_profile(arguments.profile)
@@ -83,9 +84,11 @@ def execute(arguments: argparse.Namespace) -> None:
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
     from benchmark.report.page import NAME, mixed_studies, write_page
-    from benchmark.studies.render import render
+    from benchmark.studies.render import render, with_rendered
     from benchmark.terminal import shown_path
 
+    if not arguments.only:
+        studies = with_rendered(studies, STUDIES.values(), root)
     for found in store.damaged:
         print(f"damaged record, not used: {found.folder.name}: {found.reason}", file=sys.stderr)
     fronts.make(store, seeds)

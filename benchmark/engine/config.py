@@ -54,7 +54,12 @@ class RunConfig:
     lr: float = _doc(0.01, "learning rate of local SGD")
     momentum: float = _doc(0.5, "momentum; the buffer is fresh at every local call")
     weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases")
-    augment: bool = _doc(False, "random crop (padding 4) and horizontal flip of training images")
+    augment: bool = _doc(False, "random crop and horizontal flip of training images")
+    crop_padding: int = _doc(
+        4,  # FedRep's (utils/train_utils.py)
+        "under --augment: pixels of padding that images are cropped from; 0: flips alone",
+        absent=4,
+    )
     dropout: float = _doc(0.0, "dropout rate after fc2")
     embedding: int = _doc(0, "text: width of the word vectors; 0 for images", absent=0)
     cell: str = _doc("lstm", "text: the recurrent layer", choices=("lstm", "gru"), absent="lstm")
@@ -119,6 +124,7 @@ class RunConfig:
             "user_pool",
             "least_test",
             "embedding",
+            "crop_padding",
         ):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise UserError(f"{flag(name)} is {getattr(self, name)}; expected 0 or more")

@@ -16,8 +16,6 @@ __all__ = ["FederatedData", "Part"]
 
 Part = Literal["train", "test"]
 
-CROP_PADDING = 4  # of augmented images, as in FedRep's utils/train_utils.py
-
 
 class FederatedData:
     """A dataset and its split, resident on `device` as raw samples.
@@ -86,13 +84,13 @@ class FederatedData:
         """A client's samples as network input, without augmentation."""
         return self.encode(self.raw(client, part))
 
-    def augment(self, raw: Tensor, rng: np.random.Generator) -> Tensor:
-        """Randomly crop (zero padding 4) and mirror every image of `raw` [n, C, H, W]."""
+    def augment(self, raw: Tensor, rng: np.random.Generator, padding: int) -> Tensor:
+        """Randomly crop (with zero `padding`, pixels) and mirror every image of `raw` [n, C, H, W]."""
         count, _, height, width = raw.shape
-        top = torch.from_numpy(rng.integers(0, 2 * CROP_PADDING + 1, count)).to(raw.device)
-        left = torch.from_numpy(rng.integers(0, 2 * CROP_PADDING + 1, count)).to(raw.device)
+        top = torch.from_numpy(rng.integers(0, 2 * padding + 1, count)).to(raw.device)
+        left = torch.from_numpy(rng.integers(0, 2 * padding + 1, count)).to(raw.device)
         mirrored = torch.from_numpy(rng.random(count) < 0.5).to(raw.device)
-        padded = torch.nn.functional.pad(raw, [CROP_PADDING] * 4)
+        padded = torch.nn.functional.pad(raw, [padding] * 4)
         rows = top[:, None] + torch.arange(height, device=raw.device)
         columns = torch.arange(width, device=raw.device).expand(count, width)
         columns = left[:, None] + torch.where(mirrored[:, None], width - 1 - columns, columns)

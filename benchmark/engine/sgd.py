@@ -112,7 +112,8 @@ class LocalWork:
         for _ in range(phase.epochs):
             permutation = torch.from_numpy(order.permutation(len(raw))).to(raw.device)
             if self.config.augment:
-                yield self.layout(self.data.encode(self.data.augment(raw, augment))), permutation, start
+                images = self.data.augment(raw, augment, self.config.crop_padding)
+                yield self.layout(self.data.encode(images)), permutation, start
             else:
                 yield x, permutation, start
 

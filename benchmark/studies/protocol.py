@@ -18,6 +18,13 @@ __all__ = ["CALIBRATION", "POINTS", "TUNING"]
 
 # -- calibration: augmentation × partition, then dropout on CIFAR-100 ---------------------------------
 
+# Flips alone are ours, between the two that the specification names.
+_AUGMENTATIONS: dict[str, dict[str, Any]] = {
+    "no augmentation": {"augment": False},
+    "flips alone": {"augment": True, "crop_padding": 0},
+    "with augmentation": {"augment": True},
+}
+
 _TARGETS = {
     "cifar10-s2": ("CIFAR-10", "100", "2"),
     "cifar10-s5": ("CIFAR-10", "100", "5"),
@@ -28,12 +35,14 @@ _TARGETS = {
 
 def _choices() -> list[Column]:
     columns = []
-    for dropout, partition, augment in itertools.product((0.0, 0.6), ("distinct", "shards"), (False, True)):
-        name = f"{partition}, {'with' if augment else 'no'} augmentation"
+    for dropout, partition, augmentation in itertools.product(
+        (0.0, 0.6), ("distinct", "shards"), _AUGMENTATIONS
+    ):
+        name = f"{partition}, {augmentation}"
         if dropout:
             name += f", dropout {dropout} on CIFAR-100"
         for setting, paper in _TARGETS.items():
-            changes: dict[str, Any] = {"partition": partition, "augment": augment}
+            changes: dict[str, Any] = {"partition": partition, **_AUGMENTATIONS[augmentation]}
             if setting.startswith("cifar100"):  # the only net that has dropout in FedRep's repository
                 changes["dropout"] = dropout
             title = SETTINGS[setting].title

@@ -48,6 +48,8 @@ CASES = [
     (f"{TWEETS} --samples-per-client 5", ["--samples-per-client has no meaning under --partition natural"]),
     (f"{TWEETS} --classes-per-client 2 --partition natural", ["--classes-per-client has no meaning"]),
     (f"{TWEETS} --augment", ["--augment is for images"]),
+    (f"{DIGITS} --crop-padding 0", ["--crop-padding 0 does nothing without --augment"]),
+    (f"{DIGITS} --augment --crop-padding -1", ["--crop-padding is -1", "0 or more"]),
     (f"{TWEETS} --embedding 0", ["--embedding is 0", "such as 300"]),
     (f"{TWEETS} --embedding 50", ["16 dimensions", "--embedding 16"]),
     (f"{TWEETS} --cell rnn", ["--cell is 'rnn'", "lstm, gru"]),

@@ -35,6 +35,7 @@ OTHER = {  # another value of every field
     "momentum": 0.9,
     "weight_decay": 1e-4,
     "augment": True,
+    "crop_padding": 0,
     "dropout": 0.6,
     "aggregation": "samples",
     "budget": "bytes",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.engine.data import CROP_PADDING, FederatedData
+from benchmark.engine.data import FederatedData
 from benchmark.engine.streams import Streams
 from datasets import Dataset, Samples, Split
 
@@ -62,36 +62,38 @@ def test_encoding_leaves_the_samples_alone(data):
 # Augmentation
 
 
-def windows(image):
+def windows(image, padding):
     """Every crop of the padded image and of its mirror image: {content: (top, left, mirrored)}."""
-    padded = np.pad(image, [(0, 0), (CROP_PADDING,) * 2, (CROP_PADDING,) * 2])
+    padded = np.pad(image, [(0, 0), (padding,) * 2, (padding,) * 2])
     found = {}
-    for top in range(2 * CROP_PADDING + 1):
-        for left in range(2 * CROP_PADDING + 1):
+    for top in range(2 * padding + 1):
+        for left in range(2 * padding + 1):
             crop = padded[:, top : top + SIDE, left : left + SIDE]
             found[crop.tobytes()] = (top, left, False)
             found[np.ascontiguousarray(crop[:, :, ::-1]).tobytes()] = (top, left, True)
     return found
 
 
-def test_augmented_images_are_windows_of_the_padded_image(data, rng):
+@pytest.mark.parametrize("padding", [0, 1, 4])
+def test_augmented_images_are_windows_of_the_padded_image(data, rng, padding):
     raw = data.raw(0)
     seen = []
     for _ in range(10):
-        augmented = data.augment(raw, rng)
+        augmented = data.augment(raw, rng, padding)
         assert augmented.shape == raw.shape
         assert augmented.dtype == torch.uint8
         for before, after in zip(raw.numpy(), augmented.contiguous().numpy(), strict=True):
-            seen.append(windows(before)[after.tobytes()])  # KeyError: no window at all
+            seen.append(windows(before, padding)[after.tobytes()])  # KeyError: no window at all
     tops, lefts, mirrored = zip(*seen, strict=True)
-    assert set(tops) == set(lefts) == set(range(2 * CROP_PADDING + 1))
+    assert set(tops) == set(lefts) == set(range(2 * padding + 1))
     assert np.mean(mirrored) == pytest.approx(0.5, abs=0.1)
-    assert np.corrcoef(tops, lefts)[0, 1] == pytest.approx(0, abs=0.15)
+    if padding:
+        assert np.corrcoef(tops, lefts)[0, 1] == pytest.approx(0, abs=0.15)
 
 
 def test_augmentation_follows_from_its_stream(data):
     raw, streams = data.raw(0), Streams(0)
-    first, again, other = (data.augment(raw, streams.get("augment", 1, client)) for client in (2, 2, 3))
+    first, again, other = (data.augment(raw, streams.get("augment", 1, client), 4) for client in (2, 2, 3))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(data.raw(0), raw)

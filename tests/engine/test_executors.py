@@ -112,6 +112,7 @@ def test_phases(both, phases):
         {"momentum": 0.9, "weight_decay": 0.05},
         {"dropout": 0.5},
         {"augment": True},
+        {"augment": True, "crop_padding": 0},
         {"augment": True, "dropout": 0.3},
         {"batch_size": 1},
         {"batch_size": 100},

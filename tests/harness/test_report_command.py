@@ -68,6 +68,20 @@ def test_only_the_studies_that_were_asked_for(call, root):
     assert "study-reduction" not in text
 
 
+def test_studies_on_request_stay_once_they_are_there(call, root):
+    table = root / "tables" / "calibration.md"
+    call("report --only sparse")
+    call("report")
+    assert not table.exists()
+    call("report --only calibration")
+    table.write_text("of older records")
+    call("report --only sparse")
+    assert table.read_text() == "of older records"
+    call("report")
+    assert "Local Only" in table.read_text()
+    assert "study-calibration" in (root / "report.html").read_text()
+
+
 def test_tables_ends_with_the_page(call, root):
     first = call("tables --only sparse --device cpu")
     assert first.out.splitlines()[-1].endswith("results/report.html")

@@ -136,6 +136,13 @@ def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_pat
     assert (answer.code, "1 of 2 cells to run" in answer.err) == (0, True)
 
 
+def test_help_names_every_study(command):
+    words = " ".join(command("--help").out.split())
+    standard = ", ".join(name for name, study in catalogue.STUDIES.items() if not study.on_request)
+    asked = ", ".join(name for name, study in catalogue.STUDIES.items() if study.on_request)
+    assert f"{standard} (default: all of these that the profile has); on request: {asked} " in words
+
+
 def test_a_dry_run_changes_nothing(command, tiny_studies, tmp_path):
     answer = command("--dry-run")
     assert answer.code == 0

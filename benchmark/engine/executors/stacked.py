@@ -222,8 +222,8 @@ class StackedExecutor(Executor):
 
     def _augmented(self, clients: Sequence[int], rngs: Sequence[np.random.Generator]) -> Tensor:
         """One epoch's augmented samples; every client draws from its own stream, as elsewhere."""
-        own = zip(clients, rngs, strict=True)
-        return _pad([self.data.augment(self.data.raw(client), rng) for client, rng in own])
+        own, padding = zip(clients, rngs, strict=True), self._work.config.crop_padding
+        return _pad([self.data.augment(self.data.raw(client), rng, padding) for client, rng in own])
 
     # -- evaluation -----------------------------------------------------------------------------
 
