@@ -30,6 +30,7 @@ __all__ = [
     "add_tf32",
     "add_tracking",
     "as_flags",
+    "as_words",
     "changes",
     "describe_split",
     "execution_of",
@@ -238,6 +239,13 @@ def as_flags(message: str) -> str:
         if "_" in name:
             message = message.replace(name, flag(name))
     return message
+
+
+def as_words(name: str, value: object) -> list[str]:
+    """The words of a command line that set a field: ``["--lr", "0.1"]``, ``["--no-augment"]``."""
+    if isinstance(value, bool):
+        return [flag(name) if value else flag(f"no_{name}")]
+    return [flag(name), str(value)]
 
 
 # -- from flags to a configuration ------------------------------------------------------------------

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from benchmark.engine.config import RunConfig, flag
+from benchmark.engine.config import RunConfig
 from benchmark.errors import UserError
 from benchmark.flags import (
     DATA_FIELDS,
@@ -20,6 +20,7 @@ from benchmark.flags import (
     add_results_dir,
     add_setting,
     add_tracking,
+    as_words,
     changes,
     describe_split,
     execution_of,
@@ -125,7 +126,7 @@ def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
 def _describe_setting(setting: str, config: RunConfig) -> str:
     changed = changes(setting, config, PROTOCOL_FIELDS)
     changed.pop("rounds", None)  # is told when they begin
-    parts = [describe_split(config), *(f"{flag(name)} {value}" for name, value in changed.items())]
+    parts = [describe_split(config), *(" ".join(as_words(*item)) for item in changed.items())]
     return f"{setting} ({', '.join(parts)}), seed {config.seed}"
 
 

@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any
 
 from algorithms import find
-from benchmark.engine.config import RunConfig, flag
+from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import parse_hyper
-from benchmark.flags import changes
+from benchmark.flags import as_words, changes
 from benchmark.settings import SETTINGS
 
 __all__ = ["command", "setting_of", "setting_title"]
@@ -57,7 +57,7 @@ def command(config: RunConfig) -> str:
     for name, value in changes(setting, config).items():
         if name == "partition" or (name == "dirichlet" and config.partition != "dirichlet"):
             continue
-        words += _flag(name, value)
+        words += as_words(name, value)
     if config.partition != SETTINGS[setting].values["partition"]:
         words += ["--partition", config.partition]
     for name, value in hyper.items():
@@ -66,12 +66,6 @@ def command(config: RunConfig) -> str:
             return ""
         words += ["--set", f"{name}={text}"]
     return shlex.join([*words, "--seed", str(config.seed)])
-
-
-def _flag(name: str, value: object) -> list[str]:
-    if isinstance(value, bool):
-        return [flag(name) if value else flag(f"no_{name}")]
-    return [flag(name), str(value)]
 
 
 def _variant(config: RunConfig) -> tuple[str, dict[str, Any]]:

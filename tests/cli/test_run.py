@@ -24,14 +24,14 @@ TIMED = ("samples_per_second", "seconds", "record", "resumed")
 
 def test_table_and_lines(tiny_run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    answer = tiny_run("--algo fedper --lr 0.05")
+    answer = tiny_run("--algo fedper --lr 0.05 --augment")
     assert answer.code == 0
     headline, *lines = answer.err.splitlines()
     for part in (
         "fedper on digits-s2",
         "6 clients",
         "2 classes",
-        "--lr 0.05",
+        "--lr 0.05, --augment, ",
         "seed 0",
         "cpu",
         "executor loop",
