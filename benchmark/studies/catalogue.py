@@ -20,7 +20,7 @@ from benchmark.studies.columns import (
     sizes,
 )
 from benchmark.studies.grid import Grid, Profile, Study, Variant
-from benchmark.studies.protocol import CALIBRATION, TUNING
+from benchmark.studies.protocol import CALIBRATION, PROTOCOLS, TUNING
 from benchmark.studies.rows import FEW_METHODS, FIXED_HEADS, METHODS, PROGRESSION, REDUCTION, SPARSE
 from benchmark.studies.switches import SWITCHES
 
@@ -134,6 +134,7 @@ _ALL = (
         figures=("accuracy-bytes", "accuracy-samples"),
     ),
     CALIBRATION,
+    PROTOCOLS,
     TUNING,
     SWITCHES,
 )

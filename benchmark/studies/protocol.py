@@ -1,7 +1,8 @@
 """Studies that choose the protocol and the hyper-parameters; made on request, before the tables.
 
 `calibration` chooses what the paper leaves open for all methods at once, on rows that contain no choice of
-PPFE's. `tuning` tries every method at equally many points, on a validation split of the training data.
+PPFE's; `protocols` shows what that choice does to every method, and chooses nothing. `tuning` tries every
+method at equally many points, on a validation split of the training data.
 """
 
 from __future__ import annotations
@@ -11,20 +12,15 @@ from typing import Any
 
 from algorithms import ALGORITHMS
 from benchmark.settings import SETTINGS
+from benchmark.studies.columns import AUGMENTATIONS, renamed, under
 from benchmark.studies.grid import Column, Grid, Study, Variant
 from benchmark.studies.rows import METHODS
 
-__all__ = ["CALIBRATION", "POINTS", "TUNING"]
+__all__ = ["CALIBRATION", "POINTS", "PROTOCOLS", "TUNING"]
 
 # -- calibration: augmentation × partition, then dropout on CIFAR-100 ---------------------------------
 
-# Flips alone are ours, between the two that the specification names.
-_AUGMENTATIONS: dict[str, dict[str, Any]] = {
-    "no augmentation": {"augment": False},
-    "flips alone": {"augment": True, "crop_padding": 0},
-    "with augmentation": {"augment": True},
-}
-
+_PARTITIONS = ("distinct", "shards")
 _TARGETS = {
     "cifar10-s2": ("CIFAR-10", "100", "2"),
     "cifar10-s5": ("CIFAR-10", "100", "5"),
@@ -35,14 +31,12 @@ _TARGETS = {
 
 def _choices() -> list[Column]:
     columns = []
-    for dropout, partition, augmentation in itertools.product(
-        (0.0, 0.6), ("distinct", "shards"), _AUGMENTATIONS
-    ):
+    for dropout, partition, augmentation in itertools.product((0.0, 0.6), _PARTITIONS, AUGMENTATIONS):
         name = f"{partition}, {augmentation}"
         if dropout:
             name += f", dropout {dropout} on CIFAR-100"
         for setting, paper in _TARGETS.items():
-            changes: dict[str, Any] = {"partition": partition, **_AUGMENTATIONS[augmentation]}
+            changes: dict[str, Any] = {"partition": partition, **AUGMENTATIONS[augmentation]}
             if setting.startswith("cifar100"):  # the only net that has dropout in FedRep's repository
                 changes["dropout"] = dropout
             title = SETTINGS[setting].title
@@ -54,7 +48,7 @@ def _quick_choices() -> list[Column]:
     title = SETTINGS["digits-s2"].title
     return [
         Column(f"{title}: {partition}", "digits-s2", {"partition": partition}, group=partition)
-        for partition in ("distinct", "shards")
+        for partition in _PARTITIONS
     ]
 
 
@@ -68,6 +62,24 @@ CALIBRATION = Study(
         "paper": Grid(_ROWS, tuple(_choices())),
     },
     tables=("calibration",),
+    paper="main",
+    on_request=True,
+)
+
+# -- protocols: what the choice does to every method ---------------------------------------------------
+
+
+def _protocols() -> tuple[Column, ...]:
+    pairs = [("shards", augmentation) for augmentation in AUGMENTATIONS] + [("distinct", "no augmentation")]
+    columns = [renamed(under(*pair), ", ".join(pair)) for pair in pairs]
+    return tuple(itertools.chain(*zip(*columns, strict=True)))  # by setting
+
+
+PROTOCOLS = Study(
+    "protocols",
+    "Every method under every protocol",
+    {"paper": Grid(METHODS, _protocols())},
+    tables=("accuracy", "significance", "stages"),
     paper="main",
     on_request=True,
 )

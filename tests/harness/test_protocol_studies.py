@@ -54,7 +54,7 @@ def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_one
     off = {
         "distinct, no augmentation": 0.02,
         "shards, no augmentation": -0.01,
-        "shards, with augmentation": 0.0,
+        "shards, flips and crops": 0.0,
     }
     for column in grid.columns:
         for variant in grid.variants:
@@ -67,7 +67,7 @@ def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_one
     rows = table.shown.set_index("choice")["total deviation"]
     data = table.data.set_index("choice")
     assert rows["shards, no augmentation"].startswith("**")
-    assert rows["shards, with augmentation"] == "–"
+    assert rows["shards, flips and crops"] == "–"
     assert not rows["distinct, no augmentation"].startswith("*")
     heads = [name for name in data.columns if "deviation" not in name]
     for choice in ("distinct, no augmentation", "shards, no augmentation"):
@@ -82,7 +82,7 @@ def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_one
         assert data.loc[choice, "total_deviation"] == pytest.approx(expected)
         of_datasets = [data.loc[choice, f"deviation_{name}"] for name in ("CIFAR-10", "CIFAR-100")]
         assert sum(of_datasets) == pytest.approx(expected)
-    unfinished = data.loc["shards, with augmentation"]
+    unfinished = data.loc["shards, flips and crops"]
     assert unfinished["deviation_CIFAR-10"] < data.loc["shards, no augmentation", "deviation_CIFAR-10"]
     assert np.isnan(unfinished["deviation_CIFAR-100"])
 
