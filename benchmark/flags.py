@@ -277,6 +277,8 @@ def resolve(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
         config = dataclasses.replace(config, classes_per_client=RunConfig.classes_per_client)
     if config.partition != "natural":
         config = dataclasses.replace(config, **{name: getattr(RunConfig, name) for name in _BY_USER})
+    if not config.augment and "crop_padding" not in given:
+        config = dataclasses.replace(config, crop_padding=RunConfig.crop_padding)
     _check_split(config, "dirichlet" in given)
     return name, config
 

@@ -11,7 +11,7 @@ from benchmark.commands import command_names
 from benchmark.commands import run as run_command
 from benchmark.engine.config import RunConfig, flag
 from benchmark.flags import changes, resolve
-from benchmark.runner import Execution
+from benchmark.runner import Execution, check_data
 from benchmark.settings import DEFAULT_SETTING, SETTINGS
 
 FIELDS = [spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")]
@@ -103,6 +103,22 @@ def test_flags_win_over_the_setting():
     assert (config.rounds, config.lr, config.augment, config.eval_every) == (7, 0.5, True, 0)
     assert config.clients == SETTINGS["digits-s2"].values["clients"]
     assert changes("digits-s2", config) == {"rounds": 7, "lr": 0.5, "augment": True, "eval_every": 0}
+
+
+@pytest.mark.parametrize(
+    ("words", "augment", "padding"),
+    [
+        ("", True, 0),  # the setting's own
+        ("--augment", True, 0),
+        ("--crop-padding 4", True, 4),
+        ("--no-augment", False, RunConfig.crop_padding),
+        ("--partition distinct", True, 0),
+    ],
+)
+def test_augmentation_of_a_setting_that_flips(words, augment, padding):
+    _, config = resolve(parse(f"--setting cifar10-s5 {words}"))
+    assert (config.augment, config.crop_padding) == (augment, padding)
+    check_data(config)
 
 
 @pytest.mark.parametrize(
