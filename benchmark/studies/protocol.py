@@ -8,13 +8,14 @@ method at equally many points, on a validation split of the training data.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 from algorithms import ALGORITHMS
 from benchmark.settings import SETTINGS
 from benchmark.studies.columns import AUGMENTATIONS, renamed, under
 from benchmark.studies.grid import Column, Grid, Study, Variant
-from benchmark.studies.rows import METHODS
+from benchmark.studies.rows import FIXED_HEADS, METHODS, PROGRESSION, REDUCTION, SPARSE
 
 __all__ = ["CALIBRATION", "POINTS", "PROTOCOLS", "TUNING"]
 
@@ -75,10 +76,17 @@ def _protocols() -> tuple[Column, ...]:
     return tuple(itertools.chain(*zip(*columns, strict=True)))  # by setting
 
 
+_ABLATIONS = (
+    replace(REDUCTION[1], title="PPFE (without MR)"),
+    SPARSE[1],
+    *FIXED_HEADS[:-1],
+    *PROGRESSION[:-1],
+)
+
 PROTOCOLS = Study(
     "protocols",
-    "Every method under every protocol",
-    {"paper": Grid(METHODS, _protocols())},
+    "Every method and ablation under every protocol",
+    {"paper": Grid((*METHODS, *_ABLATIONS), _protocols())},
     tables=("accuracy", "significance", "stages"),
     paper="main",
     on_request=True,
