@@ -405,8 +405,9 @@ def describe_split(config: RunConfig) -> str:
 def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> dict[str, Any]:
     """The fields in which `config` differs from its setting; method and seed do not count."""
     plain = dataclasses.replace(RunConfig(), **find_setting(setting).values)
+    ignored = ("algo", "hyper", "seed", *([] if config.augment else ["crop_padding"]))
     return {
         name: value
         for name in names
-        if name not in ("algo", "hyper", "seed") and (value := getattr(config, name)) != getattr(plain, name)
+        if name not in ignored and (value := getattr(config, name)) != getattr(plain, name)
     }

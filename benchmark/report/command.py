@@ -30,16 +30,13 @@ def setting_title(config: RunConfig, common: Mapping[str, Any]) -> str:
     Args:
         common: fields of `RunConfig` that all runs of the profile change, and that need no mention.
     """
-    name = setting_of(config)
-    if not name:
+    setting = setting_of(config)
+    if not setting:
         return config.dataset
-    changed = changes(name, config)
-    words = [
-        f"{key.replace('_', ' ')} {value}"
-        for key, value in changed.items()
-        if key not in common or common[key] != value
-    ]
-    return ", ".join([name, *words])
+    changed = changes(setting, config)
+    told = [as_words(*item) for item in changed.items() if item not in common.items()]
+    words = [" ".join([name.removeprefix("--").replace("-", " "), *value]) for name, *value in told]
+    return ", ".join([setting, *words])
 
 
 def command(config: RunConfig) -> str:
