@@ -34,6 +34,7 @@ __all__ = [
     "changes",
     "describe_split",
     "execution_of",
+    "in_words",
     "parse_assignments",
     "path",
     "resolve",
@@ -248,6 +249,14 @@ def as_words(name: str, value: object) -> list[str]:
     return [flag(name), str(value)]
 
 
+def in_words(name: str, value: object) -> str:
+    """A field's value for people: ``lr 0.1``, ``no augment``."""
+    words = name.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"no {words}"
+    return f"{words} {value}"
+
+
 # -- from flags to a configuration ------------------------------------------------------------------
 
 
@@ -270,15 +279,12 @@ def resolve(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
     _check_budget(given)
     config = dataclasses.replace(RunConfig(), **{**values, **given, "partition": _partition(values, given)})
     config.validate()
-    # What the partition does not use must not make two runs of one and the same.
-    if config.partition != "dirichlet":
-        config = dataclasses.replace(config, dirichlet=RunConfig.dirichlet)
-    if config.partition not in ("distinct", "shards"):
-        config = dataclasses.replace(config, classes_per_client=RunConfig.classes_per_client)
-    if config.partition != "natural":
-        config = dataclasses.replace(config, **{name: getattr(RunConfig, name) for name in _BY_USER})
-    if not config.augment and "crop_padding" not in given:
-        config = dataclasses.replace(config, crop_padding=RunConfig.crop_padding)
+    if "crop_padding" in given and not config.augment:
+        raise UserError(
+            f"--crop-padding {config.crop_padding} does nothing without augmentation; "
+            "drop it, or give --augment"
+        )
+    config = config.settled()
     _check_split(config, "dirichlet" in given)
     return name, config
 
@@ -405,7 +411,7 @@ def describe_split(config: RunConfig) -> str:
 def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> dict[str, Any]:
     """The fields in which `config` differs from its setting; method and seed do not count."""
     plain = dataclasses.replace(RunConfig(), **find_setting(setting).values)
-    ignored = ("algo", "hyper", "seed", *([] if config.augment else ["crop_padding"]))
+    ignored = ("algo", "hyper", "seed", *config.idle)
     return {
         name: value
         for name in names

@@ -234,10 +234,14 @@ def check_data(config: RunConfig) -> None:
             f"--partition {config.partition} is not for '{name}', whose tweets stay with their users; "
             "use --partition natural"
         )
-    if config.crop_padding != RunConfig.crop_padding and not config.augment:
-        raise UserError(f"--crop-padding {config.crop_padding} does nothing without --augment; give both")
     if text and config.augment:
         raise UserError(f"--augment is for images, and '{name}' holds tweets; drop it")
+    side = min(datasets.DATASETS[name].shape[1:], default=0)
+    if config.augment and config.crop_padding >= side:
+        raise UserError(
+            f"--crop-padding is {config.crop_padding}, but the images of '{name}' have {side} pixels a side; "
+            f"expected at most {side - 1}"
+        )
     if text and not config.embedding:
         raise UserError(f"--embedding is 0, but '{name}' needs word vectors; give their width, such as 300")
     if not text and config.partition == "natural":

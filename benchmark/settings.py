@@ -35,7 +35,7 @@ def _classes(dataset: str, classes: int, train: int, test: int) -> dict[str, Any
 
 
 # What the paper leaves open for all methods, chosen on Local Only and FedAvg, so far on CIFAR-10 alone:
-# results/calibration.md. Flips are for photographs; a mirrored letter is another one or none.
+# results/calibration.md. Flips are for CIFAR alone: a mirrored letter is another one or none.
 _SHARDS = {"partition": "shards"}
 _FLIPS = {"augment": True, "crop_padding": 0}
 

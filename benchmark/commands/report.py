@@ -88,7 +88,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from benchmark.terminal import shown_path
 
     if not arguments.only:
-        studies = with_rendered(studies, STUDIES.values(), root)
+        studies = with_rendered(studies, STUDIES.values(), profile, root)
     for found in store.damaged:
         print(f"damaged record, not used: {found.folder.name}: {found.reason}", file=sys.stderr)
     fronts.make(store, seeds)

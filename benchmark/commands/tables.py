@@ -204,7 +204,7 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
         raise UserError(
             f"there are no records in {store.root}; give their --results-dir, or drop --render-only"
         )
-    shown = with_rendered(job.studies, STUDIES.values(), store.root)
+    shown = with_rendered(job.studies, STUDIES.values(), profile, store.root)
     written = render(shown, profile, store, seeds)
     write_page(shown, profile, store, seeds)
     missing, count = len(job.missing), len(job.cells)

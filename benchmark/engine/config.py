@@ -54,10 +54,10 @@ class RunConfig:
     lr: float = _doc(0.01, "learning rate of local SGD")
     momentum: float = _doc(0.5, "momentum; the buffer is fresh at every local call")
     weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases")
-    augment: bool = _doc(False, "random crop and horizontal flip of training images")
+    augment: bool = _doc(False, "random horizontal flip and, by --crop-padding, crop of training images")
     crop_padding: int = _doc(
         4,  # FedRep's (utils/train_utils.py)
-        "under --augment: pixels of padding that images are cropped from; 0: flips alone",
+        "under --augment: pixels of black padding around an image before it is cropped; 0: flips alone",
         absent=4,
     )
     dropout: float = _doc(0.0, "dropout rate after fc2")
@@ -139,6 +139,20 @@ class RunConfig:
                 raise UserError(
                     f"{flag(spec.name)} is '{value}'; expected one of: {known}{nearest(value, choices)}"
                 )
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Fields that mean nothing under the others; in `settled` configurations they have their defaults."""
+        return (
+            *(["dirichlet"] if self.partition != "dirichlet" else []),
+            *(["classes_per_client"] if self.partition not in ("distinct", "shards") else []),
+            *(["user_pool", "test_share", "least_test"] if self.partition != "natural" else []),
+            *(["crop_padding"] if not self.augment else []),
+        )
+
+    def settled(self) -> RunConfig:
+        """The same run, such that what means nothing in it does not make it another one."""
+        return dataclasses.replace(self, **{name: getattr(RunConfig, name) for name in self.idle})
 
     @property
     def identity(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from algorithms import find
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import parse_hyper
-from benchmark.flags import as_words, changes
+from benchmark.flags import as_words, changes, in_words
 from benchmark.settings import SETTINGS
 
 __all__ = ["command", "setting_of", "setting_title"]
@@ -34,9 +34,7 @@ def setting_title(config: RunConfig, common: Mapping[str, Any]) -> str:
     if not setting:
         return config.dataset
     changed = changes(setting, config)
-    told = [as_words(*item) for item in changed.items() if item not in common.items()]
-    words = [" ".join([name.removeprefix("--").replace("-", " "), *value]) for name, *value in told]
-    return ", ".join([setting, *words])
+    return ", ".join([setting, *(in_words(*item) for item in changed.items() if item not in common.items())])
 
 
 def command(config: RunConfig) -> str:
@@ -52,7 +50,7 @@ def command(config: RunConfig) -> str:
     words += ["--ablation", ablation] if ablation else []
     words += ["--setting", setting]
     for name, value in changes(setting, config).items():
-        if name == "partition" or (name == "dirichlet" and config.partition != "dirichlet"):
+        if name == "partition":
             continue
         words += as_words(name, value)
     if config.partition != SETTINGS[setting].values["partition"]:

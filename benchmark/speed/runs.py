@@ -21,7 +21,7 @@ from benchmark.runner import Execution, prepare, with_hyper
 from benchmark.settings import find_setting
 from benchmark.speed.cells import cells
 from benchmark.speed.clock import device_name, seconds_of
-from benchmark.speed.workload import UNAUGMENTED, made_dataset
+from benchmark.speed.workload import made_dataset
 
 __all__ = ["side_by_side", "tf32", "whole_runs"]
 
@@ -38,7 +38,7 @@ class _Silent:
 
 def _run(algo: str, setting: str, rounds: int, execution: Execution, seed: int = 0) -> dict[str, Any]:
     """One run on random images, records and evaluations included; returns its summary."""
-    values = {**find_setting(setting).values, **UNAUGMENTED, "rounds": rounds, "seed": seed}
+    values = {**find_setting(setting).values, "augment": False, "rounds": rounds, "seed": seed}
     config = RunConfig(algo=algo, **values)
     config = with_hyper(config, {})
     prepared = prepare(config, execution, made_dataset(config.dataset, config.clients, config))

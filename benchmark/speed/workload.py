@@ -16,14 +16,11 @@ from benchmark.speed.plain import PlainTrainer
 from datasets import DATASETS, Dataset
 from datasets.noise import noise
 
-__all__ = ["CELLS", "COHORT", "PLAIN", "TRAINERS", "UNAUGMENTED", "local_call", "made_dataset", "ready"]
+__all__ = ["CELLS", "COHORT", "PLAIN", "TRAINERS", "local_call", "made_dataset", "ready"]
 
 COHORT = 10
 PLAIN = "plain"
 TRAINERS = (PLAIN, *EXECUTORS)
-
-# Of every timed run: the plain trainer has no augmentation.
-UNAUGMENTED = {"augment": False, "crop_padding": RunConfig.crop_padding}
 
 # Setting and local epochs of a timed call. The paper's: with fewer, what a call costs once weighs too much.
 CELLS = {"cifar10": ("cifar10-s2", 5), "digits": ("digits-s2", 5)}
@@ -36,9 +33,9 @@ def made_dataset(name: str, clients: int, config: RunConfig) -> Dataset:
 
 
 def ready(cell: str, executor: str, execution: Execution, algo: str = "fedavg", **changes: Any) -> Prepared:
-    """Everything for timing calls of a cell, on random images."""
+    """Everything for timing calls of a cell, on random images; not augmented, as the plain trainer cannot."""
     setting, epochs = CELLS[cell]
-    values = {**find_setting(setting).values, **UNAUGMENTED, "local_epochs": epochs, **changes}
+    values = {**find_setting(setting).values, "augment": False, "local_epochs": epochs, **changes}
     config = with_hyper(RunConfig(algo=algo, **values), {})
     dataset = made_dataset(config.dataset, config.clients, config)
     return prepare(config, replace(execution, executor=executor), dataset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmark.studies.columns import DIRICHLET, DISTINCT, SIX, renamed, under
+from benchmark.studies.columns import DIRICHLET, DISTINCT, PLAIN, SIX
 from benchmark.studies.grid import Claim, Grid, Study, Variant
 from benchmark.studies.rows import BASELINES, FIXED_HEADS, PROGRESSION, REDUCTION, SPARSE
 
@@ -25,12 +25,7 @@ def _rows() -> tuple[Variant, ...]:
     return tuple({row.title: row for row in rows}.values())
 
 
-_COLUMNS = (
-    *SIX,
-    *renamed(under("shards", "no augmentation"), "no augmentation"),
-    *renamed(DISTINCT, "distinct"),
-    *DIRICHLET,
-)
+_COLUMNS = (*SIX, *PLAIN, *DISTINCT, *DIRICHLET)
 
 CLAIMS = Study(
     "claims",

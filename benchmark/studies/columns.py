@@ -14,10 +14,10 @@ __all__ = [
     "DIGITS_DIRICHLET",
     "DIRICHLET",
     "DISTINCT",
+    "PLAIN",
     "SIX",
     "SYNTHETIC_TWEETS",
     "classes",
-    "renamed",
     "sizes",
     "under",
 ]
@@ -33,19 +33,24 @@ SIX = (
 
 # What the paper does not say of its images; the middle one is ours, between the two of the specification.
 AUGMENTATIONS: dict[str, dict[str, Any]] = {
-    "no augmentation": {"augment": False, "crop_padding": 4},
+    "no augmentation": {"augment": False},
     "flips": {"augment": True, "crop_padding": 0},
     "flips and crops": {"augment": True, "crop_padding": 4},
 }
 
 
 def under(partition: str, augmentation: str) -> tuple[Column, ...]:
-    """The columns of CIFAR-10 under a protocol, whichever is the settings' own."""
+    """The columns of CIFAR-10 under a protocol that titles name, whichever is the settings' own."""
     changes = {"partition": partition, **AUGMENTATIONS[augmentation]}
-    return tuple(replace(column, changes=changes) for column in SIX if column.setting.startswith("cifar10-"))
+    return tuple(
+        replace(column, title=f"{column.title}, {partition}, {augmentation}", changes=changes)
+        for column in SIX
+        if column.setting.startswith("cifar10-")
+    )
 
 
-# Clients with exactly S different classes, as the paper's words suggest, in place of the calibrated protocol.
+PLAIN = under("shards", "no augmentation")
+# Clients with exactly S different classes, as the paper's words suggest.
 DISTINCT = under("distinct", "no augmentation")
 DIRICHLET = tuple(
     Column(f"CIFAR-10, α = {alpha}", f"cifar10-dir{alpha}", paper=("CIFAR-10", "100", f"alpha={alpha}"))
@@ -57,11 +62,6 @@ DIGITS_DIRICHLET = (
     Column("Digits, α = 0.3", "digits-dir0.3"),
 )
 SYNTHETIC_TWEETS = Column("Synthetic tweets (20)", "synth-tweets")
-
-
-def renamed(columns: Sequence[Column], suffix: str) -> tuple[Column, ...]:
-    """The same columns, to stand beside others of their names."""
-    return tuple(replace(column, title=f"{column.title}, {suffix}") for column in columns)
 
 
 def sizes(setting: str, counts: Sequence[int]) -> tuple[Column, ...]:

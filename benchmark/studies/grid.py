@@ -156,7 +156,7 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
     if method is None or setting is None or variant.ablation not in (None, *method.ablations):
         return None
     values = {**setting.values, **profile.changes, **column.changes, **variant.changes}
-    config = dataclasses.replace(RunConfig(), **values, algo=variant.algo, seed=seed)
+    config = dataclasses.replace(RunConfig(), **values, algo=variant.algo, seed=seed).settled()
     config = with_hyper(config, variant.hyper, variant.ablation)
     try:
         check(config)

@@ -8,14 +8,13 @@ method at equally many points, on a validation split of the training data.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 from algorithms import ALGORITHMS
 from benchmark.settings import SETTINGS
-from benchmark.studies.columns import AUGMENTATIONS, renamed, under
+from benchmark.studies.columns import AUGMENTATIONS, under
 from benchmark.studies.grid import Column, Grid, Study, Variant
-from benchmark.studies.rows import FIXED_HEADS, METHODS, PROGRESSION, REDUCTION, SPARSE
+from benchmark.studies.rows import ABLATIONS, METHODS
 
 __all__ = ["CALIBRATION", "POINTS", "PROTOCOLS", "TUNING"]
 
@@ -72,21 +71,13 @@ CALIBRATION = Study(
 
 def _protocols() -> tuple[Column, ...]:
     pairs = [("shards", augmentation) for augmentation in AUGMENTATIONS] + [("distinct", "no augmentation")]
-    columns = [renamed(under(*pair), ", ".join(pair)) for pair in pairs]
-    return tuple(itertools.chain(*zip(*columns, strict=True)))  # by setting
+    return tuple(itertools.chain(*zip(*(under(*pair) for pair in pairs), strict=True)))  # by setting
 
-
-_ABLATIONS = (
-    replace(REDUCTION[1], title="PPFE (without MR)"),
-    SPARSE[1],
-    *FIXED_HEADS[:-1],
-    *PROGRESSION[:-1],
-)
 
 PROTOCOLS = Study(
     "protocols",
     "Every method and ablation under every protocol",
-    {"paper": Grid((*METHODS, *_ABLATIONS), _protocols())},
+    {"paper": Grid((*METHODS, *ABLATIONS), _protocols())},
     tables=("accuracy", "significance", "stages"),
     paper="main",
     on_request=True,

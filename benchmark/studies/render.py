@@ -60,10 +60,16 @@ def make(
     return _make(study, profile, store, None if study.computed else collect(study, profile, store, seeds))
 
 
-def with_rendered(chosen: Sequence[Study], known: Iterable[Study], root: Path) -> list[Study]:
-    """Those of the `known` studies that are chosen or have left files in a results folder before."""
+def with_rendered(
+    chosen: Sequence[Study], known: Iterable[Study], profile: Profile, root: Path
+) -> list[Study]:
+    """Those of the `known` studies that are chosen or have left files of the profile in a results folder."""
     ledger = Ledger(root)
-    return [study for study in known if study in chosen or ledger.files(study.name)]
+    return [
+        study
+        for study in known
+        if study in chosen or (study.belongs_to(profile) and ledger.files(study.name))
+    ]
 
 
 def _make(

@@ -5,7 +5,16 @@ from __future__ import annotations
 from algorithms import ALGORITHMS
 from benchmark.studies.grid import Variant
 
-__all__ = ["BASELINES", "FEW_METHODS", "FIXED_HEADS", "METHODS", "PROGRESSION", "REDUCTION", "SPARSE"]
+__all__ = [
+    "ABLATIONS",
+    "BASELINES",
+    "FEW_METHODS",
+    "FIXED_HEADS",
+    "METHODS",
+    "PROGRESSION",
+    "REDUCTION",
+    "SPARSE",
+]
 
 _OF_THE_PAPER = (
     Variant("Local Only", "local"),
@@ -40,4 +49,11 @@ PROGRESSION = (
     Variant("WP", "ppfe", "no-progression"),
     Variant("WPW", "ppfe", "no-progression-no-reweighting"),
     _PPFE,
+)
+# Every variant of PPFE once, to stand beside the methods.
+ABLATIONS = (
+    Variant("PPFE (without MR)", "ppfe", "no-reduction"),
+    SPARSE[1],
+    *FIXED_HEADS[:-1],
+    *PROGRESSION[:-1],
 )

@@ -5,7 +5,7 @@ A look at test accuracy, so nothing is chosen here; hyper-parameters are chosen 
 
 from __future__ import annotations
 
-from benchmark.studies.columns import DISTINCT, renamed, under
+from benchmark.studies.columns import DISTINCT, PLAIN
 from benchmark.studies.grid import Grid, Study, Variant
 
 __all__ = ["SWITCHES"]
@@ -39,7 +39,7 @@ _ROWS = (
 SWITCHES = Study(
     "switches",
     "What the paper leaves open, switch by switch",
-    {"paper": Grid(_ROWS, (*under("shards", "no augmentation"), *renamed(DISTINCT, "distinct")))},
+    {"paper": Grid(_ROWS, (*PLAIN, *DISTINCT))},
     tables=("accuracy", "significance", "stages"),
     paper="main",
     on_request=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from benchmark.engine.config import RunConfig
 from benchmark.studies.results import Results
 
 __all__ = ["DEPENDENT", "SELECTION", "TEST", "absent", "caption", "notes", "protocol", "seeds"]
@@ -35,14 +36,23 @@ def seeds(results: Results, spread: bool = True) -> str:
 
 
 def protocol(results: Results) -> str:
-    """Clients, participation and rounds."""
+    """Clients, participation, rounds, split and augmentation."""
     configs = list(results.configs.values())
     if not configs:
         return ""
     clients = _range(config.clients for config in configs)
     share = _range(round(100 * config.participation, 6) for config in configs)
     rounds = _range(config.rounds for config in configs)
-    return f"{clients} clients, {share} % of them in a round, {rounds} rounds."
+    split = " or ".join(sorted({config.partition for config in configs}))
+    images = " or ".join(sorted({augmentation(config) for config in configs}))
+    return f"{clients} clients, {share} % of them in a round, {rounds} rounds; split: {split}; {images}."
+
+
+def augmentation(config: RunConfig) -> str:
+    """What is done to training images, as `benchmark.studies.columns.AUGMENTATIONS` names it."""
+    if not config.augment:
+        return "no augmentation"
+    return "flips and crops" if config.crop_padding else "flips"
 
 
 def notes(results: Results) -> tuple[str, ...]:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmark.engine.config import RunConfig
 from benchmark.engine.rounds import Observer
-from benchmark.flags import DATA_FIELDS, changes
+from benchmark.flags import DATA_FIELDS, changes, in_words
 from benchmark.settings import SETTINGS
 
 if TYPE_CHECKING:
     from benchmark.tracking.tables import Rendered
 
 __all__ = ["About", "Followed", "Tracker", "Tracking", "Warn", "describe", "setting_of"]
+
+_DATA = (*DATA_FIELDS, "augment", "crop_padding")  # what a run sees of its data
 
 Warn = Callable[[str], None]  # for what a tracker has to tell people and survives
 
@@ -163,15 +165,14 @@ class Followed:
 
 
 def setting_of(config: RunConfig) -> str:
-    """The nearest named setting, and in what the split differs: ``digits-s2, samples per client 20``."""
+    """The nearest named setting, and in what the data differ: ``digits-s2, samples per client 20``."""
 
     def distance(name: str) -> tuple[bool, int]:
         foreign = SETTINGS[name].values["dataset"] != config.dataset
-        return foreign, len(changes(name, config, DATA_FIELDS))
+        return foreign, len(changes(name, config, _DATA))
 
     name = min(SETTINGS, key=distance)
-    changed = changes(name, config, DATA_FIELDS)
-    return ", ".join([name, *(f"{field.replace('_', ' ')} {value}" for field, value in changed.items())])
+    return ", ".join([name, *(in_words(*item) for item in changes(name, config, _DATA).items())])
 
 
 def describe(error: Exception) -> str:

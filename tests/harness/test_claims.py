@@ -13,7 +13,7 @@ from benchmark.tables import TABLES
 
 PAPER, CLAIMS = PROFILES["paper"], STUDIES["claims"]
 GRID = CLAIMS.grid(PAPER)
-SETTING, DISTINCT = "CIFAR-10 (100, 2)", "CIFAR-10 (100, 2), distinct"
+SETTING, DISTINCT = "CIFAR-10 (100, 2)", "CIFAR-10 (100, 2), distinct, no augmentation"
 
 
 def results(root):

@@ -87,6 +87,56 @@ def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_one
     assert np.isnan(unfinished["deviation_CIFAR-100"])
 
 
+# Protocols: (partition, augment, crop_padding)
+
+SHARDS, FLIPS, CROPS = ("shards", False, 4), ("shards", True, 0), ("shards", True, 4)
+DISTINCT = ("distinct", False, 4)
+OF_STUDIES = {
+    "main": {"cifar10": {FLIPS}, "cifar100": {FLIPS}, "emnist": {SHARDS}, "sent140": {("natural", False, 4)}},
+    "dirichlet": {"cifar10": {("dirichlet", True, 0)}},
+    "distinct": {"cifar10": {DISTINCT}},
+    "protocols": {"cifar10": {SHARDS, FLIPS, CROPS, DISTINCT}},
+    "switches": {"cifar10": {SHARDS, DISTINCT}},
+}
+IN_TITLES = {
+    SHARDS: "shards, no augmentation",
+    FLIPS: "shards, flips",
+    CROPS: "shards, flips and crops",
+    DISTINCT: "distinct, no augmentation",
+}
+
+
+def protocol(config):
+    return config.partition, config.augment, config.crop_padding
+
+
+@pytest.mark.parametrize("name", OF_STUDIES)
+def test_under_which_protocols_the_papers_studies_run(name):
+    found = {}
+    for cell in plan([STUDIES[name]], PAPER, (0,)):
+        found.setdefault(cell.config.dataset, set()).add(protocol(cell.config))
+    assert found == OF_STUDIES[name]
+
+
+@pytest.mark.parametrize("name", ["protocols", "switches", "claims", "distinct"])
+def test_titles_tell_the_protocol(name):
+    grid = STUDIES[name].grids["paper"]
+    told = [column for column in grid.columns if "partition" in column.changes]
+    assert told
+    for column in told:
+        assert column.title.endswith(f", {IN_TITLES[protocol(configure(grid.variants[0], column, PAPER))]}")
+
+
+def test_records_made_before_crops_had_a_size_are_found():
+    """Hashes of committed records of FedAvg on CIFAR-10, S = 2."""
+    grid = STUDIES["protocols"].grids["paper"]
+    fedavg = next(variant for variant in grid.variants if variant.title == "FedAvg")
+    hashes = {column.title: configure(fedavg, column, PAPER).hash for column in grid.columns}
+    assert [hashes[f"CIFAR-10 (100, 2), {words}"] for words in IN_TITLES.values()] == [
+        "3ffee80e40", "aa2b1c5d43", "9c3a12d27e", "ff294e5a24",
+    ]  # fmt: skip
+
+
 # Tuning
 
 

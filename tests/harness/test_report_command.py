@@ -1,6 +1,7 @@
 """The command `report`, the page at the end of `tables`, and the command line of every run."""
 
 import dataclasses
+import json
 import os
 import shlex
 
@@ -12,6 +13,7 @@ from benchmark.commands import run as run_command
 from benchmark.engine.config import RunConfig
 from benchmark.report.command import command, setting_title
 from benchmark.runner import with_hyper
+from benchmark.settings import SETTINGS
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import plan
 
@@ -80,6 +82,18 @@ def test_studies_on_request_stay_once_they_are_there(call, root):
     call("report")
     assert "Local Only" in table.read_text()
     assert "study-calibration" in (root / "report.html").read_text()
+
+
+def test_tables_of_another_profile_stay(call, root):
+    """`switches` is a study of the paper's profile alone."""
+    call("report --only sparse")
+    ledger, table = root / ".rendered.json", root / "tables" / "switches.md"
+    table.write_text("of the paper")
+    files = {"fingerprint": "", "files": ["tables/switches.md"]}
+    ledger.write_text(json.dumps({**json.loads(ledger.read_text()), "switches": files}))
+    for words in ("report", "tables --only sparse --render-only"):
+        assert call(words).code == 0
+        assert table.read_text() == "of the paper"
 
 
 def test_tables_ends_with_the_page(call, root):
@@ -193,6 +207,9 @@ def test_the_command_of_a_cell_is_that_cell(profile):
         ({"partition": "shards", "dataset": "digits"}, {}),
         ({"partition": "iid", "dataset": "digits", "augment": True, "lr": 0.05}, {}),
         ({"partition": "dirichlet", "dirichlet": 0.7, "dataset": "fmnist"}, {}),
+        ({"partition": "iid", "dataset": "cifar100", "samples_per_client": 400}, {}),
+        ({"partition": "dirichlet", "dirichlet": 0.7, "dataset": "emnist"}, {}),
+        ({"partition": "shards", "augment": True, "crop_padding": 2}, {}),
         ({"algo": "ditto", "budget": "bytes", "byte_budget": 10**9}, {"lam": "0.5"}),
         ({"algo": "ppfe", "rounds": 40}, {"stage_rounds": "10,10,10,10", "reduction": "none"}),
     ],
@@ -207,3 +224,13 @@ def test_what_the_profile_changes_needs_no_mention():
     assert setting_title(cell.config, QUICK.changes) == "digits-s2, samples per client 20"
     other = dataclasses.replace(cell.config, rounds=3)
     assert setting_title(other, QUICK.changes) == "digits-s2, samples per client 20, rounds 3"
+
+
+def test_augmentation_in_words():
+    flips = with_hyper(RunConfig(**SETTINGS["cifar10-s5"].values), {})
+    plain = dataclasses.replace(flips, augment=False).settled()
+    assert setting_title(flips, {}) == "cifar10-s5"
+    assert setting_title(plain, {}) == "cifar10-s5, no augment"
+    assert command(plain).endswith("--setting cifar10-s5 --no-augment --seed 0")
+    crops = dataclasses.replace(flips, crop_padding=4)
+    assert setting_title(crops, {}) == "cifar10-s5, crop padding 4"

@@ -11,7 +11,7 @@ from record_folders import write_records
 from benchmark.cli import main
 from benchmark.engine.executors.threads import available_cores
 from benchmark.studies import catalogue, computed, estimate
-from benchmark.studies.grid import Column, Grid, Profile, Study, Variant, plan
+from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 
 TINY = Profile(
     "quick",
@@ -163,17 +163,6 @@ def test_refused_flags_leave_the_folder_as_it_was(command, tmp_path):
     (tmp_path / "results").mkdir()
     assert command("--settings cifar10-s2 --render-only").code == 2
     assert contents(tmp_path / "results") == {}
-
-
-def test_the_papers_settings_are_calibrated_and_the_distinct_study_is_not():
-    paper = catalogue.PROFILES["paper"]
-    for cell in plan([catalogue.STUDIES["main"]], paper, (0,)):
-        expected = "natural" if cell.config.dataset == "sent140" else "shards"
-        assert cell.config.partition == expected
-        flips = cell.config.dataset.startswith("cifar")  # photographs
-        assert (cell.config.augment, cell.config.crop_padding) == ((True, 0) if flips else (False, 4))
-    for cell in plan([catalogue.STUDIES["distinct"]], paper, (0,)):
-        assert (cell.config.partition, cell.config.augment) == ("distinct", False)
 
 
 @pytest.mark.skipif(available_cores() < 2, reason="two jobs need two cores")

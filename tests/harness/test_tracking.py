@@ -147,6 +147,13 @@ def test_settings_are_named(name):
     assert setting_of(dataclasses.replace(config, samples_per_client=7)) == f"{name}, samples per client 7"
 
 
+def test_protocols_are_settings_of_their_own():
+    flips = RunConfig(**SETTINGS["cifar10-s2"].values)
+    plain = dataclasses.replace(flips, augment=False).settled()
+    assert setting_of(plain) == "cifar10-s2, no augment"
+    assert setting_of(dataclasses.replace(flips, crop_padding=4)) == "cifar10-s2, crop padding 4"
+
+
 @pytest.mark.parametrize("command", [["run", "--algo", "fedavg", "--dataset", "digits"], ["tables"]])
 @pytest.mark.parametrize(
     ("words", "message"),
