@@ -12,7 +12,7 @@ from torch import Tensor
 from datasets import Dataset, Split
 from datasets.data import PADDING
 
-__all__ = ["FederatedData", "Part"]
+__all__ = ["FederatedData", "Part", "draw_crops"]
 
 Part = Literal["train", "test"]
 
@@ -84,15 +84,23 @@ class FederatedData:
         """A client's samples as network input, without augmentation."""
         return self.encode(self.raw(client, part))
 
-    def augment(self, raw: Tensor, rng: np.random.Generator, padding: int) -> Tensor:
-        """Randomly crop (with zero `padding`, pixels) and mirror every image of `raw` [n, C, H, W]."""
+    def augment(self, raw: Tensor, crops: np.ndarray, padding: int) -> Tensor:
+        """Crop and mirror every image of `raw` [n, C, H, W] as `draw_crops` has drawn it."""
         count, _, height, width = raw.shape
-        top = torch.from_numpy(rng.integers(0, 2 * padding + 1, count)).to(raw.device)
-        left = torch.from_numpy(rng.integers(0, 2 * padding + 1, count)).to(raw.device)
-        mirrored = torch.from_numpy(rng.random(count) < 0.5).to(raw.device)
-        padded = torch.nn.functional.pad(raw, [padding] * 4)
+        top, left, mirrored = torch.from_numpy(crops).to(raw.device).unbind(1)
+        padded = F.pad(raw, [padding] * 4)
         rows = top[:, None] + torch.arange(height, device=raw.device)
         columns = torch.arange(width, device=raw.device).expand(count, width)
-        columns = left[:, None] + torch.where(mirrored[:, None], width - 1 - columns, columns)
+        columns = left[:, None] + torch.where(mirrored[:, None] > 0, width - 1 - columns, columns)
         which = torch.arange(count, device=raw.device)[:, None, None]
         return padded.permute(0, 2, 3, 1)[which, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def draw_crops(count: int, rng: np.random.Generator, padding: int) -> np.ndarray:
+    """Random crops of `count` images padded by `padding` pixels a side.
+
+    Returns:
+        int64 [count, 3]: first row and column in the padded image, and 1 for images to be mirrored.
+    """
+    top, left = rng.integers(0, 2 * padding + 1, count), rng.integers(0, 2 * padding + 1, count)
+    return np.stack([top, left, rng.random(count) < 0.5], axis=1)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData
+from benchmark.engine.data import FederatedData, draw_crops
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.params import row
 from benchmark.engine.streams import Purpose, Streams
@@ -112,7 +112,8 @@ class LocalWork:
         for _ in range(phase.epochs):
             permutation = torch.from_numpy(order.permutation(len(raw))).to(raw.device)
             if self.config.augment:
-                images = self.data.augment(raw, augment, self.config.crop_padding)
+                padding = self.config.crop_padding
+                images = self.data.augment(raw, draw_crops(len(raw), augment, padding), padding)
                 yield self.layout(self.data.encode(images)), permutation, start
             else:
                 yield x, permutation, start

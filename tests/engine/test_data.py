@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.engine.data import FederatedData
+from benchmark.engine.data import FederatedData, draw_crops
 from benchmark.engine.streams import Streams
 from datasets import Dataset, Samples, Split
 
@@ -79,7 +79,7 @@ def test_augmented_images_are_windows_of_the_padded_image(data, rng, padding):
     raw = data.raw(0)
     seen = []
     for _ in range(10):
-        augmented = data.augment(raw, rng, padding)
+        augmented = data.augment(raw, draw_crops(len(raw), rng, padding), padding)
         assert augmented.shape == raw.shape
         assert augmented.dtype == torch.uint8
         for before, after in zip(raw.numpy(), augmented.contiguous().numpy(), strict=True):
@@ -93,7 +93,10 @@ def test_augmented_images_are_windows_of_the_padded_image(data, rng, padding):
 
 def test_augmentation_follows_from_its_stream(data):
     raw, streams = data.raw(0), Streams(0)
-    first, again, other = (data.augment(raw, streams.get("augment", 1, client), 4) for client in (2, 2, 3))
+    first, again, other = (
+        data.augment(raw, draw_crops(len(raw), streams.get("augment", 1, client), 4), 4)
+        for client in (2, 2, 3)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(data.raw(0), raw)

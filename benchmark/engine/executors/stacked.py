@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.engine.data import Part
+from benchmark.engine.data import Part, draw_crops
 from benchmark.engine.executors.base import Executor
 from benchmark.engine.executors.memory import clients_that_fit, free_bytes, step_bytes
 from benchmark.engine.executors.program import Inputs, Pool, Program, Signature, signature
@@ -222,8 +222,10 @@ class StackedExecutor(Executor):
 
     def _augmented(self, clients: Sequence[int], rngs: Sequence[np.random.Generator]) -> Tensor:
         """One epoch's augmented samples; every client draws from its own stream, as elsewhere."""
-        own, padding = zip(clients, rngs, strict=True), self._work.config.crop_padding
-        return _pad([self.data.augment(self.data.raw(client), rng, padding) for client, rng in own])
+        padding, sizes = self._work.config.crop_padding, [self.data.train_sizes[c] for c in clients]
+        crops = [draw_crops(size, rng, padding) for size, rng in zip(sizes, rngs, strict=True)]
+        raw = self.data.stored()[0][torch.cat([self.data.rows(client) for client in clients])]
+        return _pad(self.data.augment(raw, np.concatenate(crops), padding).split(sizes))
 
     # -- evaluation -----------------------------------------------------------------------------
 
