@@ -247,6 +247,12 @@ def test_a_process_answers_with_its_traceback():
     assert "KeyError: 'nowhere'" in sent[0]
 
 
+@pytest.mark.parametrize("cell", workload.CELLS)
+def test_nothing_timed_is_augmented(cell):
+    """The plain trainer, which all are compared with, cannot."""
+    assert not ready(cell, "loop", CPU, clients=3, samples_per_client=10).config.augment
+
+
 def test_gpus_get_the_whole_measurement_and_cpus_a_small_one():
     big, small = (report.sizes_for(torch.device(kind), 3) for kind in ("cuda", "cpu"))
     assert (big.setting, big.rounds, big.side_runs) == ("cifar10-s2", 160, 20)
