@@ -5,7 +5,7 @@ A look at test accuracy, so nothing is chosen here; hyper-parameters are chosen 
 
 from __future__ import annotations
 
-from benchmark.studies.columns import DISTINCT, PLAIN
+from benchmark.studies.columns import DISTINCT, PLAIN, under
 from benchmark.studies.grid import Grid, Study, Variant
 
 __all__ = ["SWITCHES"]
@@ -28,6 +28,7 @@ _ROWS = (
     Variant("FedRep, 10 head epochs", "fedrep", paper="FedRep", hyper={"head_epochs": 10}),
     Variant("FedRep, last round frozen", "fedrep", paper="FedRep", hyper={"final_round": "frozen"}),
     Variant("FedPer", "fedper"),
+    Variant("FedPer, last round frozen", "fedper", paper="FedPer", hyper={"final_round": "frozen"}),
     Variant("LG-FedAvg", "lg-fedavg"),
     Variant("LG-FedAvg after 30 rounds of FedAvg", "lg-fedavg", paper="LG-FedAvg", hyper={"lg_warm": 30}),
     Variant("PPFE", "ppfe"),
@@ -39,7 +40,7 @@ _ROWS = (
 SWITCHES = Study(
     "switches",
     "What the paper leaves open, switch by switch",
-    {"paper": Grid(_ROWS, (*PLAIN, *DISTINCT))},
+    {"paper": Grid(_ROWS, (*under("shards", "flips"), *PLAIN, *DISTINCT))},
     tables=("accuracy", "significance", "stages"),
     paper="main",
     on_request=True,

@@ -96,7 +96,7 @@ OF_STUDIES = {
     "dirichlet": {"cifar10": {("dirichlet", True, 0)}},
     "distinct": {"cifar10": {DISTINCT}},
     "protocols": {"cifar10": {SHARDS, FLIPS, CROPS, DISTINCT}},
-    "switches": {"cifar10": {SHARDS, DISTINCT}},
+    "switches": {"cifar10": {SHARDS, FLIPS, DISTINCT}},
 }
 IN_TITLES = {
     SHARDS: "shards, no augmentation",
