@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmark.engine.config import RunConfig
 from benchmark.errors import NotDefined
+from benchmark.flags import in_words
 from benchmark.settings import SETTINGS
 
 __all__ = ["Cell", "Claim", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
@@ -203,5 +204,4 @@ def _name(variant: Variant) -> str:
 
 
 def _setting(column: Column) -> str:
-    changed = [f"{name.replace('_', ' ')} {value}" for name, value in column.changes.items()]
-    return ", ".join([column.setting, *changed])
+    return ", ".join([column.setting, *(in_words(*item) for item in column.changes.items())])

@@ -7,7 +7,17 @@ from collections.abc import Iterable, Sequence
 from benchmark.engine.config import RunConfig
 from benchmark.studies.results import Results
 
-__all__ = ["DEPENDENT", "SELECTION", "TEST", "absent", "caption", "notes", "protocol", "seeds"]
+__all__ = [
+    "DEPENDENT",
+    "SELECTION",
+    "TEST",
+    "absent",
+    "augmentation",
+    "caption",
+    "notes",
+    "protocol",
+    "seeds",
+]
 
 SELECTION = "after the last round (never the best round)"
 TEST = "paired two-sided Wilcoxon signed-rank test over clients and seeds"

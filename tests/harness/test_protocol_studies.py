@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 from record_folders import write_record
 
+from benchmark.engine.config import RunConfig
 from benchmark.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.columns import AUGMENTATIONS
 from benchmark.studies.grid import configure, plan
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.protocol import POINTS
 from benchmark.studies.results import collect
 from benchmark.tables import TABLES
+from benchmark.tables.captions import augmentation
 
 PAPER, QUICK = PROFILES["paper"], PROFILES["quick"]
 CALIBRATION, TUNING = STUDIES["calibration"], STUDIES["tuning"]
@@ -125,6 +128,12 @@ def test_titles_tell_the_protocol(name):
     assert told
     for column in told:
         assert column.title.endswith(f", {IN_TITLES[protocol(configure(grid.variants[0], column, PAPER))]}")
+
+
+def test_captions_name_augmentations_as_titles_do():
+    assert {name: augmentation(RunConfig(**changes)) for name, changes in AUGMENTATIONS.items()} == {
+        name: name for name in AUGMENTATIONS
+    }
 
 
 def test_records_made_before_crops_had_a_size_are_found():
