@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from benchmark.tracking import Tracking
 
 __all__ = [
-    "DATA_FIELDS",
-    "PROTOCOL_FIELDS",
     "add_config_flags",
     "add_data_dir",
     "add_execution",
@@ -29,12 +27,7 @@ __all__ = [
     "add_setting",
     "add_tf32",
     "add_tracking",
-    "as_flags",
-    "as_words",
-    "changes",
-    "describe_split",
     "execution_of",
-    "in_words",
     "parse_assignments",
     "path",
     "resolve",
@@ -44,24 +37,8 @@ __all__ = [
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _KINDS = get_type_hints(RunConfig)
 
-DATA_FIELDS = (
-    "dataset",
-    "partition",
-    "classes_per_client",
-    "dirichlet",
-    "clients",
-    "samples_per_client",
-    "test_samples_per_client",
-    "user_pool",
-    "test_share",
-    "least_test",
-    "embedding",
-)
 _BY_NUMBER = ("samples_per_client", "test_samples_per_client")  # what natural splits do not ask for,
 _BY_USER = ("user_pool", "test_share", "least_test")  # and what only they do
-# All other fields that have a flag of their own form; a new field joins them.
-PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper"))
-
 _MORE_HELP = {
     "dataset": "; without --setting it stands for the first setting that uses it",
     "dirichlet": "; implies --partition dirichlet",
@@ -232,31 +209,6 @@ def path(name: str) -> Callable[[str], Path]:
     return read
 
 
-def as_flags(message: str) -> str:
-    """A message about fields of a split, with the flags that set them in their place."""
-    message = message.replace("dirichlet_alpha", flag("dirichlet"))
-    # Longest first: samples_per_client is a part of test_samples_per_client.
-    for name in sorted(DATA_FIELDS, key=len, reverse=True):
-        if "_" in name:
-            message = message.replace(name, flag(name))
-    return message
-
-
-def as_words(name: str, value: object) -> list[str]:
-    """The words of a command line that set a field: ``["--lr", "0.1"]``, ``["--no-augment"]``."""
-    if isinstance(value, bool):
-        return [flag(name) if value else flag(f"no_{name}")]
-    return [flag(name), str(value)]
-
-
-def in_words(name: str, value: object) -> str:
-    """A field's value for people: ``lr 0.1``, ``no augment``."""
-    words = name.replace("_", " ")
-    if isinstance(value, bool):
-        return words if value else f"no {words}"
-    return f"{words} {value}"
-
-
 # -- from flags to a configuration ------------------------------------------------------------------
 
 
@@ -384,36 +336,3 @@ def _finite(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return True
-
-
-# -- words ------------------------------------------------------------------------------------------
-
-
-def describe_split(config: RunConfig) -> str:
-    """A split in words: ``20 clients, 2 classes and 60 training images each``."""
-    if config.partition == "natural":
-        drawn = f" (of the {config.user_pool} who wrote most)" * (config.user_pool > config.clients)
-        kept = f"{100 * config.test_share:g} % of a user's tweets, {config.least_test} or more, for testing"
-        return f"{config.clients} clients, one user each{drawn}, {kept}"
-    images = f"{config.samples_per_client} training images"
-    classes = config.classes_per_client
-    return (
-        f"{config.clients} clients, "
-        + {
-            "distinct": f"{classes} class{'es' * (classes > 1)} and {images} each",
-            "shards": f"{classes} shard{'s' * (classes > 1)} and {images} each",
-            "dirichlet": f"Dirichlet {config.dirichlet:g}, {images} each on average",
-            "iid": f"all alike, {images} each",
-        }[config.partition]
-    )
-
-
-def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> dict[str, Any]:
-    """The fields in which `config` differs from its setting; method and seed do not count."""
-    plain = dataclasses.replace(RunConfig(), **find_setting(setting).values)
-    ignored = ("algo", "hyper", "seed", *config.idle)
-    return {
-        name: value
-        for name in names
-        if name not in ignored and (value := getattr(config, name)) != getattr(plain, name)
-    }

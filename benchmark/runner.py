@@ -29,7 +29,7 @@ from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import TrunkStore
 from benchmark.environment import environment
 from benchmark.errors import UserError, nearest, unknown
-from benchmark.flags import as_flags
+from benchmark.fields import as_flags
 from benchmark.models import NETWORKS, Network
 from benchmark.tracking import About, Followed, Tracking
 

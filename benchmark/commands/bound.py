@@ -16,7 +16,8 @@ from rich.text import Text
 
 from benchmark.commands.run import configure
 from benchmark.errors import UserError
-from benchmark.flags import DATA_FIELDS, add_config_flags, add_data_dir, add_setting, describe_split
+from benchmark.fields import DATA_FIELDS, describe_split
+from benchmark.flags import add_config_flags, add_data_dir, add_setting
 from benchmark.terminal import percent
 
 if TYPE_CHECKING:

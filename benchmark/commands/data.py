@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark.engine.config import flag
 from benchmark.errors import UserError
-from benchmark.flags import (
-    DATA_FIELDS,
-    add_config_flags,
-    add_data_dir,
-    add_setting,
-    changes,
-    describe_split,
-    path,
-    resolve,
-)
+from benchmark.fields import DATA_FIELDS, changes, describe_split
+from benchmark.flags import add_config_flags, add_data_dir, add_setting, path, resolve
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,18 +11,14 @@ from typing import Any
 
 from benchmark.engine.config import RunConfig
 from benchmark.errors import UserError
+from benchmark.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_words, changes, describe_split
 from benchmark.flags import (
-    DATA_FIELDS,
-    PROTOCOL_FIELDS,
     add_config_flags,
     add_data_dir,
     add_execution,
     add_results_dir,
     add_setting,
     add_tracking,
-    as_words,
-    changes,
-    describe_split,
     execution_of,
     parse_assignments,
     resolve,

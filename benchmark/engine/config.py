@@ -155,14 +155,19 @@ class RunConfig:
         return dataclasses.replace(self, **{name: getattr(RunConfig, name) for name in self.idle})
 
     @property
+    def identifying(self) -> dict[str, Any]:
+        """The fields that make up `identity`: all but those that are at their ``absent`` value."""
+        values = {spec: getattr(self, spec.name) for spec in dataclasses.fields(self)}
+        return {
+            spec.name: value
+            for spec, value in values.items()
+            if "absent" not in spec.metadata or value != spec.metadata["absent"]
+        }
+
+    @property
     def identity(self) -> str:
         """Canonical JSON of everything that determines the result."""
-        values = {}
-        for spec in dataclasses.fields(self):
-            value = getattr(self, spec.name)
-            if "absent" not in spec.metadata or value != spec.metadata["absent"]:
-                values[spec.name] = value
-        return json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return json.dumps(self.identifying, sort_keys=True, separators=(",", ":"))
 
     @property
     def hash(self) -> str:

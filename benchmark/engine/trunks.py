@@ -23,7 +23,7 @@ _FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
 
 def common_fields(config: RunConfig) -> dict[str, Any]:
     """What runs must have in common to share a trunk."""
-    return {name: value for name, value in config.to_dict().items() if name not in _FREE}
+    return {name: value for name, value in config.identifying.items() if name not in _FREE}
 
 
 class TrunkStore:

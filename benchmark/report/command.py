@@ -12,29 +12,10 @@ from typing import Any
 from algorithms import find
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import parse_hyper
-from benchmark.flags import as_words, changes, in_words
+from benchmark.fields import as_words, changes, nearest_setting
 from benchmark.settings import SETTINGS
 
-__all__ = ["command", "setting_of", "setting_title"]
-
-
-def setting_of(config: RunConfig) -> str:
-    """The named setting that the run differs least from; empty if none has its dataset."""
-    same = [name for name, setting in SETTINGS.items() if setting.values["dataset"] == config.dataset]
-    return min(same, key=lambda name: len(changes(name, config)), default="")
-
-
-def setting_title(config: RunConfig, common: Mapping[str, Any]) -> str:
-    """The setting in words: ``digits-s2, samples per client 20``.
-
-    Args:
-        common: fields of `RunConfig` that all runs of the profile change, and that need no mention.
-    """
-    setting = setting_of(config)
-    if not setting:
-        return config.dataset
-    changed = changes(setting, config)
-    return ", ".join([setting, *(in_words(*item) for item in changed.items() if item not in common.items())])
+__all__ = ["command"]
 
 
 def command(config: RunConfig) -> str:
@@ -42,7 +23,7 @@ def command(config: RunConfig) -> str:
 
     Empty where flags cannot say it: no setting has its dataset, or a hyper-parameter is an empty list.
     """
-    setting = setting_of(config)
+    setting = nearest_setting(config)
     if not setting:
         return ""
     words = ["python", "-m", "benchmark", "--algo", config.algo]

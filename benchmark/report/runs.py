@@ -8,7 +8,8 @@ from html import escape
 from typing import Any
 
 from benchmark.engine.records import slug
-from benchmark.report.command import command, setting_title
+from benchmark.fields import setting_in_words
+from benchmark.report.command import command
 from benchmark.report.content import bytes_sent
 from benchmark.report.mixtures import UNKNOWN
 from benchmark.store import Record
@@ -70,7 +71,7 @@ def _run(place: int, record: Record, studies: Sequence[str], profile: Profile) -
     config, summary = record.config, record.summary
     environment = summary["environment"]
     method = record.folder.name.removesuffix(f"-{slug(config)}-{config.hash}")
-    setting = setting_title(config, profile.changes)
+    setting = setting_in_words(config, common=profile.changes)
     sent = bytes_sent(record)
     figures = (
         (str(config.seed), config.seed),

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmark.engine.config import RunConfig
 from benchmark.errors import NotDefined
-from benchmark.flags import in_words
+from benchmark.fields import in_words
 from benchmark.settings import SETTINGS
 
 __all__ = ["Cell", "Claim", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]

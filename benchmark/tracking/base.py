@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmark.engine.config import RunConfig
 from benchmark.engine.rounds import Observer
-from benchmark.flags import DATA_FIELDS, changes, in_words
-from benchmark.settings import SETTINGS
+from benchmark.fields import DATA_FIELDS, setting_in_words
 
 if TYPE_CHECKING:
     from benchmark.tracking.tables import Rendered
@@ -165,14 +164,8 @@ class Followed:
 
 
 def setting_of(config: RunConfig) -> str:
-    """The nearest named setting, and in what the data differ: ``digits-s2, samples per client 20``."""
-
-    def distance(name: str) -> tuple[bool, int]:
-        foreign = SETTINGS[name].values["dataset"] != config.dataset
-        return foreign, len(changes(name, config, _DATA))
-
-    name = min(SETTINGS, key=distance)
-    return ", ".join([name, *(in_words(*item) for item in changes(name, config, _DATA).items())])
+    """The setting that a run is filed under, by its data alone: ``digits-s2, samples per client 20``."""
+    return setting_in_words(config, _DATA)
 
 
 def describe(error: Exception) -> str:

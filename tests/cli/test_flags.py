@@ -10,7 +10,8 @@ from benchmark.cli import Parser
 from benchmark.commands import command_names
 from benchmark.commands import run as run_command
 from benchmark.engine.config import RunConfig, flag
-from benchmark.flags import changes, resolve
+from benchmark.fields import changes
+from benchmark.flags import resolve
 from benchmark.runner import Execution, check_data
 from benchmark.settings import DEFAULT_SETTING, SETTINGS
 

@@ -8,6 +8,7 @@ import pytest
 
 from algorithms import ALGORITHMS
 from benchmark.engine.config import RunConfig
+from benchmark.engine.trunks import common_fields
 from benchmark.errors import UserError
 from benchmark.runner import method_label
 
@@ -80,6 +81,7 @@ class Later(RunConfig):
 def test_a_later_field_at_its_old_meaning_keeps_the_identity():
     assert Later(novelty=0).identity == RunConfig().identity
     assert Later().identity != RunConfig().identity
+    assert common_fields(Later(novelty=0)) == common_fields(RunConfig())  # and kept trunks stay usable
 
 
 def test_fields_of_text_do_not_change_the_identity_of_images():

@@ -11,7 +11,8 @@ from record_folders import write_records
 from benchmark.cli import Parser, main
 from benchmark.commands import run as run_command
 from benchmark.engine.config import RunConfig
-from benchmark.report.command import command, setting_title
+from benchmark.fields import setting_in_words
+from benchmark.report.command import command
 from benchmark.runner import with_hyper
 from benchmark.settings import SETTINGS
 from benchmark.studies.catalogue import PROFILES, STUDIES
@@ -221,16 +222,16 @@ def test_the_command_of_an_odd_run_is_that_run(values, hyper):
 
 def test_what_the_profile_changes_needs_no_mention():
     (cell, *_) = plan([STUDIES["data-size"]], QUICK, (0,))
-    assert setting_title(cell.config, QUICK.changes) == "digits-s2, samples per client 20"
+    assert setting_in_words(cell.config, common=QUICK.changes) == "digits-s2, samples per client 20"
     other = dataclasses.replace(cell.config, rounds=3)
-    assert setting_title(other, QUICK.changes) == "digits-s2, samples per client 20, rounds 3"
+    assert setting_in_words(other, common=QUICK.changes) == "digits-s2, samples per client 20, rounds 3"
 
 
 def test_augmentation_in_words():
     flips = with_hyper(RunConfig(**SETTINGS["cifar10-s5"].values), {})
     plain = dataclasses.replace(flips, augment=False).settled()
-    assert setting_title(flips, {}) == "cifar10-s5"
-    assert setting_title(plain, {}) == "cifar10-s5, no augment"
+    assert setting_in_words(flips) == "cifar10-s5"
+    assert setting_in_words(plain) == "cifar10-s5, no augment"
     assert command(plain).endswith("--setting cifar10-s5 --no-augment --seed 0")
     crops = dataclasses.replace(flips, crop_padding=4)
-    assert setting_title(crops, {}) == "cifar10-s5, crop padding 4"
+    assert setting_in_words(crops) == "cifar10-s5, crop padding 4"

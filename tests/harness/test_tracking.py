@@ -154,6 +154,12 @@ def test_protocols_are_settings_of_their_own():
     assert setting_of(dataclasses.replace(flips, crop_padding=4)) == "cifar10-s2, crop padding 4"
 
 
+def test_datasets_without_a_setting_are_filed_by_what_their_data_are():
+    mine = RunConfig(dataset="mine", partition="dirichlet", dirichlet=0.3)
+    assert setting_of(mine) == "mine, partition dirichlet, dirichlet 0.3"
+    assert setting_of(dataclasses.replace(mine, rounds=3)) == setting_of(mine)
+
+
 @pytest.mark.parametrize("command", [["run", "--algo", "fedavg", "--dataset", "digits"], ["tables"]])
 @pytest.mark.parametrize(
     ("words", "message"),
