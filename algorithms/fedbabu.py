@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from algorithms.adaptation import FineTuning, fine_tuning
 from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.local import Phase
 
 __all__ = ["FedBABU"]
@@ -36,3 +36,6 @@ class FedBABU(Algorithm):
 
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)
+
+    def trunk(self) -> Trunk | None:
+        return Trunk("fedbabu", self.task.rounds)  # every round: only the fine-tuning differs

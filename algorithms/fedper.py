@@ -29,6 +29,12 @@ class FedPerHyper:
         "the last round: an ordinary one, or FedRep's extra one with the body frozen and nothing averaged",
         choices=("standard", "frozen"),
     )
+    ft_epochs: int = option(
+        0,
+        "epochs of fine-tuning a copy of the whole model before it is evaluated; none in the publications",
+        least=0,
+        added=True,
+    )
 
 
 @register
@@ -64,6 +70,10 @@ class FedPer(Algorithm):
     def joint_phases(self, round: int) -> list[Phase]:
         """Local training of an ordinary round."""
         return super().phases(round)
+
+    def adaptation(self) -> list[Phase]:
+        epochs = self.hyper.ft_epochs
+        return [Phase.of(self.network.names, self.config.lr, epochs)] if epochs else []
 
     def upload(self, outcome: Outcome) -> Params:
         return {} if self._frozen(outcome.round) else super().upload(outcome)

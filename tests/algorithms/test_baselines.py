@@ -53,6 +53,7 @@ def body(params):
         (("lg-fedavg", {"lg_shared": 5}), ("fedavg", {})),
         (("lg-fedavg", {"lg_shared": 0}), ("local", {})),
         (("fedavg-ft", {"ft_epochs": 0}), ("fedavg", {})),
+        (("fedper", {"n_personal": 0, "ft_epochs": 3}), ("fedavg-ft", {"ft_epochs": 3})),
         (("fedrep", {"head_epochs": 0, "body_epochs": 2}), ("fedbabu", {"ft_epochs": 0})),
         (("ditto", {"personal_epochs": 2}), ("ditto", {})),  # −1 stands for --local-epochs
     ],

@@ -9,6 +9,7 @@ import torch
 
 import benchmark.runner as runner
 from algorithms import ALGORITHMS
+from algorithms.adaptation import FineTuning
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.executors import LoopExecutor
 from benchmark.engine.rounds import Diverged
@@ -267,6 +268,15 @@ def test_a_shared_beginning_is_trained_once(tiny, launch, trained_rounds, tmp_pa
     trained_rounds.clear()
     launch(tiny("fedavg-ft", {"ft_epochs": 0}), tmp_path)
     assert trained_rounds == []
+
+
+@pytest.mark.parametrize("algo", [name for name in TRUNKED if ALGORITHMS[name].Hyper is FineTuning])
+def test_fine_tuning_starts_from_the_rounds_there_are(algo, tiny, launch, unbroken, trained_rounds, tmp_path):
+    launch(tiny(algo, {"ft_epochs": 1, "ft_part": "head"}), tmp_path)
+    trained_rounds.clear()
+    again = launch(tiny(algo), tmp_path).content()
+    assert trained_rounds == [5]
+    assert again == unbroken(algo).content()
 
 
 @pytest.mark.parametrize(
