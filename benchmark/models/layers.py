@@ -1,0 +1,181 @@
+"""Layers of networks: descriptions that take their tensors from a dictionary, for one model or a stack."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+__all__ = ["Conv", "Dense", "DropoutSource", "Layer", "Linear", "LowRank", "Params"]
+
+Params = dict[str, Tensor]
+
+# Returns the (already scaled) dropout mask of a shape and rate; None stands for evaluation mode.
+DropoutSource = Callable[[tuple[int, ...], float], Tensor]
+
+
+@dataclass(frozen=True)
+class Layer(ABC):
+    """One named layer: a description without tensors."""
+
+    name: str
+
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the layer's tensors by full name (``"fc1.weight"``)."""
+
+    @property
+    @abstractmethod
+    def fan_in(self) -> int:
+        """Inputs that one output sums over; it sets the scale of the initial values."""
+
+    @abstractmethod
+    def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
+        """Return the layer's output for the batch `x` [B, ...]; `dropout` None means evaluation mode."""
+
+    def apply_stacked(
+        self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
+    ) -> Tensor:
+        """The same for m models at once: stacked parameters [m, ...] and batches `x` [m, B, ...].
+
+        Optional: a layer that does not define it cannot be trained by the executor `stacked`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no stacked form")
+
+    @property
+    def stackable(self) -> bool:
+        """True if the layer defines `apply_stacked`."""
+        return type(self).apply_stacked is not Layer.apply_stacked
+
+    @property
+    def drops(self) -> bool:
+        """True if the layer is random in training mode."""
+        return False
+
+
+@dataclass(frozen=True)
+class Conv(Layer):
+    """Square convolution, 2×2 max-pooling, ReLU."""
+
+    channels_in: int
+    channels_out: int
+    kernel: int = 5
+    padding: int = 0
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {
+            f"{self.name}.weight": (self.channels_out, self.channels_in, self.kernel, self.kernel),
+            f"{self.name}.bias": (self.channels_out,),
+        }
+
+    @property
+    def fan_in(self) -> int:
+        return self.channels_in * self.kernel**2
+
+    def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
+        weight, bias = params[f"{self.name}.weight"], params[f"{self.name}.bias"]
+        return F.relu(F.max_pool2d(F.conv2d(x, weight, bias, padding=self.padding), 2))
+
+    def apply_stacked(
+        self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
+    ) -> Tensor:
+        # The faster of the two on CPUs (docs/performance.md); on CUDA neither has been measured.
+        return (self.by_patches if x.is_cuda else self.by_groups)(params, x)
+
+    def by_groups(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """`apply_stacked` as one convolution with a group for each model."""
+        weight, bias = params[f"{self.name}.weight"].flatten(0, 1), params[f"{self.name}.bias"].flatten()
+        side_by_side = x.transpose(0, 1).flatten(1, 2)  # [B, m C, H, W]
+        out = F.conv2d(side_by_side, weight, bias, padding=self.padding, groups=len(x))
+        out = F.relu(F.max_pool2d(out, 2))
+        return out.unflatten(1, (len(x), self.channels_out)).transpose(0, 1)
+
+    def by_patches(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """`apply_stacked` as patches times kernels, one batched matrix product."""
+        weight, bias = params[f"{self.name}.weight"], params[f"{self.name}.bias"]
+        if self.padding:
+            x = F.pad(x, [self.padding] * 4)
+        windows = x.unfold(3, self.kernel, 1).unfold(4, self.kernel, 1)  # [m, B, C, H', W', k, k]
+        models, batch, _, height, width = windows.shape[:5]
+        patches = windows.permute(0, 1, 3, 4, 2, 5, 6).reshape(models, batch * height * width, -1)
+        kernels = weight.reshape(models, self.channels_out, -1).transpose(1, 2)
+        out = torch.baddbmm(bias.unsqueeze(1), patches, kernels).view(models * batch, height, width, -1)
+        out = F.relu(F.max_pool2d(out.permute(0, 3, 1, 2), 2))
+        return out.reshape(models, batch, *out.shape[1:])
+
+
+@dataclass(frozen=True)
+class Dense(Layer):
+    """What fully connected layers have in common: sizes, activation and dropout."""
+
+    inputs: int
+    outputs: int
+    activation: bool = True
+    dropout: float = 0.0
+
+    @property
+    def fan_in(self) -> int:
+        return self.inputs
+
+    @property
+    def drops(self) -> bool:
+        return self.dropout > 0
+
+    def _finish(self, x: Tensor, dropout: DropoutSource | None) -> Tensor:
+        if self.activation:
+            x = F.relu(x)
+        if self.drops and dropout is not None:
+            x = x * dropout(tuple(x.shape), self.dropout)
+        return x
+
+
+@dataclass(frozen=True)
+class Linear(Dense):
+    """Fully connected layer; flattens its input, applies ReLU unless it is the last layer."""
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {f"{self.name}.weight": (self.outputs, self.inputs), f"{self.name}.bias": (self.outputs,)}
+
+    def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
+        x = F.linear(x.flatten(1), params[f"{self.name}.weight"], params[f"{self.name}.bias"])
+        return self._finish(x, dropout)
+
+    def apply_stacked(
+        self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
+    ) -> Tensor:
+        weight, bias = params[f"{self.name}.weight"], params[f"{self.name}.bias"]
+        x = torch.baddbmm(bias.unsqueeze(1), x.flatten(2), weight.transpose(1, 2))
+        return self._finish(x, dropout)
+
+
+@dataclass(frozen=True)
+class LowRank(Dense):
+    """A `Linear` layer as the product of two factors, ``second @ first``; one bias, no activation between.
+
+    The inner factor carries no bias: only so do the paper's transmitted shares come out (83.8 %).
+    """
+
+    rank: int = 1
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {
+            f"{self.name}.first": (self.rank, self.inputs),
+            f"{self.name}.second": (self.outputs, self.rank),
+            f"{self.name}.bias": (self.outputs,),
+        }
+
+    def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
+        inner = F.linear(x.flatten(1), params[f"{self.name}.first"])
+        x = F.linear(inner, params[f"{self.name}.second"], params[f"{self.name}.bias"])
+        return self._finish(x, dropout)
+
+    def apply_stacked(
+        self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
+    ) -> Tensor:
+        inner = torch.bmm(x.flatten(2), params[f"{self.name}.first"].transpose(1, 2))
+        second, bias = params[f"{self.name}.second"], params[f"{self.name}.bias"]
+        return self._finish(torch.baddbmm(bias.unsqueeze(1), inner, second.transpose(1, 2)), dropout)

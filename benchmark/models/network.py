@@ -1,0 +1,109 @@
+"""A network: an ordered tuple of named layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmark.models.layers import Dense, DropoutSource, Layer, Params
+from benchmark.models.recurrent import Recurrent
+
+__all__ = ["Network"]
+
+
+@dataclass(frozen=True)
+class Network:
+    """An ordered tuple of layers; every method takes and returns plain dictionaries of tensors."""
+
+    layers: tuple[Layer, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Layer names from input to output: the split points."""
+        return tuple(layer.name for layer in self.layers)
+
+    @property
+    def splittable(self) -> tuple[str, ...]:
+        """Names of the fully connected layers, which a method may make personal one after the other."""
+        return tuple(layer.name for layer in self.layers if isinstance(layer, Dense))
+
+    @property
+    def is_recurrent(self) -> bool:
+        """True for networks that read sequences."""
+        return any(isinstance(layer, Recurrent) for layer in self.layers)
+
+    def index(self, name: str) -> int:
+        return self.names.index(name)
+
+    def layer(self, name: str) -> Layer:
+        return self.layers[self.index(name)]
+
+    def tail(self, count: int) -> tuple[str, ...]:
+        """Names of the last `count` layers."""
+        return self.names[len(self.names) - count :]
+
+    def shapes(self, layers: Iterable[str] | None = None) -> dict[str, tuple[int, ...]]:
+        """Shapes of all tensors, or of those of the named layers."""
+        wanted = set(self.names if layers is None else layers)
+        return {
+            key: shape
+            for layer in self.layers
+            if layer.name in wanted
+            for key, shape in layer.shapes().items()
+        }
+
+    def keys(self, layers: Iterable[str] | None = None) -> list[str]:
+        """Tensor names of the named layers (default: all), in network order."""
+        return list(self.shapes(layers))
+
+    def count(self, layers: Iterable[str] | None = None) -> int:
+        """Number of parameters of the named layers (default: all)."""
+        return sum(math.prod(shape) for shape in self.shapes(layers).values())
+
+    def init(self, rng: np.random.Generator, device: torch.device | str = "cpu") -> Params:
+        """Draw initial parameters: uniform on ±1/sqrt(fan-in), PyTorch's default law for these layers.
+
+        NumPy draws them, so that they are the same on every device and PyTorch version.
+        """
+        params = {}
+        for layer in self.layers:
+            bound = 1 / math.sqrt(layer.fan_in)
+            for key, shape in layer.shapes().items():
+                values = rng.uniform(-bound, bound, size=shape).astype(np.float32)
+                params[key] = torch.from_numpy(values).to(device)
+        return params
+
+    def apply(
+        self,
+        params: Mapping[str, Tensor],
+        x: Tensor,
+        start: int = 0,
+        stop: int | None = None,
+        dropout: DropoutSource | None = None,
+    ) -> Tensor:
+        """Run layers ``start`` to ``stop`` (exclusive; default: to the end) on the batch `x` [B, ...]."""
+        for layer in self.layers[start:stop]:
+            x = layer.apply(params, x, dropout)
+        return x
+
+    def apply_stacked(
+        self,
+        params: Mapping[str, Tensor],
+        x: Tensor,
+        start: int = 0,
+        stop: int | None = None,
+        dropout: DropoutSource | None = None,
+    ) -> Tensor:
+        """`apply` for m models at once: stacked parameters [m, ...] and batches `x` [m, B, ...]."""
+        for layer in self.layers[start:stop]:
+            x = layer.apply_stacked(params, x, dropout)
+        return x
+
+    def with_layers(self, changed: Mapping[str, Layer]) -> Network:
+        """A copy in which the named layers are replaced."""
+        return Network(tuple(changed.get(layer.name, layer) for layer in self.layers))
