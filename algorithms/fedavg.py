@@ -20,5 +20,5 @@ class FedAvg(Algorithm):
     title = "FedAvg"
     reference = "McMahan et al., AISTATS 2017"
 
-    def trunk(self) -> Trunk | None:
-        return Trunk("fedavg", self.task.rounds)
+    def trunks(self) -> list[Trunk]:
+        return [Trunk("fedavg", self.task.rounds)]

@@ -37,5 +37,5 @@ class FedBABU(Algorithm):
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)
 
-    def trunk(self) -> Trunk | None:
-        return Trunk("fedbabu", self.task.rounds)  # every round: only the fine-tuning differs
+    def trunks(self) -> list[Trunk]:
+        return [Trunk("fedbabu", self.task.rounds)]  # every round: only the fine-tuning differs

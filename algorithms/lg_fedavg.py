@@ -65,8 +65,8 @@ class LGFedAvg(Algorithm):
         # Everyone needs the warm model's lower layers: the warm rounds end as a FedAvg run does.
         return round in (self.hyper.lg_warm, self.task.rounds)
 
-    def trunk(self) -> Trunk | None:
-        return Trunk("fedavg", self.hyper.lg_warm) if self.hyper.lg_warm else None
+    def trunks(self) -> list[Trunk]:
+        return [Trunk("fedavg", self.hyper.lg_warm)] if self.hyper.lg_warm else []
 
     def start_round(self, round: int) -> None:
         if self._warm and round > self.hyper.lg_warm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -27,6 +27,10 @@ from benchmark.models import Network, Params
 
 __all__ = ["PPFE"]
 
+# Hyper-parameters that stages 1 and 2 do not depend on beyond their plan (`Stage`),
+LATER = ("T", "stage_rounds", "body_rate", "heads", "fc_init", "ensemble")
+# and those that they do not depend on if reduction comes later.
+REDUCING = ("reduction", "ranks", "factor_policy", "mask_rates", "width_alpha")
 HOLDOUT = 0.2  # share of a client's training samples under ``beta_data=holdout20``
 
 
@@ -102,11 +106,29 @@ class PPFE(Algorithm):
     def least_rounds(self) -> int:
         return least_rounds(self.hyper.stage_rounds[: self.hyper.T])
 
-    def trunk(self) -> Trunk | None:
+    def trunks(self) -> list[Trunk]:
         first = self.stages[0]
-        # Otherwise stage 1 is no run of FedAvg on all training data, and nobody's common beginning.
+        # Otherwise stage 1 is no run of FedAvg on all training data.
         plain = first.body_rate == 1 and self.hyper.beta_data == "train" and not self.hyper.full_last_only
-        return Trunk("fedavg", first.last) if plain else None
+        trunks = [Trunk("fedavg", first.last)] if plain else []
+        if len(self.stages) > 2:
+            trunks.append(Trunk(self._two_stages(), self.stages[1].last))
+        return trunks
+
+    def _two_stages(self) -> str:
+        """Names all of the method that stages 1 and 2 depend on: many variants differ from stage 3 on."""
+        free = (*LATER, *REDUCING) if self.reduction.earliest > 2 else LATER
+        hyper = {name: value for name, value in asdict(self.hyper).items() if name not in free}
+        return f"ppfe {self.stages[:2]} {hyper}"
+
+    def trunk_state(self, trunk: Trunk) -> dict[str, Any]:
+        return super().trunk_state(trunk) if trunk.key == "fedavg" else self.state()
+
+    def load_trunk(self, trunk: Trunk, state: Mapping[str, Any]) -> None:
+        if trunk.key == "fedavg":
+            super().load_trunk(trunk, state)
+        else:
+            self.load(state)
 
     def shared_layers(self) -> tuple[str, ...]:
         return tuple(name for name in self.network.names if name not in self.current.personal)

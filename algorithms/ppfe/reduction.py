@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -89,7 +90,12 @@ class Reduction(ABC):
 
     Args:
         network: the unreduced network.
+
+    Attributes:
+        earliest: the first stage that it may change anything in.
     """
+
+    earliest: ClassVar[int] = 2
 
     def __init__(self, network: Network, hyper: PPFEHyper, streams: Streams) -> None:
         self.dense, self.hyper, self.streams = network, hyper, streams
@@ -118,6 +124,8 @@ class Reduction(ABC):
 class NoReduction(Reduction):
     """Dense networks in all stages (the paper's ablation "without MR")."""
 
+    earliest = FIRST_REDUCED_STAGE
+
     def network(self, stage: int, personal: tuple[str, ...]) -> Network:
         return self.dense
 
@@ -131,6 +139,8 @@ class SparseReduction(NoReduction):
     Exactly floor(p · numel) entries are zero; biases are free and nothing is rescaled. A layer keeps the
     rate it got when it became personal: 30, 40, 50 % by default.
     """
+
+    earliest = 2
 
     @classmethod
     def check(cls, network: Network, hyper: PPFEHyper) -> None:
@@ -161,6 +171,8 @@ class SparseReduction(NoReduction):
 
 class SvdReduction(Reduction):
     """Every fully connected layer becomes a pair of factors from stage 3 on, slimmer in each later stage."""
+
+    earliest = FIRST_REDUCED_STAGE
 
     @classmethod
     def check(cls, network: Network, hyper: PPFEHyper) -> None:
@@ -237,6 +249,8 @@ class WidthReduction(Reduction):
 
     The paper's alternative to factorising (section 4.1; Corollary 1 uses it). Shared layers keep their width.
     """
+
+    earliest = FIRST_REDUCED_STAGE
 
     def network(self, stage: int, personal: tuple[str, ...]) -> Network:
         if stage < FIRST_REDUCED_STAGE:

@@ -73,7 +73,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Trunk:
-    """A common beginning: rounds 1 to `round` are the same for all methods that name the same `key`.
+    """A common beginning: rounds 1 to `round` are the same for all runs that name the same `key`.
 
     The engine runs them once per seed and protocol; records and bytes still charge them to each.
     """
@@ -181,9 +181,9 @@ class Algorithm:
         shared = self.network.count(self.shared_layers())
         return [(shared, self.network.count(self.personal_layers()))]
 
-    def trunk(self) -> Trunk | None:
-        """The common beginning that this run shares with others, if any."""
-        return None
+    def trunks(self) -> list[Trunk]:
+        """Beginnings that this run may share with others, shortest first."""
+        return []
 
     def traffic(self, round: int) -> Traffic:
         """Bytes of one participation, known in advance: what a byte budget is planned with."""
@@ -239,12 +239,12 @@ class Algorithm:
         self.server = dict(state["server"])
         self.clients.load(state["clients"])
 
-    def trunk_state(self) -> dict[str, Any]:
-        """The state after the trunk's last round that all methods which share it can take over."""
+    def trunk_state(self, trunk: Trunk) -> dict[str, Any]:
+        """The state after the trunk's last round, not closed yet, that all which share it can take over."""
         return {"server": self.server}
 
-    def load_trunk(self, state: Mapping[str, Any]) -> None:
-        """Take over what `trunk_state` of another method returned."""
+    def load_trunk(self, trunk: Trunk, state: Mapping[str, Any]) -> None:
+        """Take over what `trunk_state` of another run returned."""
         self.server = dict(state["server"])
 
     # -- helpers --------------------------------------------------------------------------------

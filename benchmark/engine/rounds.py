@@ -91,24 +91,26 @@ class _Loop:
         self.device = algorithm.task.data.device
         self.lines: list[dict[str, Any]] = []
         self.metrics: ClientMetrics | None = None
-        self._trunks, self._trunk = trunks, algorithm.trunk()
+        self._store = trunks
+        self._trunks = {trunk.round: trunk for trunk in algorithm.trunks()}
         self._trunk_line: dict[str, Any] | None = None
         self._pause = checkpoint_seconds
         self._saved = time.perf_counter()
         self._resumed = 0
 
     def restore(self) -> None:
-        """Go on from a checkpoint if there is one, else from a common beginning if there is one."""
+        """Go on from a checkpoint if there is one, else from the longest common beginning that there is."""
         found = self.record.load_checkpoint(self.device)
         if found is not None:
             self.algorithm.load(found["algorithm"])
             self.lines, self._resumed = found["lines"], found["resumed"] + 1
             self.record.write_rounds(self.lines)
-        elif self._trunks is not None and self._trunk is not None:
-            shared = self._trunks.load(self._trunk, self.device)
-            if shared is not None:
-                self.algorithm.load_trunk(shared["state"])
+            return
+        for trunk in reversed(self._trunks.values()):
+            if self._store is not None and (shared := self._store.load(trunk, self.device)):
+                self.algorithm.load_trunk(trunk, shared["state"])
                 *self.lines, self._trunk_line = shared["lines"]
+                return
 
     def step(self) -> dict[str, Any]:
         """One round; returns its line."""
@@ -117,8 +119,8 @@ class _Loop:
             line, self._trunk_line = self._trunk_line, None
         else:
             line = self._train(number)
-            if self._trunks is not None and self._trunk is not None and self._trunk.round == number:
-                self._trunks.save(self._trunk, self.algorithm.trunk_state(), [*self.lines, line])
+            if self._store is not None and (trunk := self._trunks.get(number)):
+                self._store.save(trunk, self.algorithm.trunk_state(trunk), [*self.lines, line])
         line = self._close(number, dict(line))
         self.lines.append(line)
         self._checkpoint()

@@ -103,20 +103,19 @@ class Foreman:
                 self._end(cell, Ended("failed", problem=problem))
 
     def _next(self, place: int) -> Cell | None:
-        """The first cell in line, but rather one whose common beginning nobody is just training."""
+        """The first cell in line, but rather one whose common beginnings nobody is just training."""
         able = [cell for cell in self._queue if self._crew.can(place, cell)]
         if not able or not self._running:
             return able[0] if able else None
-        begun = {self._beginning(task.cell.config, task.round) for task in self._running.values()} - {None}
-        return next((cell for cell in able if self._beginning(cell.config) not in begun), able[0])
+        tasks = self._running.values()
+        begun = {name for task in tasks for name in self._beginnings(task.cell.config, task.round)}
+        return next((cell for cell in able if not begun & self._beginnings(cell.config)), able[0])
 
-    def _beginning(self, config: RunConfig, done: int = 0) -> str | None:
-        """What a run still has to train, or to find, of a beginning that others share."""
+    def _beginnings(self, config: RunConfig, done: int = 0) -> set[str]:
+        """What a run still has to train, or to find, of beginnings that others share."""
         with contextlib.suppress(UserError):  # which the run itself will meet
-            shared = self._estimator.beginning(config)
-            if shared is not None and done < shared[1]:
-                return shared[0]
-        return None
+            return {name for name, end in self._estimator.beginnings(config).items() if done < end}
+        return set()
 
     # -- hearing ----------------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class Estimator:
     execution: Execution
     basis: dict[str, str] = field(default_factory=dict)
     _rates: dict[tuple[str, str], float] = field(default_factory=dict)  # seconds a sample
-    _planned: dict[str, tuple[float, Trunk | None]] = field(default_factory=dict)  # samples, beginning
+    _planned: dict[str, tuple[float, list[Trunk]]] = field(default_factory=dict)  # samples, beginnings
 
     def __post_init__(self) -> None:
         self._device = self.execution.pick_device()
@@ -96,21 +96,19 @@ class Estimator:
             self.basis[dataset] = f"from {spent:.1f} s of measurement, which is rough"
         return self._rates.get((dataset, config.algo), self._rates[dataset, ""])
 
-    def beginning(self, config: RunConfig) -> tuple[str, int] | None:
-        """Name and length in rounds of the common beginning that a run shares with others, if any."""
-        _, trunk = self._plan(config)
-        if trunk is None:
-            return None
-        return json.dumps([common_fields(config), trunk.key, trunk.round]), trunk.round
+    def beginnings(self, config: RunConfig) -> dict[str, int]:
+        """Names and lengths in rounds of the beginnings that a run may share with others, shortest first."""
+        trunks = self._plan(config)[1]
+        return {json.dumps([common_fields(config), t.key, t.round]): t.round for t in trunks}
 
-    def _plan(self, config: RunConfig) -> tuple[float, Trunk | None]:
-        """Training samples and common beginning, which are the same for all seeds."""
+    def _plan(self, config: RunConfig) -> tuple[float, list[Trunk]]:
+        """Training samples and common beginnings, which are the same for all seeds."""
         config = dataclasses.replace(config, seed=0)
         if config.hash not in self._planned:
             algorithm, schedule = self.rehearse(config, samples=1)
             epochs = planned_epochs(algorithm, schedule)
             epochs += config.clients * sum(phase.epochs for phase in algorithm.adaptation())
-            self._planned[config.hash] = epochs * config.samples_per_client, algorithm.trunk()
+            self._planned[config.hash] = epochs * config.samples_per_client, algorithm.trunks()
             algorithm.task.executor.close()
         return self._planned[config.hash]
 

@@ -236,7 +236,7 @@ def test_divergence_of_a_model_that_is_not_trained_last(tiny, launch, tmp_path, 
 # Common beginnings
 
 
-TRUNKED = sorted(name for name, method in ALGORITHMS.items() if method.trunk is not Algorithm.trunk)
+TRUNKED = sorted(name for name, method in ALGORITHMS.items() if method.trunks is not Algorithm.trunks)
 
 
 @pytest.mark.parametrize("first", ["fedavg", "fedavg-ft"])

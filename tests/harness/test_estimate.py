@@ -77,9 +77,11 @@ def test_runs_beside_others_are_no_measure_for_runs_alone(tmp_path):
 
 def test_variants_that_differ_in_later_stages_only_have_a_beginning_in_common(tiny):
     estimator = Estimator((), Execution(device="cpu", executor="loop"))
-    base = estimator.beginning(tiny("ppfe", rounds=8))
-    assert base is not None
-    assert base == estimator.beginning(tiny("ppfe", {"reduction": "none"}, rounds=8))
-    assert base != estimator.beginning(tiny("ppfe", rounds=8, seed=1))
-    assert base != estimator.beginning(tiny("ppfe", rounds=8, lr=0.1))
-    assert estimator.beginning(tiny("fedper")) is None
+    base = estimator.beginnings(tiny("ppfe", rounds=8))
+    assert list(base.values()) == [2, 4]
+    assert base == estimator.beginnings(tiny("ppfe", {"reduction": "none"}, rounds=8))
+    unweighted = estimator.beginnings(tiny("ppfe", {"reweight": "no"}, rounds=8))
+    assert [name in base for name in unweighted] == [True, False]
+    assert not base.keys() & estimator.beginnings(tiny("ppfe", rounds=8, seed=1)).keys()
+    assert not base.keys() & estimator.beginnings(tiny("ppfe", rounds=8, lr=0.1)).keys()
+    assert estimator.beginnings(tiny("fedper")) == {}

@@ -62,10 +62,13 @@ def test_held_out_samples_are_trained_on_in_no_stage(staged, ready, advance, dif
     assert bool((weights[held[0]] == 0).all())
 
 
-def test_a_first_stage_that_is_no_common_fedavg_uses_no_trunk(staged, ready):
-    assert ready(staged()).algorithm.trunk() is not None
-    for hyper in ({"beta_data": "holdout20"}, {"full_last_only": "yes"}):
-        assert ready(staged(hyper)).algorithm.trunk() is None
+def test_a_first_stage_that_is_no_common_fedavg_is_not_shared(staged, ready):
+    def shares_fedavg(hyper):
+        return "fedavg" in [trunk.key for trunk in ready(staged(hyper)).algorithm.trunks()]
+
+    assert shares_fedavg({})
+    assert not shares_fedavg({"beta_data": "holdout20"})
+    assert not shares_fedavg({"full_last_only": "yes"})
 
 
 # full_last_only

@@ -1,0 +1,90 @@
+"""Stages that variants have in common are trained once, and nobody's result shows it."""
+
+import pytest
+
+from benchmark.engine.executors import LoopExecutor
+
+FROM_STAGE_3 = [  # variants that stages 1 and 2 do not tell from the default
+    ("no-reduction", {}),
+    ("no-progression", {}),
+    ("width", {}),
+    (None, {"fc_init": "fedavg"}),
+    (None, {"fc_init": "fedavg_all"}),
+    (None, {"body_rate": (1.0, 1.0, 1.0, 1.0)}),
+    (None, {"ensemble": "last"}),
+    (None, {"ranks": (6, 6, 6, 3, 3, 3)}),
+    (None, {"factor_policy": "skip_last"}),
+]
+FROM_STAGE_2 = [  # variants that stage 1 does not tell from the default
+    ("no-reweighting", {}),
+    ("no-progression-no-reweighting", {}),
+    ("sparse", {}),
+    ("fixed-head-2", {}),
+    (None, {"heads": 2}),
+    (None, {"body_rate": (1.0, 0.1, 0.1, 0.1)}),
+    (None, {"rw_loss": "zero_one"}),
+    (None, {"rw_target": "ensemble"}),
+    (None, {"rw_sign": -1}),
+    (None, {"rw_double": True}),
+    (None, {"beta_neg": True}),
+    (None, {"samme": True}),
+    (None, {"ens_space": "probability"}),
+    (None, {"stage_rounds": (2, 1, 3, 2)}),
+]
+
+
+@pytest.fixture
+def trained_rounds(monkeypatch):
+    rounds, train = [], LoopExecutor.train
+
+    def watched(self, call):
+        rounds.append(call.round)
+        return train(self, call)
+
+    monkeypatch.setattr(LoopExecutor, "train", watched)
+    return rounds
+
+
+def name(variant):
+    ablation, hyper = variant
+    return ablation or "-".join(map(str, hyper.items()))
+
+
+@pytest.fixture
+def shared_with_default(staged, ready):
+    """The rounds up to which a variant may start from what the default has left."""
+    kept = ready(staged()).algorithm.trunks()
+    return lambda ablation, hyper: [
+        trunk.round for trunk in ready(staged(hyper, ablation)).algorithm.trunks() if trunk in kept
+    ]
+
+
+@pytest.mark.parametrize("variant", FROM_STAGE_3, ids=name)
+def test_a_variant_goes_on_where_it_differs(variant, shared_with_default, staged, launch, tmp_path):
+    assert shared_with_default(*variant) == [2, 4]
+    config = staged(variant[1], variant[0], learning=True, local_epochs=2)
+    launch(staged(learning=True, local_epochs=2), tmp_path / "after")
+    shared, alone = launch(config, tmp_path / "after"), launch(config, tmp_path / "alone")
+    assert shared.content() == alone.content()
+
+
+@pytest.mark.parametrize("variant", FROM_STAGE_2, ids=name)
+def test_stages_that_differ_are_not_shared(variant, shared_with_default):
+    assert shared_with_default(*variant) == [2]
+
+
+def test_the_default_goes_on_after_a_variant(staged, launch, trained_rounds, tmp_path):
+    alone = launch(staged(), tmp_path / "alone").content()
+    launch(staged(ablation="no-progression"), tmp_path / "after")
+    trained_rounds.clear()
+    assert launch(staged(), tmp_path / "after").content() == alone
+    assert trained_rounds == [5, 6, 7, 8]
+
+
+def test_without_the_longer_beginning_the_shorter_one_serves(staged, launch, trained_rounds, tmp_path):
+    launch(staged(), tmp_path)
+    longer = max((tmp_path / ".cache").glob("trunk-*.pt"), key=lambda path: path.stat().st_mtime_ns)
+    longer.write_bytes(b"no tensors in here")
+    trained_rounds.clear()
+    launch(staged(ablation="no-reduction"), tmp_path)
+    assert trained_rounds == [3, 4, 5, 6, 7, 8]
