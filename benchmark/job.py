@@ -134,7 +134,7 @@ class Job:
         self.store.add(RunRecord(self.store.root, cell.config, method_label(cell.config)).folder)
 
     def _estimated(self, cells: Sequence[Cell], jobs: int) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
-        """Expected seconds of cells, each beside others, and what they rest on by dataset."""
+        """Expected seconds of cells in this order, beside others, and what they rest on by dataset."""
         from benchmark.engine.executors.threads import available_cores
         from benchmark.launchers.cores import confined
         from benchmark.studies.estimate import Estimator
@@ -144,7 +144,8 @@ class Job:
             execution = dataclasses.replace(execution, device="auto")
         with confined(0, min(jobs, available_cores())):
             estimator = Estimator(self.store.records(), execution)
-            return [(cell, estimator.seconds(cell.config)) for cell in cells], estimator.basis
+            seconds = estimator.in_turn(cell.config for cell in cells)
+            return list(zip(cells, seconds, strict=True)), estimator.basis
 
     # -- the plan -------------------------------------------------------------------------------------
 

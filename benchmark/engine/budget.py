@@ -101,11 +101,11 @@ def planned_bytes(algorithm: Algorithm, schedule: Schedule) -> int:
     return total
 
 
-def planned_epochs(algorithm: Algorithm, schedule: Schedule) -> int:
-    """Local epochs of a whole run, over all participations."""
+def planned_epochs(algorithm: Algorithm, schedule: Schedule, last: int | None = None) -> int:
+    """Local epochs of a run up to round `last` (default: its end), over all participations."""
     return sum(
         schedule.size(algorithm.takes_everyone(round)) * _epochs(algorithm, round)
-        for round in range(1, algorithm.task.rounds + 1)
+        for round in range(1, (algorithm.task.rounds if last is None else last) + 1)
     )
 
 

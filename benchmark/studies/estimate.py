@@ -7,7 +7,7 @@ import heapq
 import json
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,6 +46,14 @@ def together(seconds: Iterable[float], jobs: int) -> float:
     return max(ends)
 
 
+@dataclass(frozen=True)
+class _Planned:
+    """Training samples of a run, and of each beginning that it may share with others."""
+
+    samples: int
+    beginnings: Mapping[Trunk, int]
+
+
 @dataclass
 class Estimator:
     """Seconds of runs that have not been made yet.
@@ -58,7 +66,7 @@ class Estimator:
     execution: Execution
     basis: dict[str, str] = field(default_factory=dict)
     _rates: dict[tuple[str, str], float] = field(default_factory=dict)  # seconds a sample
-    _planned: dict[str, tuple[float, list[Trunk]]] = field(default_factory=dict)  # samples, beginnings
+    _planned: dict[str, _Planned] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._device = self.execution.pick_device()
@@ -83,8 +91,24 @@ class Estimator:
         return self.execution.pick_executor(self._device, network_of(config))
 
     def seconds(self, config: RunConfig) -> float:
-        """Expected seconds of a run."""
-        return self.rate(config) * self._plan(config)[0]
+        """Expected seconds of a run by itself."""
+        return self.rate(config) * self._plan(config).samples
+
+    def in_turn(self, configs: Iterable[RunConfig]) -> list[float]:
+        """Expected seconds of runs made in this order: what two have in common is trained by the first."""
+        trained: set[str] = set()
+        seconds = []
+        for config in configs:
+            plan = self._plan(config)
+            names = self.beginnings(config)
+            found = [
+                plan.beginnings[trunk]
+                for trunk, name in zip(plan.beginnings, names, strict=True)
+                if name in trained
+            ]
+            seconds.append(self.rate(config) * (plan.samples - max(found, default=0)))
+            trained.update(names)
+        return seconds
 
     def rate(self, config: RunConfig) -> float:
         """Seconds per training sample."""
@@ -98,17 +122,21 @@ class Estimator:
 
     def beginnings(self, config: RunConfig) -> dict[str, int]:
         """Names and lengths in rounds of the beginnings that a run may share with others, shortest first."""
-        trunks = self._plan(config)[1]
+        trunks = self._plan(config).beginnings
         return {json.dumps([common_fields(config), t.key, t.round]): t.round for t in trunks}
 
-    def _plan(self, config: RunConfig) -> tuple[float, list[Trunk]]:
-        """Training samples and common beginnings, which are the same for all seeds."""
+    def _plan(self, config: RunConfig) -> _Planned:
+        """What is the same for all seeds."""
         config = dataclasses.replace(config, seed=0)
         if config.hash not in self._planned:
             algorithm, schedule = self.rehearse(config, samples=1)
             epochs = planned_epochs(algorithm, schedule)
             epochs += config.clients * sum(phase.epochs for phase in algorithm.adaptation())
-            self._planned[config.hash] = epochs * config.samples_per_client, algorithm.trunks()
+            samples = config.samples_per_client
+            self._planned[config.hash] = _Planned(
+                epochs * samples,
+                {t: planned_epochs(algorithm, schedule, t.round) * samples for t in algorithm.trunks()},
+            )
             algorithm.task.executor.close()
         return self._planned[config.hash]
 

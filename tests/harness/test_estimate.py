@@ -85,3 +85,21 @@ def test_variants_that_differ_in_later_stages_only_have_a_beginning_in_common(ti
     assert not base.keys() & estimator.beginnings(tiny("ppfe", rounds=8, seed=1)).keys()
     assert not base.keys() & estimator.beginnings(tiny("ppfe", rounds=8, lr=0.1)).keys()
     assert estimator.beginnings(tiny("fedper")) == {}
+
+
+def test_what_runs_have_in_common_counts_once(tiny):
+    """FedAvg's rounds, and two of PPFE's four stages, in whichever order; other seeds share nothing."""
+    estimator = Estimator((), Execution(device="cpu", executor="loop"))
+    fedavg, tuned = tiny("fedavg", rounds=8), tiny("fedavg-ft", rounds=8)
+    ppfe, dense = tiny("ppfe", rounds=8), tiny("ppfe", {"reduction": "none"}, rounds=8)
+    alone = {config.hash: estimator.seconds(config) for config in (fedavg, tuned, ppfe, dense)}
+
+    first, second = estimator.in_turn([tuned, fedavg])
+    assert first == alone[tuned.hash]
+    assert second == 0
+    first, second = estimator.in_turn([fedavg, tuned])
+    assert first + second == pytest.approx(alone[tuned.hash])
+    first, second = estimator.in_turn([ppfe, dense])
+    assert (first, second) == (alone[ppfe.hash], pytest.approx(alone[dense.hash] / 2))
+    other = tiny("fedavg-ft", rounds=8, seed=1)
+    assert estimator.in_turn([fedavg, other])[1] == alone[tuned.hash]
