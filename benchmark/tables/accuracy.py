@@ -23,7 +23,7 @@ class Entry:
     """One cell of a table; shares in 0..1.
 
     Attributes:
-        best: prints as the best of its setting.
+        best: prints as the best of its setting (of those that `_is_judged`).
         tied: not significantly worse than the best.
         short: has fewer seeds than others.
     """
@@ -63,7 +63,7 @@ def accuracy(results: Results) -> Table:
     line = "row" if study.settings_as_rows else "column"
     parts = [
         f"Test accuracy in % {SELECTION}, clients weighted by their test samples.",
-        f"Bold: best of its {line}.",
+        _bold("best", line, results),
     ]
     if study.axis:
         parts.insert(0, f"Columns: {study.axis}.")
@@ -77,20 +77,16 @@ def accuracy(results: Results) -> Table:
 def worst10(results: Results) -> Table:
     """Mean accuracy of the tenth of the clients that fares worst."""
     entries = _entries(results, "accuracy_worst10", larger_is_better=True)
-    text = (
-        f"Mean test accuracy in % of the 10 % of clients that fare worst, {SELECTION}. "
-        "Bold: best of its column."
-    )
+    text = f"Mean test accuracy in % of the 10 % of clients that fare worst, {SELECTION}."
+    text += f" {_bold('best', 'column', results)}"
     return _table(results, f"{results.study.name}-worst10", "Worst 10 % of clients", entries, text)
 
 
 def spread(results: Results) -> Table:
     """Standard deviation of accuracy over clients."""
     entries = _entries(results, "accuracy_std", larger_is_better=False)
-    text = (
-        f"Standard deviation of test accuracy over clients in percentage points, {SELECTION}. "
-        "Bold: smallest of its column."
-    )
+    text = f"Standard deviation of test accuracy over clients in percentage points, {SELECTION}."
+    text += f" {_bold('smallest', 'column', results)}"
     return _table(results, f"{results.study.name}-spread", "Spread between clients", entries, text)
 
 
@@ -168,24 +164,39 @@ def _entries(
         comparisons = results.comparisons[column.title] if tested else {}
         means = all_means[column.title].dropna().map(percent).astype(float)
         best = means.max() if larger_is_better else means.min()
+        judged = _is_judged(results, column.title)
         for variant in results.grid.variants:
             values = results.values(variant.title, column.title, metric)
             if not values:
                 continue
             mean, std = mean_and_std(values)
             compared = comparisons.get(variant.title)
-            is_best = float(percent(mean)) == best
+            is_best = judged and float(percent(mean)) == best
             entries[variant.title, column.title] = Entry(
                 mean=mean,
                 std=std,
                 seeds=len(values),
                 paper=papers.get((variant.title, column.title)),
                 best=is_best,
-                tied=compared is not None and not compared.significant and not is_best,
+                tied=judged and compared is not None and not compared.significant and not is_best,
                 short=len(values) < most,
                 comparison=compared,
             )
     return entries
+
+
+def _is_judged(results: Results, column: str) -> bool:
+    """Whether a setting has records of more than half of its methods: the best of a few says little."""
+    found = [bool(results.at(row, column)) for row in results.rows if (row, column) in results.configs]
+    return 2 * sum(found) > len(found)
+
+
+def _bold(what: str, line: str, results: Results) -> str:
+    """The caption's sentence on bold figures."""
+    begun = [column for column in results.columns if any(results.at(row, column) for row in results.rows)]
+    if all(_is_judged(results, column) for column in begun):
+        return f"Bold: {what} of its {line}."
+    return f"Bold: {what} of its {line}, where more than half of the methods have a record."
 
 
 def _papers(results: Results) -> dict[Place, float]:

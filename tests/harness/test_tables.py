@@ -89,6 +89,18 @@ def test_the_best_of_a_column_is_bold(main, table):
         assert table.to_latex().count(r"\textbf") == 4
 
 
+@pytest.mark.parametrize(("count", "marks"), [(5, 0), (6, 1)])
+def test_the_best_of_half_the_methods_or_fewer_is_not_marked(count, marks, tmp_path):
+    (column, *_), variants = STUDIES["main"].grids["paper"].columns, STUDIES["main"].grids["paper"].variants
+    assert len(variants) == 10
+    for variant in variants[:count]:
+        write_record(tmp_path, configure(variant, column, PAPER, 0))
+    table = TABLES["accuracy"](results_of(tmp_path, "main", PAPER))
+    assert list(table.shown[column.title].str.contains("**", regex=False)).count(True) == marks
+    assert table.shown[column.title].str.contains("†").any() <= bool(marks)
+    assert ("more than half of the methods" in table.caption) == (marks == 0)
+
+
 def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
     column = "CIFAR-10 (100, 2)"
     best = main.means()[column].idxmax()
