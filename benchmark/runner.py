@@ -295,6 +295,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
             record.begin(about)
             context = {
                 "version": benchmark.__version__,
+                "torch": torch.__version__,
                 "split": prepared.split.checksum,
                 "executor": prepared.executor_name,
                 "device": str(prepared.task.data.device),

@@ -107,10 +107,10 @@ class PPFE(Algorithm):
         return least_rounds(self.hyper.stage_rounds[: self.hyper.T])
 
     def trunks(self) -> list[Trunk]:
-        first = self.stages[0]
-        # Otherwise stage 1 is no run of FedAvg on all training data.
-        plain = first.body_rate == 1 and self.hyper.beta_data == "train" and not self.hyper.full_last_only
-        trunks = [Trunk("fedavg", first.last)] if plain else []
+        first, hyper = self.stages[0], self.hyper
+        # Otherwise stage 1 is no run of FedAvg on all training data, or not evaluated as one.
+        plain = first.body_rate == 1 and hyper.beta_data == "train" and not hyper.full_last_only
+        trunks = [Trunk("fedavg", first.last)] if plain and hyper.ens_space == "logit" else []
         if len(self.stages) > 2:
             trunks.append(Trunk(self._two_stages(), self.stages[1].last))
         return trunks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from benchmark.engine.records import FORMAT
 
 __all__ = ["TrunkStore", "common_fields"]
 
+_ROOT = Path(__file__).resolve().parents[2]
+_COMPUTING = ("algorithms", "benchmark/engine", "benchmark/models")
 # What does not matter to the rounds of a trunk: its key and length stand for the method.
 _FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
 
@@ -26,16 +29,28 @@ def common_fields(config: RunConfig) -> dict[str, Any]:
     return {name: value for name, value in config.identifying.items() if name not in _FREE}
 
 
+@cache
+def _code() -> str:
+    """A digest of the code that computes rounds: methods, engine and networks."""
+    digest = hashlib.sha256()
+    for folder in _COMPUTING:
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
 class TrunkStore:
     """Trunks of one results folder, under ``<results-dir>/.cache``; safe to delete at any time.
 
     Args:
         context: what else the floats of a run depend on (split checksum, executor, device).
+
+    Code that has changed since finds nothing: what it computes, or keeps in its state, may be another thing.
     """
 
     def __init__(self, root: Path, config: RunConfig, context: Mapping[str, str]) -> None:
         self._folder = root / ".cache"
-        self._common = {**common_fields(config), **context, "format": FORMAT}
+        self._common = {**common_fields(config), **context, "format": FORMAT, "code": _code()}
 
     def _path(self, trunk: Trunk) -> Path:
         text = json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)

@@ -121,7 +121,10 @@ class Estimator:
         return self._rates.get((dataset, config.algo), self._rates[dataset, ""])
 
     def beginnings(self, config: RunConfig) -> dict[str, int]:
-        """Names and lengths in rounds of the beginnings that a run may share with others, shortest first."""
+        """Names and lengths in rounds of the beginnings that a run may share with others, shortest first.
+
+        None under a budget in bytes, which sets the rounds only when the run begins.
+        """
         trunks = self._plan(config).beginnings
         return {json.dumps([common_fields(config), t.key, t.round]): t.round for t in trunks}
 
@@ -133,9 +136,10 @@ class Estimator:
             epochs = planned_epochs(algorithm, schedule)
             epochs += config.clients * sum(phase.epochs for phase in algorithm.adaptation())
             samples = config.samples_per_client
+            trunks = algorithm.trunks() if config.budget == "rounds" else []
             self._planned[config.hash] = _Planned(
                 epochs * samples,
-                {t: planned_epochs(algorithm, schedule, t.round) * samples for t in algorithm.trunks()},
+                {t: planned_epochs(algorithm, schedule, t.round) * samples for t in trunks},
             )
             algorithm.task.executor.close()
         return self._planned[config.hash]

@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import random
+import shutil
 
 import pytest
 import torch
 
+import benchmark.engine.trunks as trunks
 import benchmark.runner as runner
 from algorithms import ALGORITHMS
 from algorithms.adaptation import FineTuning
@@ -239,13 +241,6 @@ def test_divergence_of_a_model_that_is_not_trained_last(tiny, launch, tmp_path, 
 TRUNKED = sorted(name for name, method in ALGORITHMS.items() if method.trunks is not Algorithm.trunks)
 
 
-@pytest.mark.parametrize("first", ["fedavg", "fedavg-ft"])
-@pytest.mark.parametrize("second", TRUNKED)
-def test_sharing_a_beginning_changes_nothing(first, second, tiny, launch, unbroken, tmp_path):
-    launch(tiny(first), tmp_path)
-    assert launch(tiny(second), tmp_path).content() == unbroken(second).content()
-
-
 @pytest.fixture
 def trained_rounds(monkeypatch):
     """The rounds in which anything was trained."""
@@ -257,6 +252,22 @@ def trained_rounds(monkeypatch):
 
     monkeypatch.setattr(LoopExecutor, "train", watched)
     return rounds
+
+
+@pytest.mark.parametrize("algo", TRUNKED)
+def test_sharing_a_beginning_changes_nothing(algo, tiny, ready, launch, trained_rounds, tmp_path):
+    """What FedAvg leaves after so many rounds, or else what the method itself has left."""
+    config = tiny(algo, {"lg_warm": 2} if algo == "lg-fedavg" else {}, rounds=8)
+    alone = launch(config, tmp_path / "alone").content()
+    trunk = ready(config).algorithm.trunks()[0]
+    if trunk.key == "fedavg":
+        launch(tiny("fedavg", rounds=trunk.round), tmp_path / "shared")
+    else:
+        (tmp_path / "shared").mkdir()
+        shutil.copytree(tmp_path / "alone" / ".cache", tmp_path / "shared" / ".cache")
+    trained_rounds.clear()
+    assert launch(config, tmp_path / "shared").content() == alone
+    assert min(trained_rounds, default=9) == trunk.round + 1
 
 
 def test_a_shared_beginning_is_trained_once(tiny, launch, trained_rounds, tmp_path):
@@ -287,6 +298,14 @@ def test_another_protocol_shares_nothing(changes, tiny, launch, trained_rounds, 
     trained_rounds.clear()
     launch(tiny("fedavg-ft", {"ft_epochs": 0}, **changes), tmp_path)
     assert trained_rounds == list(range(1, changes.get("rounds", 4) + 1))
+
+
+def test_other_code_trains_its_own_beginning(tiny, launch, trained_rounds, monkeypatch, tmp_path):
+    launch(tiny("fedavg"), tmp_path)
+    trained_rounds.clear()
+    monkeypatch.setattr(trunks, "_code", lambda: "another commit's")
+    launch(tiny("fedavg-ft"), tmp_path)
+    assert trained_rounds == [1, 2, 3, 4, 5]
 
 
 def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_rounds, tmp_path):

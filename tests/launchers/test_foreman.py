@@ -149,6 +149,20 @@ def test_nobody_waits_for_a_common_beginning(variants, log):
     assert crew.sent == [(0, "cell 0"), (1, "cell 1")]
 
 
+@pytest.mark.parametrize(("done", "chosen"), [(1, "other"), (3, "shorter"), (5, "longer")])
+def test_of_several_beginnings_those_count_that_are_being_trained(done, chosen, tiny, log):
+    """Stages end with rounds 2 and 4: ``longer`` shares both with ``alike``, ``shorter`` only the first."""
+    hypers = {"alike": {}, "longer": {"reduction": "none"}, "shorter": {"reweight": "no"}}
+    alike, *others = [Cell(tiny("ppfe", hyper, rounds=8), name, ()) for name, hyper in hypers.items()]
+    before, other = (
+        Cell(tiny("fedper", rounds=8, seed=n), name, ()) for n, name in enumerate(["before", "other"])
+    )
+    at_work = [Started(8, 0), *[Round({"round": done})] * 3, DONE]
+    crew = Crew(2, {"alike": [at_work], "before": [[Started(8, 0), DONE]]})
+    run(crew, [alike, before, *others, other], log)
+    assert crew.sent[:3] == [(0, "alike"), (1, "before"), (1, chosen)]
+
+
 def test_a_beginning_that_is_trained_is_no_reason_to_wait(variants, log):
     short = [[Started(8, 0), DONE]]
     long = [[Started(8, 0), Round({"round": 6}), Round({"round": 7}), Round({"round": 8}), DONE]]

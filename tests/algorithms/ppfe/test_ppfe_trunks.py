@@ -28,7 +28,6 @@ FROM_STAGE_2 = [  # variants that stage 1 does not tell from the default
     (None, {"rw_double": True}),
     (None, {"beta_neg": True}),
     (None, {"samme": True}),
-    (None, {"ens_space": "probability"}),
     (None, {"stage_rounds": (2, 1, 3, 2)}),
 ]
 
@@ -71,6 +70,10 @@ def test_a_variant_goes_on_where_it_differs(variant, shared_with_default, staged
 @pytest.mark.parametrize("variant", FROM_STAGE_2, ids=name)
 def test_stages_that_differ_are_not_shared(variant, shared_with_default):
     assert shared_with_default(*variant) == [2]
+
+
+def test_evaluations_in_another_space_are_not_shared(shared_with_default):
+    assert shared_with_default(None, {"ens_space": "probability"}) == []
 
 
 def test_the_default_goes_on_after_a_variant(staged, launch, trained_rounds, tmp_path):
