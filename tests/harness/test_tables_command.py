@@ -167,7 +167,7 @@ def test_refused_flags_leave_the_folder_as_it_was(command, tmp_path):
 
 @pytest.mark.skipif(available_cores() < 2, reason="two jobs need two cores")
 def test_a_dry_run_tells_how_long_several_jobs_would_take(command, tiny_studies, monkeypatch):
-    monkeypatch.setattr(estimate.Estimator, "seconds", lambda self, config: 60.0)
+    monkeypatch.setattr(estimate.Estimator, "in_turn", lambda self, configs: [60.0 for _ in configs])
     assert "4 missing: about 4:00 on this machine" in command("--dry-run").out
     assert "4 missing: about 2:00 on this machine, 2 at a time" in command("--dry-run --jobs 2").out
 

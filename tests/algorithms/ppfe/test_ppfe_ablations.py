@@ -35,10 +35,12 @@ def finished(tiny, launch, tmp_path_factory):
     return records, dict(zip(records, trained, strict=True))
 
 
-def test_the_fedavg_stage_is_trained_once(finished):
+def test_stages_in_common_are_trained_once(finished):
+    """Stage 1 by the default; stage 2 by it too, and by the first that does without reweighting."""
     _, trained = finished
+    two_stages = ("no-reduction", "no-progression", "no-reweighting", "width")
     for name, rounds in trained.items():
-        assert rounds == list(range(3 if name else 1, 9)), name
+        assert rounds == list(range(5 if name in two_stages else 3 if name else 1, 9)), name
 
 
 @pytest.mark.parametrize("name", list(ABLATIONS))
