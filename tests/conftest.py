@@ -13,6 +13,8 @@ from algorithms import ALGORITHMS, find
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
+from benchmark.engine.executors import LoopExecutor
+from benchmark.engine.local import LocalCall
 from benchmark.engine.params import clone
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import run
@@ -142,6 +144,20 @@ def unbroken(tiny, launch, tmp_path_factory) -> Callable[[str], Finished]:
         return made[algo]
 
     return get
+
+
+@pytest.fixture
+def trained_rounds(monkeypatch) -> list[int]:
+    """The rounds in which anything was trained."""
+    rounds: list[int] = []
+    train = LoopExecutor.train
+
+    def watched(self: LoopExecutor, call: LocalCall) -> Any:
+        rounds.append(call.round)
+        return train(self, call)
+
+    monkeypatch.setattr(LoopExecutor, "train", watched)
+    return rounds
 
 
 @pytest.fixture(scope="session")

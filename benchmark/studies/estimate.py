@@ -90,24 +90,16 @@ class Estimator:
     def _executor(self, config: RunConfig) -> str:
         return self.execution.pick_executor(self._device, network_of(config))
 
-    def seconds(self, config: RunConfig) -> float:
-        """Expected seconds of a run by itself."""
-        return self.rate(config) * self._plan(config).samples
-
     def in_turn(self, configs: Iterable[RunConfig]) -> list[float]:
         """Expected seconds of runs made in this order: what two have in common is trained by the first."""
         trained: set[str] = set()
         seconds = []
         for config in configs:
             plan = self._plan(config)
-            names = self.beginnings(config)
-            found = [
-                plan.beginnings[trunk]
-                for trunk, name in zip(plan.beginnings, names, strict=True)
-                if name in trained
-            ]
-            seconds.append(self.rate(config) * (plan.samples - max(found, default=0)))
-            trained.update(names)
+            samples = {_name(config, trunk): count for trunk, count in plan.beginnings.items()}
+            found = max((count for name, count in samples.items() if name in trained), default=0)
+            seconds.append(self.rate(config) * (plan.samples - found))
+            trained.update(samples)
         return seconds
 
     def rate(self, config: RunConfig) -> float:
@@ -125,8 +117,7 @@ class Estimator:
 
         None under a budget in bytes, which sets the rounds only when the run begins.
         """
-        trunks = self._plan(config).beginnings
-        return {json.dumps([common_fields(config), t.key, t.round]): t.round for t in trunks}
+        return {_name(config, trunk): trunk.round for trunk in self._plan(config).beginnings}
 
     def _plan(self, config: RunConfig) -> _Planned:
         """What is the same for all seeds."""
@@ -168,6 +159,11 @@ class Estimator:
         method = find(config.algo)
         algorithm = method(task, parse_hyper(method.Hyper, config.hyper, config.algo))
         return algorithm, Schedule(config.clients, config.participation, streams)
+
+
+def _name(config: RunConfig, trunk: Trunk) -> str:
+    """What tells a beginning from all others of any run."""
+    return json.dumps([common_fields(config), trunk.key, trunk.round])
 
 
 def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:

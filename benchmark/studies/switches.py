@@ -5,46 +5,52 @@ A look at test accuracy, so nothing is chosen here; hyper-parameters are chosen 
 
 from __future__ import annotations
 
+from typing import Any
+
 from benchmark.studies.columns import DISTINCT, PLAIN, under
 from benchmark.studies.grid import Grid, Study, Variant
 
 __all__ = ["SWITCHES"]
 
+
+def _switch(base: Variant, words: str, **hyper: Any) -> Variant:
+    """A method with other hyper-parameters, beside the same figure of the paper."""
+    return Variant(f"{base.title}{words}", base.algo, paper=base.title, hyper=hyper)
+
+
+_LOCAL = Variant("Local Only", "local")
+_TUNED = Variant("FedAvg+FT", "fedavg-ft")
+_BABU = Variant("FedBABU", "fedbabu")
+_REP = Variant("FedRep", "fedrep")
+_PER = Variant("FedPer", "fedper")
+_LG = Variant("LG-FedAvg", "lg-fedavg")
+_PPFE = Variant("PPFE", "ppfe")
+
 _ROWS = (
-    Variant("Local Only", "local"),
-    Variant("Local Only, 160 epochs", "local", paper="Local Only", hyper={"total_epochs": 160}),
+    _LOCAL,
+    _switch(_LOCAL, ", 160 epochs", total_epochs=160),
     Variant("FedAvg", "fedavg"),
-    Variant("FedAvg+FT", "fedavg-ft"),
-    Variant("FedAvg+FT, 1 epoch", "fedavg-ft", paper="FedAvg+FT", hyper={"ft_epochs": 1}),
-    Variant("FedAvg+FT, 10 epochs", "fedavg-ft", paper="FedAvg+FT", hyper={"ft_epochs": 10}),
-    Variant("FedAvg+FT, 5 epochs of the head", "fedavg-ft", paper="FedAvg+FT", hyper={"ft_part": "head"}),
-    Variant(
-        "FedAvg+FT, 10 epochs of the head",
-        "fedavg-ft",
-        paper="FedAvg+FT",
-        hyper={"ft_part": "head", "ft_epochs": 10},
-    ),
-    Variant("FedBABU", "fedbabu"),
-    Variant("FedBABU, 10 epochs", "fedbabu", paper="FedBABU", hyper={"ft_epochs": 10}),
-    Variant("FedBABU, 5 epochs of the head", "fedbabu", paper="FedBABU", hyper={"ft_part": "head"}),
-    Variant(
-        "FedBABU, 10 epochs of the head",
-        "fedbabu",
-        paper="FedBABU",
-        hyper={"ft_part": "head", "ft_epochs": 10},
-    ),
-    Variant("FedRep", "fedrep"),
-    Variant("FedRep, 10 head epochs", "fedrep", paper="FedRep", hyper={"head_epochs": 10}),
-    Variant("FedRep, last round frozen", "fedrep", paper="FedRep", hyper={"final_round": "frozen"}),
-    Variant("FedPer", "fedper"),
-    Variant("FedPer, last round frozen", "fedper", paper="FedPer", hyper={"final_round": "frozen"}),
-    Variant("FedPer, then 5 epochs of all", "fedper", paper="FedPer", hyper={"ft_epochs": 5}),
-    Variant("LG-FedAvg", "lg-fedavg"),
-    Variant("LG-FedAvg after 30 rounds of FedAvg", "lg-fedavg", paper="LG-FedAvg", hyper={"lg_warm": 30}),
-    Variant("PPFE", "ppfe"),
-    Variant("PPFE, dense layers from FedAvg", "ppfe", paper="PPFE", hyper={"fc_init": "fedavg"}),
-    Variant("PPFE, body at the full rate", "ppfe", paper="PPFE", hyper={"body_rate": (1.0,) * 4}),
-    Variant("PPFE, β on samples held out", "ppfe", paper="PPFE", hyper={"beta_data": "holdout20"}),
+    _TUNED,
+    _switch(_TUNED, ", 1 epoch", ft_epochs=1),
+    _switch(_TUNED, ", 10 epochs", ft_epochs=10),
+    _switch(_TUNED, ", 5 epochs of the head", ft_part="head"),
+    _switch(_TUNED, ", 10 epochs of the head", ft_part="head", ft_epochs=10),
+    _BABU,
+    _switch(_BABU, ", 10 epochs", ft_epochs=10),
+    _switch(_BABU, ", 5 epochs of the head", ft_part="head"),
+    _switch(_BABU, ", 10 epochs of the head", ft_part="head", ft_epochs=10),
+    _REP,
+    _switch(_REP, ", 10 head epochs", head_epochs=10),
+    _switch(_REP, ", last round frozen", final_round="frozen"),
+    _PER,
+    _switch(_PER, ", last round frozen", final_round="frozen"),
+    _switch(_PER, ", then 5 epochs of all", ft_epochs=5),
+    _LG,
+    _switch(_LG, " after 30 rounds of FedAvg", lg_warm=30),
+    _PPFE,
+    _switch(_PPFE, ", dense layers from FedAvg", fc_init="fedavg"),
+    _switch(_PPFE, ", body at the full rate", body_rate=(1.0,) * 4),
+    _switch(_PPFE, ", β on samples held out", beta_data="holdout20"),
 )
 
 SWITCHES = Study(

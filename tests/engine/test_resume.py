@@ -241,19 +241,6 @@ def test_divergence_of_a_model_that_is_not_trained_last(tiny, launch, tmp_path, 
 TRUNKED = sorted(name for name, method in ALGORITHMS.items() if method.trunks is not Algorithm.trunks)
 
 
-@pytest.fixture
-def trained_rounds(monkeypatch):
-    """The rounds in which anything was trained."""
-    rounds, train = [], LoopExecutor.train
-
-    def watched(self, call):
-        rounds.append(call.round)
-        return train(self, call)
-
-    monkeypatch.setattr(LoopExecutor, "train", watched)
-    return rounds
-
-
 @pytest.mark.parametrize("algo", TRUNKED)
 def test_sharing_a_beginning_changes_nothing(algo, tiny, ready, launch, trained_rounds, tmp_path):
     """What FedAvg leaves after so many rounds, or else what the method itself has left."""

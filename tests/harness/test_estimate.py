@@ -34,7 +34,7 @@ def test_planned_samples_are_those_that_are_trained_on(algo, tmp_path):
     execution = Execution(device="cpu", executor="loop", results_dir=tmp_path)
     summary = run_cell(config, execution, Log())
     estimator = Estimator([], execution)
-    seconds = estimator.seconds(config)
+    seconds = estimator.in_turn([config])[0]
     trained = summary["samples"] + summary["adaptation_samples"]
     assert seconds / estimator.rate(config) == pytest.approx(trained)
     assert "measurement" in estimator.basis["digits"]
@@ -46,10 +46,10 @@ def test_estimates_come_from_records_of_this_machine(tmp_path):
     execution = Execution(device="cpu", executor="loop", results_dir=tmp_path)
     summary = run_cell(with_hyper(TINY, {}), execution, Log())
     estimator = Estimator(Store.scan(tmp_path).records(), execution)
-    assert estimator.seconds(with_hyper(TINY, {})) == pytest.approx(summary["seconds"], rel=1e-3)
+    assert estimator.in_turn([with_hyper(TINY, {})])[0] == pytest.approx(summary["seconds"], rel=1e-3)
     assert estimator.basis["digits"] == "from 1 finished run of this machine"
     elsewhere = Estimator(Store.scan(tmp_path).records(), Execution(device="cpu", executor="threads"))
-    elsewhere.seconds(TINY)
+    elsewhere.in_turn([TINY])
     assert "measurement" in elsewhere.basis["digits"]
 
 
@@ -67,11 +67,11 @@ def test_runs_beside_others_are_no_measure_for_runs_alone(tmp_path):
     beside = Execution(device="cpu", executor="loop", results_dir=tmp_path, side_by_side=2)
     summary = run_cell(with_hyper(TINY, {}), beside, Log())
     records = Store.scan(tmp_path).records()
-    assert Estimator(records, beside).seconds(with_hyper(TINY, {})) == pytest.approx(
+    assert Estimator(records, beside).in_turn([with_hyper(TINY, {})])[0] == pytest.approx(
         summary["seconds"], rel=1e-3
     )
     alone = Estimator(records, Execution(device="cpu", executor="loop"))
-    alone.seconds(TINY)
+    alone.in_turn([TINY])
     assert "measurement" in alone.basis["digits"]
 
 
@@ -93,7 +93,7 @@ def test_what_runs_have_in_common_counts_once(tiny):
     estimator = Estimator((), Execution(device="cpu", executor="loop"))
     fedavg, tuned = tiny("fedavg", rounds=8), tiny("fedavg-ft", rounds=8)
     ppfe, dense = tiny("ppfe", rounds=8), tiny("ppfe", {"reduction": "none"}, rounds=8)
-    alone = {config.hash: estimator.seconds(config) for config in (fedavg, tuned, ppfe, dense)}
+    alone = {config.hash: estimator.in_turn([config])[0] for config in (fedavg, tuned, ppfe, dense)}
 
     first, second = estimator.in_turn([tuned, fedavg])
     assert first == alone[tuned.hash]

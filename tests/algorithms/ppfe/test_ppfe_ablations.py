@@ -51,19 +51,12 @@ def test_records_do_not_show_who_trained_the_fedavg_stage(name, finished, staged
     assert alone.folder.name.startswith(f"ppfe-{name}-digits")
 
 
-def test_fedavg_and_ppfe_share_the_beginning_both_ways(tiny, staged, launch, tmp_path, monkeypatch):
-    rounds, train = [], LoopExecutor.train
-
-    def watched(self, call):
-        rounds.append(call.round)
-        return train(self, call)
-
-    monkeypatch.setattr(LoopExecutor, "train", watched)
+def test_fedavg_and_ppfe_share_the_beginning_both_ways(tiny, staged, launch, trained_rounds, tmp_path):
     fedavg = tiny("fedavg", rounds=2, eval_every=3)
     alone = launch(fedavg, tmp_path / "alone"), launch(staged(), tmp_path / "alone2")
-    rounds.clear()
+    trained_rounds.clear()
     together = launch(staged(), tmp_path / "both"), launch(fedavg, tmp_path / "both")
-    assert rounds == list(range(1, 9))
+    assert trained_rounds == list(range(1, 9))
     assert together[0].content() == alone[1].content()
     assert together[1].content() == alone[0].content()
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-from benchmark.engine.executors import LoopExecutor
-
 FROM_STAGE_3 = [  # variants that stages 1 and 2 do not tell from the default
     ("no-reduction", {}),
     ("no-progression", {}),
@@ -30,18 +28,6 @@ FROM_STAGE_2 = [  # variants that stage 1 does not tell from the default
     (None, {"samme": True}),
     (None, {"stage_rounds": (2, 1, 3, 2)}),
 ]
-
-
-@pytest.fixture
-def trained_rounds(monkeypatch):
-    rounds, train = [], LoopExecutor.train
-
-    def watched(self, call):
-        rounds.append(call.round)
-        return train(self, call)
-
-    monkeypatch.setattr(LoopExecutor, "train", watched)
-    return rounds
 
 
 def name(variant):
