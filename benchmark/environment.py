@@ -26,7 +26,7 @@ def environment(device: torch.device, executor: str) -> dict[str, Any]:
         "version": benchmark.__version__,
         "commit": commit(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # a plain string, which checkpoints can hold
         "numpy": np.__version__,
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),

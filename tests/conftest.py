@@ -93,7 +93,7 @@ class Finished:
 
     def content(self) -> dict[str, Any]:
         """All that a rerun of the same configuration must reproduce, bit for bit."""
-        timed = ("seconds", "samples_per_second", "environment", "resumed", "record")
+        timed = ("seconds", "samples_per_second", "environment", "resumed", "shared_rounds", "record")
         stored = json.loads((self.folder / "summary.json").read_text())
         diagnostics = self.folder / "diagnostics.json"
         return {

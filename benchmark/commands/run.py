@@ -127,12 +127,15 @@ def _describe_setting(setting: str, config: RunConfig) -> str:
 
 
 def _table(summary: Mapping[str, Any]) -> str:
+    from benchmark.engine.origins import begun_elsewhere
     from benchmark.terminal import duration, percent, size
 
     whose = {"global": "the global model", "personal": "each client's personal model"}[summary["evaluated"]]
     trained = f"{summary['samples']:,} samples trained on"
     if summary["adaptation_samples"]:
         trained += f"; {summary['adaptation_samples']:,} more to adapt the final model"
+    taken = summary.get("shared_rounds", 0)
+    shared = f", those of {taken} rounds as another run that shares them took" if taken else ""
     rows = [
         (
             "accuracy",
@@ -149,9 +152,10 @@ def _table(summary: Mapping[str, Any]) -> str:
         (
             "time",
             duration(summary["seconds"]),
-            f"{summary['seconds']:.1f} seconds of training and evaluation",
+            f"{summary['seconds']:.1f} seconds of training and evaluation{shared}",
         ),
     ]
     width = max(len(value) for _, value, _ in rows)
     lines = [f"{name:<14}{value:>{width}}   {meaning}" for name, value, meaning in rows]
+    lines += [f"{'resumed':<14}{change}" for change in begun_elsewhere(summary.get("origins", ()))]
     return "\n".join([*lines, f"{'record':<14}{summary['record']}"])

@@ -8,7 +8,7 @@
         rounds.jsonl     one line a round: bytes, samples, seconds, loss, accuracy when evaluated
         clients.csv      per-client final results
         diagnostics.json what the method itself has to say (only if it has)
-        summary.json     headline figures, cost, environment
+        summary.json     headline figures, cost, environment (of each stretch of rounds, if it changed)
         done             present if the run is finished
         checkpoint.pt    state after some round, while the run is not finished
         failed.json      why a run stopped, if its training diverged

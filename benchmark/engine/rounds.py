@@ -14,6 +14,7 @@ from benchmark.engine.budget import Plan
 from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import Outcome
+from benchmark.engine.origins import Origin, continued
 from benchmark.engine.params import WeightedMean
 from benchmark.engine.records import RunRecord, as_float
 from benchmark.engine.schedule import Schedule
@@ -59,7 +60,7 @@ def run(
     Raises:
         Diverged: a client's loss is not finite; the checkpoint before it stays usable.
     """
-    loop = _Loop(algorithm, schedule, plan, record, trunks, checkpoint_seconds)
+    loop = _Loop(algorithm, schedule, plan, record, trunks, environment, checkpoint_seconds)
     loop.restore()
     observer.start(plan.rounds, len(loop.lines))
     for line in loop.lines:
@@ -71,7 +72,7 @@ def run(
         record.write_rounds(loop.lines)
         record.fail(str(error))
         raise
-    return loop.finish(environment)
+    return loop.finish()
 
 
 class _Loop:
@@ -84,6 +85,7 @@ class _Loop:
         plan: Plan,
         record: RunRecord,
         trunks: TrunkStore | None,
+        environment: Mapping[str, Any],
         checkpoint_seconds: float,
     ) -> None:
         self.algorithm, self.schedule, self.plan, self.record = algorithm, schedule, plan, record
@@ -96,20 +98,28 @@ class _Loop:
         self._trunk_line: dict[str, Any] | None = None
         self._pause = checkpoint_seconds
         self._saved = time.perf_counter()
-        self._resumed = 0
+        self._resumed = self._shared = 0
+        self._environment = dict(environment)
+        self._origins: list[Origin] = []
 
     def restore(self) -> None:
         """Go on from a checkpoint if there is one, else from the longest common beginning that there is."""
+        self._find()
+        self._origins = continued(self._origins, len(self.lines), self._environment)
+
+    def _find(self) -> None:
         found = self.record.load_checkpoint(self.device)
         if found is not None:
             self.algorithm.load(found["algorithm"])
             self.lines, self._resumed = found["lines"], found["resumed"] + 1
+            self._shared, self._origins = found.get("shared", 0), found.get("origins", [{"from_round": 1}])
             self.record.write_rounds(self.lines)
             return
         for trunk in reversed(self._trunks.values()):
             if self._store is not None and (shared := self._store.load(trunk, self.device)):
                 self.algorithm.load_trunk(trunk, shared["state"])
                 *self.lines, self._trunk_line = shared["lines"]
+                self._shared = trunk.round
                 return
 
     def step(self) -> dict[str, Any]:
@@ -197,14 +207,20 @@ class _Loop:
         waited = time.perf_counter() - self._saved
         if waited < self._pause or len(self.lines) == self.plan.rounds:
             return
-        state = {"algorithm": self.algorithm.state(), "lines": self.lines, "resumed": self._resumed}
+        state = {
+            "algorithm": self.algorithm.state(),
+            "lines": self.lines,
+            "resumed": self._resumed,
+            "shared": self._shared,
+            "origins": self._origins,
+        }
         spent = self.record.save_checkpoint(state)
         self.record.write_rounds(self.lines)
         if self._pause:
             self._pause = max(self._pause, spent / CHECKPOINT_SHARE)
         self._saved = time.perf_counter()
 
-    def finish(self, environment: Mapping[str, Any]) -> dict[str, Any]:
+    def finish(self) -> dict[str, Any]:
         """Write the record of a finished run."""
         assert self.metrics is not None
         self.record.write_rounds(self.lines)
@@ -214,9 +230,11 @@ class _Loop:
             **self._costs(),
             "rounds": self.plan.rounds,
             "budget": asdict(self.plan),
+            "shared_rounds": self._shared,
             "resumed": self._resumed,
             "notes": self.algorithm.notes(),
-            "environment": dict(environment),
+            "environment": self._environment,
+            **({"origins": self._origins} if len(self._origins) > 1 else {}),
         }
         self.record.finish(self.metrics, self.algorithm.diagnostics(), summary)
         return summary

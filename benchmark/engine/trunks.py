@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ import torch
 from benchmark.engine.algorithm import Trunk
 from benchmark.engine.config import RunConfig
 from benchmark.engine.files import save_tensors
+from benchmark.engine.origins import code_digest
 from benchmark.engine.records import FORMAT
 
 __all__ = ["TrunkStore", "common_fields"]
 
-_ROOT = Path(__file__).resolve().parents[2]
-_COMPUTING = ("algorithms", "benchmark/engine", "benchmark/models")
 # What does not matter to the rounds of a trunk: its key and length stand for the method.
 _FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
 
@@ -27,16 +25,6 @@ _FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
 def common_fields(config: RunConfig) -> dict[str, Any]:
     """What runs must have in common to share a trunk."""
     return {name: value for name, value in config.identifying.items() if name not in _FREE}
-
-
-@cache
-def _code() -> str:
-    """A digest of the code that computes rounds: methods, engine and networks."""
-    digest = hashlib.sha256()
-    for folder in _COMPUTING:
-        for path in sorted((_ROOT / folder).rglob("*.py")):
-            digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
 
 
 class TrunkStore:
@@ -50,7 +38,7 @@ class TrunkStore:
 
     def __init__(self, root: Path, config: RunConfig, context: Mapping[str, str]) -> None:
         self._folder = root / ".cache"
-        self._common = {**common_fields(config), **context, "format": FORMAT, "code": _code()}
+        self._common = {**common_fields(config), **context, "format": FORMAT, "code": code_digest()}
 
     def _path(self, trunk: Trunk) -> Path:
         text = json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)

@@ -8,6 +8,7 @@ import shutil
 import pytest
 import torch
 
+import benchmark.engine.origins as origins
 import benchmark.engine.trunks as trunks
 import benchmark.runner as runner
 from algorithms import ALGORITHMS
@@ -99,6 +100,50 @@ def test_killed_on_threads_equals_unbroken_on_threads(algo, tiny, launch, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         launch(config, tmp_path / "killed", Killer(2), executor="threads")
     assert launch(config, tmp_path / "killed", executor="threads").content() == whole.content()
+
+
+def test_rounds_of_other_code_are_told_apart(tiny, launch, monkeypatch, tmp_path):
+    config = tiny("fedper")
+    kill(launch, config, tmp_path, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(origins, "code_digest", lambda: "another commit's")
+        kill(launch, config, tmp_path, 2)  # goes on, and is stopped again
+    summary = launch(config, tmp_path).summary
+    stretches = [(origin["from_round"], origin["code"]) for origin in summary["origins"]]
+    ours = origins.code_digest()
+    assert stretches == [(1, ours), (2, "another commit's"), (3, ours)]
+    first, second = origins.begun_elsewhere(summary["origins"])
+    assert first.startswith("rounds 1-1 were computed before the run was resumed, with other code")
+    assert second.startswith("rounds 2-2 ")
+
+
+def test_rounds_of_another_executor_are_told_apart(tiny, launch, tmp_path):
+    kill(launch, tiny("fedper"), tmp_path, 2)
+    origins_found = launch(tiny("fedper"), tmp_path, executor="threads").summary["origins"]
+    assert [(origin["from_round"], origin["executor"]) for origin in origins_found] == [
+        (1, "loop"),
+        (3, "threads"),
+    ]
+    (line,) = origins.begun_elsewhere(origins_found)
+    assert line.startswith("rounds 1-2 ")
+    assert "other executor loop" in line
+
+
+def test_a_checkpoint_that_does_not_tell_its_code_is_used_and_told(tiny, launch, unbroken, tmp_path):
+    kill(launch, tiny("fedper"), tmp_path, 2)
+    path = record_in(tmp_path) / "checkpoint.pt"
+    state = torch.load(path, weights_only=True)
+    del state["origins"]
+    torch.save(state, path)
+    resumed = launch(tiny("fedper"), tmp_path)
+    assert resumed.lines == unbroken("fedper").lines
+    (line,) = origins.begun_elsewhere(resumed.summary["origins"])
+    assert "not known" in line
+
+
+def test_a_run_resumed_by_the_same_code_has_one_origin(tiny, launch, tmp_path):
+    kill(launch, tiny("fedper"), tmp_path, 2)
+    assert "origins" not in launch(tiny("fedper"), tmp_path).summary
 
 
 def test_random_training_resumes_exactly(tiny, launch, tmp_path):
@@ -264,7 +309,7 @@ def test_a_shared_beginning_is_trained_once(tiny, launch, trained_rounds, tmp_pa
     launch(tiny("fedavg-ft"), tmp_path)
     assert trained_rounds == [5]  # the fine-tuning
     trained_rounds.clear()
-    launch(tiny("fedavg-ft", {"ft_epochs": 0}), tmp_path)
+    assert launch(tiny("fedavg-ft", {"ft_epochs": 0}), tmp_path).summary["shared_rounds"] == 4
     assert trained_rounds == []
 
 
@@ -290,7 +335,7 @@ def test_another_protocol_shares_nothing(changes, tiny, launch, trained_rounds, 
 def test_other_code_trains_its_own_beginning(tiny, launch, trained_rounds, monkeypatch, tmp_path):
     launch(tiny("fedavg"), tmp_path)
     trained_rounds.clear()
-    monkeypatch.setattr(trunks, "_code", lambda: "another commit's")
+    monkeypatch.setattr(trunks, "code_digest", lambda: "another commit's")
     launch(tiny("fedavg-ft"), tmp_path)
     assert trained_rounds == [1, 2, 3, 4, 5]
 
