@@ -12,7 +12,7 @@ from typing import Any
 
 from algorithms import ALGORITHMS
 from benchmark.settings import SETTINGS
-from benchmark.studies.columns import AUGMENTATIONS, under
+from benchmark.studies.columns import AUGMENTATIONS, under, validation
 from benchmark.studies.grid import Column, Grid, Study, Variant
 from benchmark.studies.rows import ABLATIONS, METHODS
 
@@ -109,19 +109,13 @@ def _typed(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _validation(*settings: str) -> tuple[Column, ...]:
-    return tuple(
-        Column(f"{SETTINGS[name].title}, validation", name, {"validation": 0.2}) for name in settings
-    )
-
-
 TUNING = Study(
     "tuning",
     "Every method at equally many points, on a validation split",
     {
-        "quick": Grid(tuple(_points()), _validation("digits-s2")),
+        "quick": Grid(tuple(_points()), validation("digits-s2")),
         "paper": Grid(
-            tuple(_points()), _validation("cifar10-s2", "cifar10-s5", "cifar100-s20", "cifar100-s5")
+            tuple(_points()), validation("cifar10-s2", "cifar10-s5", "cifar100-s20", "cifar100-s5")
         ),
     },
     tables=("tuning",),

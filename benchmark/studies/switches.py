@@ -1,16 +1,18 @@
 """What the paper does not say, one switch at a time: causes of differences from it.
 
-A look at test accuracy, so nothing is chosen here; hyper-parameters are chosen by the study `tuning`.
+`switches` is a look at test accuracy, so nothing is chosen there; hyper-parameters are chosen by the study
+`tuning`. `readings` takes PPFE apart without a look at test data.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from benchmark.studies.columns import DISTINCT, PLAIN, under
+from benchmark.studies.columns import DISTINCT, PLAIN, under, validation
 from benchmark.studies.grid import Grid, Study, Variant
+from benchmark.studies.rows import ABLATIONS
 
-__all__ = ["SWITCHES"]
+__all__ = ["READINGS", "SWITCHES"]
 
 
 def _switch(base: Variant, words: str, **hyper: Any) -> Variant:
@@ -59,5 +61,30 @@ SWITCHES = Study(
     {"paper": Grid(_ROWS, (*under("shards", "flips"), *PLAIN, *DISTINCT))},
     tables=("accuracy", "significance", "stages"),
     paper="main",
+    on_request=True,
+)
+
+# -- readings: PPFE's, and the ablations they are measured by ------------------------------------------
+
+READINGS = Study(
+    "readings",
+    "PPFE's readings and ablations, on a validation split",
+    {
+        "paper": Grid(
+            (
+                _PPFE,
+                _switch(_PPFE, ", dense layers from FedAvg", fc_init="fedavg"),
+                _switch(_PPFE, ", body at the full rate", body_rate=(1.0,) * 4),
+                _switch(_PPFE, ", body at a tenth from stage 2 on", body_rate=(1.0, 0.1, 0.1, 0.1)),
+                _switch(_PPFE, ", ensemble of probabilities", ens_space="probability"),
+                _switch(_PPFE, ", reweighting by 0/1 loss", rw_loss="zero_one"),
+                _switch(_PPFE, ", reweighting by the ensemble", rw_target="ensemble"),
+                _switch(_PPFE, ", β on samples held out", beta_data="holdout20"),
+                *ABLATIONS,
+            ),
+            validation("cifar10-s2", "cifar10-s5"),
+        )
+    },
+    tables=("accuracy", "significance", "stages"),
     on_request=True,
 )

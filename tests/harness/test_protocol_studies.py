@@ -182,3 +182,9 @@ def test_the_best_point_of_each_method_is_marked_and_the_cost_told(tmp_path):
     assert set(shown.loc[~shown.index.str.startswith(("Ditto", "PPFE")), column.title]) == {"–"}
     assert table.data["samples"].sum() > 0
     assert table.data["runs"].sum() == 2 * POINTS
+
+
+def test_readings_do_not_look_at_test_data():
+    cells = plan([STUDIES["readings"]], PAPER, (0,))
+    assert all(cell.config.validation > 0 for cell in cells)
+    assert {cell.config.algo for cell in cells} == {"ppfe"}
