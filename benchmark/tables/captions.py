@@ -55,7 +55,12 @@ def protocol(results: Results) -> str:
     rounds = _range(config.rounds for config in configs)
     split = " or ".join(sorted({config.partition for config in configs}))
     images = " or ".join(sorted({augmentation(config) for config in configs}))
-    return f"{clients} clients, {share} % of them in a round, {rounds} rounds; split: {split}; {images}."
+    text = f"{clients} clients, {share} % of them in a round, {rounds} rounds; split: {split}; {images}."
+    held_out = [100 * config.validation for config in configs if config.validation]
+    if held_out:
+        where = "" if len(held_out) == len(configs) else ", in some columns,"
+        text += f" Test samples are{where} {_range(held_out)} % of the training samples, held out."
+    return text
 
 
 def augmentation(config: RunConfig) -> str:

@@ -22,7 +22,7 @@ CALIBRATION, TUNING = STUDIES["calibration"], STUDIES["tuning"]
 
 
 def table_of(study, profile, root):
-    return TABLES[study.name](collect(study, profile, Store.scan(root), None))
+    return TABLES[study.tables[0]](collect(study, profile, Store.scan(root), None))
 
 
 # Calibration
@@ -184,7 +184,13 @@ def test_the_best_point_of_each_method_is_marked_and_the_cost_told(tmp_path):
     assert table.data["runs"].sum() == 2 * POINTS
 
 
-def test_readings_do_not_look_at_test_data():
+def test_readings_do_not_look_at_test_data(tmp_path):
     cells = plan([STUDIES["readings"]], PAPER, (0,))
     assert all(cell.config.validation > 0 for cell in cells)
     assert {cell.config.algo for cell in cells} == {"ppfe"}
+    study = STUDIES["readings"]
+    column = study.grids["paper"].columns[0]
+    write_record(tmp_path, configure(study.grids["paper"].variants[0], column, PAPER), 0.7)
+    assert (
+        "Test samples are 20 % of the training samples, held out." in table_of(study, PAPER, tmp_path).caption
+    )
