@@ -108,9 +108,9 @@ class PPFE(Algorithm):
 
     def trunks(self) -> list[Trunk]:
         first, hyper = self.stages[0], self.hyper
-        # Otherwise stage 1 is no run of FedAvg on all training data, or not evaluated as one.
+        # Otherwise stage 1 is no run of FedAvg on all training data.
         plain = first.body_rate == 1 and hyper.beta_data == "train" and not hyper.full_last_only
-        trunks = [Trunk("fedavg", first.last)] if plain and hyper.ens_space == "logit" else []
+        trunks = [Trunk("fedavg", first.last)] if plain else []
         if len(self.stages) > 2:
             trunks.append(Trunk(self._two_stages(), self.stages[1].last))
         return trunks
@@ -118,6 +118,8 @@ class PPFE(Algorithm):
     def _two_stages(self) -> str:
         """Names all of the method that stages 1 and 2 depend on: many variants differ from stage 3 on."""
         free = (*LATER, *REDUCING) if self.reduction.earliest > 2 else LATER
+        if self.hyper.rw_target == "single":  # sample weights do not depend on the ensemble
+            free = (*free, "ens_space")
         hyper = {name: value for name, value in asdict(self.hyper).items() if name not in free}
         return f"ppfe {self.stages[:2]} {hyper}"
 

@@ -102,7 +102,8 @@ def evaluate_adapted(algorithm: Algorithm, executor: Executor, round: int, ledge
 def _measure(
     algorithm: Algorithm, executor: Executor, members: list[Member], clients: list[int]
 ) -> list[tuple[int, int, float]]:
-    data, space = algorithm.task.data, algorithm.ensemble_space
+    data = algorithm.task.data
+    space = algorithm.ensemble_space if len(members) > 1 else "logit"  # a single model predicts the same
     rows = []
     for client, scores in zip(
         clients, ensemble_scores(executor, members, clients, "test", space), strict=True

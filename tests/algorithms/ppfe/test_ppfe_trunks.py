@@ -10,6 +10,7 @@ FROM_STAGE_3 = [  # variants that stages 1 and 2 do not tell from the default
     (None, {"fc_init": "fedavg_all"}),
     (None, {"body_rate": (1.0, 1.0, 1.0, 1.0)}),
     (None, {"ensemble": "last"}),
+    (None, {"ens_space": "probability"}),
     (None, {"ranks": (6, 6, 6, 3, 3, 3)}),
     (None, {"factor_policy": "skip_last"}),
 ]
@@ -58,8 +59,12 @@ def test_stages_that_differ_are_not_shared(variant, shared_with_default):
     assert shared_with_default(*variant) == [2]
 
 
-def test_evaluations_in_another_space_are_not_shared(shared_with_default):
-    assert shared_with_default(None, {"ens_space": "probability"}) == []
+def test_weights_from_an_ensemble_depend_on_its_space(staged, ready):
+    logits, probabilities = (
+        ready(staged({"rw_target": "ensemble", "ens_space": space})).algorithm.trunks()
+        for space in ("logit", "probability")
+    )
+    assert [trunk.round for trunk in logits if trunk in probabilities] == [2]
 
 
 def test_the_default_goes_on_after_a_variant(staged, launch, trained_rounds, tmp_path):
