@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from benchmark.engine.records import FORMAT
 
 __all__ = ["TrunkStore", "common_fields"]
 
+_KEPT = 30 * 24 * 3600.0  # seconds that a trunk is kept after its last use: other code never finds it again
 # What does not matter to the rounds of a trunk: its key and length stand for the method.
 _FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
 
@@ -34,6 +38,7 @@ class TrunkStore:
         context: what else the floats of a run depend on (split checksum, executor, device).
 
     Code that has changed since finds nothing: what it computes, or keeps in its state, may be another thing.
+    What nobody has used for a month is deleted when another trunk is kept.
     """
 
     def __init__(self, root: Path, config: RunConfig, context: Mapping[str, str]) -> None:
@@ -49,6 +54,7 @@ class TrunkStore:
         path = self._path(trunk)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._prune()
             save_tensors(path, {"state": dict(state), "lines": lines})
 
     def load(self, trunk: Trunk, device: torch.device) -> dict[str, Any] | None:
@@ -56,8 +62,16 @@ class TrunkStore:
         path = self._path(trunk)
         if not path.exists():
             return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # used now
         try:
             return torch.load(path, map_location=device, weights_only=True)
         except Exception:  # whatever torch makes of a damaged file: train again
             path.unlink(missing_ok=True)
             return None
+
+    def _prune(self) -> None:
+        for path in self._folder.glob("trunk-*.pt"):
+            with contextlib.suppress(OSError):  # another process may be deleting it as well
+                if time.time() - path.stat().st_mtime > _KEPT:
+                    path.unlink()

@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import os
 import random
 import shutil
+import time
 
 import pytest
 import torch
@@ -348,6 +350,26 @@ def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_ro
     assert launch(tiny("fedavg-ft"), tmp_path).content() == unbroken("fedavg-ft").content()
     assert trained_rounds[:4] == [1, 2, 3, 4]
     assert torch.load(trunk, weights_only=True)["lines"]
+
+
+def test_beginnings_that_nobody_uses_are_deleted(tiny, launch, trained_rounds, tmp_path):
+    def kept():
+        return {path.name for path in (tmp_path / ".cache").glob("trunk-*.pt")}
+
+    def age(days):
+        for path in (tmp_path / ".cache").glob("trunk-*.pt"):
+            os.utime(path, (time.time() - days * 24 * 3600,) * 2)
+
+    launch(tiny("fedavg"), tmp_path)
+    old = kept()
+    age(days=29)
+    launch(tiny("fedavg-ft"), tmp_path)  # uses it
+    launch(tiny("fedavg", seed=1), tmp_path)
+    assert old < kept()
+    age(days=31)
+    launch(tiny("fedavg", seed=2), tmp_path)
+    assert len(kept()) == len(old)
+    assert not old & kept()
 
 
 def test_killed_in_the_beginning_of_a_shared_run(tiny, launch, unbroken, tmp_path):
