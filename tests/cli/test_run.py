@@ -104,6 +104,15 @@ def test_interrupted_run_goes_on(tiny_run, tmp_path, monkeypatch, checkpoint_alw
     assert {**resumed.json, **dict.fromkeys(TIMED)} == {**whole, **dict.fromkeys(TIMED)}
 
 
+def test_a_run_says_what_other_code_or_machines_did_of_it(tiny_run, monkeypatch, checkpoint_always):
+    with monkeypatch.context() as patch:
+        patch.setattr(RunProgress, "round", _interrupt_in_round_three)
+        tiny_run("--algo fedrep --executor loop")
+    resumed = tiny_run("--algo fedrep --executor threads")
+    (line,) = [line for line in resumed.out.splitlines() if line.startswith("resumed")]
+    assert "rounds 1-3 were computed before the run was resumed, with other executor loop" in line
+
+
 def _interrupt_in_round_three(self, line):
     if line["round"] == 3:
         raise KeyboardInterrupt

@@ -184,6 +184,15 @@ def test_a_mixture_is_of_values_that_differ(tmp_path):
     assert in_words(mixed(Store.scan(tmp_path).records())) == "2 PyTorch versions"
 
 
+def test_a_run_of_two_stretches_tells_them(tmp_path):
+    write_records(tmp_path, STUDIES["main"], QUICK)
+    folder = next(tmp_path.glob("fedper-*"))
+    path = folder / "summary.json"
+    origins = [{"from_round": 1, "commit": "abc"}, {"from_round": 9, "commit": "def"}]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "origins": origins}))
+    assert page_of(tmp_path, ["main"]).text.count("rounds 1-8 were computed before the run was resumed") == 1
+
+
 def test_nothing_in_a_record_is_markup(tmp_path):
     (folder, *_) = write_records(tmp_path, STUDIES["sparse"], QUICK)
     change(folder, processor='</td><script>alert("&")</script>', device="<i>", commit='" onload="')
