@@ -48,7 +48,7 @@ def test_every_choice_is_held_against_the_same_eight_figures():
 
 def test_dropout_changes_no_run_on_cifar10():
     cells = plan([CALIBRATION], PAPER, (0,))
-    assert len(cells) == 2 * (6 * 2 + 12 * 2)  # 6 choices on CIFAR-10, 12 on CIFAR-100, two settings each
+    assert len(cells) == 2 * (7 * 2 + 13 * 2)  # 7 choices on CIFAR-10, 13 on CIFAR-100, two settings each
     assert all(cell.config.dataset == "cifar100" for cell in cells if cell.config.dropout)
 
 
