@@ -275,7 +275,8 @@ class PPFE(Algorithm):
     # -- evaluation -----------------------------------------------------------------------------
 
     def members(self, clients: Sequence[int]) -> list[Member]:
-        if len(self._finished) < len(self.stages) or self.hyper.ensemble == "last":
+        single = len(self.stages) == 1 or self.hyper.ensemble == "last"
+        if single or len(self._finished) < len(self.stages):
             return super().members(clients)
         weights = ensemble_weights([record.betas for record in self._records])[list(clients)]
         weights = weights.to(self.task.data.device)

@@ -127,7 +127,7 @@ def _describe_setting(setting: str, config: RunConfig) -> str:
 
 
 def _table(summary: Mapping[str, Any]) -> str:
-    from benchmark.engine.origins import begun_elsewhere
+    from benchmark.engine.origins import foreign_rounds
     from benchmark.terminal import duration, percent, size
 
     whose = {"global": "the global model", "personal": "each client's personal model"}[summary["evaluated"]]
@@ -135,7 +135,7 @@ def _table(summary: Mapping[str, Any]) -> str:
     if summary["adaptation_samples"]:
         trained += f"; {summary['adaptation_samples']:,} more to adapt the final model"
     taken = summary.get("shared_rounds", 0)
-    shared = f", those of {taken} rounds as another run that shares them took" if taken else ""
+    shared = f"; {taken} rounds were taken over from another run, with their seconds" if taken else ""
     rows = [
         (
             "accuracy",
@@ -157,5 +157,5 @@ def _table(summary: Mapping[str, Any]) -> str:
     ]
     width = max(len(value) for _, value, _ in rows)
     lines = [f"{name:<14}{value:>{width}}   {meaning}" for name, value, meaning in rows]
-    lines += [f"{'resumed':<14}{change}" for change in begun_elsewhere(summary.get("origins", ()))]
+    lines += [f"{'origin':<14}{stretch}" for stretch in foreign_rounds(summary.get("origins", ()))]
     return "\n".join([*lines, f"{'record':<14}{summary['record']}"])

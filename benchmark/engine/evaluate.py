@@ -103,7 +103,7 @@ def _measure(
     algorithm: Algorithm, executor: Executor, members: list[Member], clients: list[int]
 ) -> list[tuple[int, int, float]]:
     data = algorithm.task.data
-    space = algorithm.ensemble_space if len(members) > 1 else "logit"  # a single model predicts the same
+    space = algorithm.ensemble_space if len(members) > 1 else "logit"  # of a single model they are the same
     rows = []
     for client, scores in zip(
         clients, ensemble_scores(executor, members, clients, "test", space), strict=True

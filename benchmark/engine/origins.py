@@ -3,53 +3,61 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Origin", "begun_elsewhere", "code_digest", "continued"]
+__all__ = ["Origin", "code_digest", "continued", "foreign_rounds", "of_one_code"]
 
 Origin = dict[str, Any]
 """A stretch of rounds computed alike: ``from_round`` and, as far as known, what the floats depend on."""
 
 _ROOT = Path(__file__).resolve().parents[2]
-_COMPUTING = ("algorithms", "benchmark/engine", "benchmark/models")
-_DECIDING = ("code", "torch", "processor", "device", "executor", "tf32")  # of an environment: for the floats
-_NAMED = ("commit", *_DECIDING)
+_COMPUTING = ("algorithms", "benchmark/engine", "benchmark/models", "datasets")
+# Entries of an environment that decide the floats.
+_DECIDING = ("code", "torch", "numpy", "processor", "device", "executor", "tf32")
 
 
 @cache
 def code_digest() -> str:
-    """A digest of the code that computes rounds: methods, engine and networks."""
+    """A digest of the code that computes rounds: methods, engine, networks and data."""
     digest = hashlib.sha256()
     for folder in _COMPUTING:
-        for path in sorted((_ROOT / folder).rglob("*.py")):
+        for path in sorted(path for path in (_ROOT / folder).rglob("*.py") if path.is_file()):
             digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 def continued(origins: Sequence[Origin], done: int, environment: Mapping[str, Any]) -> list[Origin]:
     """The stretches of a run that goes on after round `done` in this environment."""
-    here = {name: environment[name] for name in _NAMED if name in environment} | {"code": code_digest()}
+    names = [name for name in ("commit", *_DECIDING) if name in environment]
+    here = {name: environment[name] for name in names} | {"code": code_digest()}
     if origins and all(origins[-1].get(name) == here.get(name) for name in _DECIDING):
         return list(origins)
     return [*origins, {"from_round": done + 1 if origins else 1, **here}]
 
 
-def begun_elsewhere(origins: Sequence[Origin]) -> list[str]:
-    """One line for every change of code or machine within a run."""
+def of_one_code(origins: Sequence[Origin]) -> bool:
+    """Whether the same code, as far as it is known, computed all rounds."""
+    return len({origin.get("code") for origin in origins}) == 1
+
+
+def foreign_rounds(origins: Sequence[Origin]) -> list[str]:
+    """One line for every stretch of rounds that was computed otherwise than the last."""
     lines = []
-    for before, after in itertools.pairwise(origins):
-        changed = [
-            "code" if name == "code" else f"{name} {before[name]}"
-            for name in _DECIDING
-            if name in before and before[name] != after.get(name)
-        ]
-        source = f" (commit {before['commit']})" if before.get("commit") else ""
-        lines.append(
-            f"rounds {before['from_round']}-{after['from_round'] - 1} were computed before the run was "
-            f"resumed, with other {' and '.join(changed) or 'code, it is not known which'}{source}"
-        )
+    for place, origin in enumerate(origins[:-1]):
+        different = [name for name in _DECIDING if origin.get(name) != origins[-1].get(name)]
+        first, last = origin["from_round"], origins[place + 1]["from_round"] - 1
+        if different:
+            rounds = f"rounds {first}-{last} were" if first < last else f"round {first} was"
+            lines.append(f"{rounds} computed with {', '.join(_in_words(origin, n) for n in different)}")
     return lines
+
+
+def _in_words(origin: Origin, name: str) -> str:
+    if name not in origin:
+        return f"unknown {name}"
+    if name == "code":
+        return f"other code (commit {origin['commit']})" if origin.get("commit") else "other code"
+    return f"{name} {origin[name]}"

@@ -14,7 +14,7 @@ from benchmark.engine.budget import Plan
 from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import Outcome
-from benchmark.engine.origins import Origin, continued
+from benchmark.engine.origins import Origin, continued, of_one_code
 from benchmark.engine.params import WeightedMean
 from benchmark.engine.records import RunRecord, as_float
 from benchmark.engine.schedule import Schedule
@@ -105,7 +105,8 @@ class _Loop:
     def restore(self) -> None:
         """Go on from a checkpoint if there is one, else from the longest common beginning that there is."""
         self._find()
-        self._origins = continued(self._origins, len(self.lines), self._environment)
+        done = len(self.lines) + (self._trunk_line is not None)
+        self._origins = continued(self._origins, done, self._environment)
 
     def _find(self) -> None:
         found = self.record.load_checkpoint(self.device)
@@ -119,7 +120,7 @@ class _Loop:
             if self._store is not None and (shared := self._store.load(trunk, self.device)):
                 self.algorithm.load_trunk(trunk, shared["state"])
                 *self.lines, self._trunk_line = shared["lines"]
-                self._shared = trunk.round
+                self._shared, self._origins = trunk.round, shared["origins"]
                 return
 
     def step(self) -> dict[str, Any]:
@@ -129,8 +130,10 @@ class _Loop:
             line, self._trunk_line = self._trunk_line, None
         else:
             line = self._train(number)
-            if self._store is not None and (trunk := self._trunks.get(number)):
-                self._store.save(trunk, self.algorithm.trunk_state(trunk), [*self.lines, line])
+            trunk = self._trunks.get(number)
+            if self._store is not None and trunk and of_one_code(self._origins):
+                state = self.algorithm.trunk_state(trunk)
+                self._store.save(trunk, state, [*self.lines, line], self._origins)
         line = self._close(number, dict(line))
         self.lines.append(line)
         self._checkpoint()

@@ -16,7 +16,7 @@ import torch
 from benchmark.engine.algorithm import Trunk
 from benchmark.engine.config import RunConfig
 from benchmark.engine.files import save_tensors
-from benchmark.engine.origins import code_digest
+from benchmark.engine.origins import Origin, code_digest
 from benchmark.engine.records import FORMAT
 
 __all__ = ["TrunkStore", "common_fields"]
@@ -49,13 +49,15 @@ class TrunkStore:
         text = json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)
         return self._folder / f"trunk-{hashlib.sha256(text.encode()).hexdigest()[:16]}.pt"
 
-    def save(self, trunk: Trunk, state: Mapping[str, Any], lines: list[dict[str, Any]]) -> None:
+    def save(
+        self, trunk: Trunk, state: Mapping[str, Any], lines: list[dict[str, Any]], origins: list[Origin]
+    ) -> None:
         """Keep the state after the last round of `trunk`, unless it is there."""
         path = self._path(trunk)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._prune()
-            save_tensors(path, {"state": dict(state), "lines": lines})
+            save_tensors(path, {"state": dict(state), "lines": lines, "origins": origins})
 
     def load(self, trunk: Trunk, device: torch.device) -> dict[str, Any] | None:
         """What `save` kept, or None."""

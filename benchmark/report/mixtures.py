@@ -22,8 +22,17 @@ UNKNOWN = "not recorded"
 
 
 def counts(records: Iterable[Record], field: str) -> Counter[str]:
-    """How many records have each value of an entry of their environment."""
-    return Counter(str(record.summary["environment"].get(field) or UNKNOWN) for record in records)
+    """How many records have each value of an entry of their environment.
+
+    A record whose rounds were computed in several (`benchmark.engine.origins`) counts for each.
+    """
+    return Counter(value for record in records for value in _values(record, field))
+
+
+def _values(record: Record, field: str) -> set[str]:
+    summary = record.summary
+    origins = [origin for origin in summary.get("origins", ()) if field in origin]
+    return {str(made.get(field) or UNKNOWN) for made in (summary["environment"], *origins)}
 
 
 def mixed(records: Sequence[Record]) -> dict[str, int]:
@@ -40,4 +49,4 @@ def in_words(found: dict[str, int]) -> str:
 
 def modified(records: Iterable[Record]) -> int:
     """How many records were made with code that differs from their commit (which then ends in a plus)."""
-    return sum(str(record.summary["environment"].get("commit", "")).endswith("+") for record in records)
+    return sum(any(commit.endswith("+") for commit in _values(record, "commit")) for record in records)

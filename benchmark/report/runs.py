@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from benchmark.engine.origins import begun_elsewhere
+from benchmark.engine.origins import foreign_rounds
 from benchmark.engine.records import slug
 from benchmark.fields import setting_in_words
 from benchmark.report.command import command
@@ -112,7 +112,7 @@ def _detail(record: Record, studies: Sequence[str]) -> str:
         **{name.replace("_", " "): summary[name] for name in _COSTS if name in summary},
         "seconds": summary["seconds"],
         "samples per second": summary["samples_per_second"],
-        "rounds shared with another run": summary.get("shared_rounds", UNKNOWN),
+        "rounds taken over": summary.get("shared_rounds", UNKNOWN),
         "times resumed": summary.get("resumed", 0),
         "rounds set by": summary.get("budget", {}).get("set_by", ""),
     }
@@ -129,7 +129,7 @@ def _detail(record: Record, studies: Sequence[str]) -> str:
         f"Split: <code>{escape(record.split)}</code>.</p>",
         f"<pre><code>{escape(again)}</code></pre>" if again else "",
         *(f"<p>{escape(str(note))}</p>" for note in summary.get("notes", ())),
-        *(f"<p>{escape(line)}.</p>" for line in begun_elsewhere(summary.get("origins", ()))),
+        *(f"<p>{escape(line)}.</p>" for line in foreign_rounds(summary.get("origins", ()))),
         f'<div class="blocks">{"".join(_block(*block) for block in blocks if block[1])}</div>',
     ]
     return "".join(parts)

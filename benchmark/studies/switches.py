@@ -27,6 +27,12 @@ _REP = Variant("FedRep", "fedrep")
 _PER = Variant("FedPer", "fedper")
 _LG = Variant("LG-FedAvg", "lg-fedavg")
 _PPFE = Variant("PPFE", "ppfe")
+_OF_PPFE = (
+    _PPFE,
+    _switch(_PPFE, ", dense layers from FedAvg", fc_init="fedavg"),
+    _switch(_PPFE, ", body at the full rate", body_rate=(1.0,) * 4),
+    _switch(_PPFE, ", β on samples held out", beta_data="holdout20"),
+)
 
 _ROWS = (
     _LOCAL,
@@ -49,10 +55,7 @@ _ROWS = (
     _switch(_PER, ", then 5 epochs of all", ft_epochs=5),
     _LG,
     _switch(_LG, " after 30 rounds of FedAvg", lg_warm=30),
-    _PPFE,
-    _switch(_PPFE, ", dense layers from FedAvg", fc_init="fedavg"),
-    _switch(_PPFE, ", body at the full rate", body_rate=(1.0,) * 4),
-    _switch(_PPFE, ", β on samples held out", beta_data="holdout20"),
+    *_OF_PPFE,
 )
 
 SWITCHES = Study(
@@ -64,7 +67,7 @@ SWITCHES = Study(
     on_request=True,
 )
 
-# -- readings: PPFE's, and the ablations they are measured by ------------------------------------------
+# -- readings of PPFE, beside its ablations ------------------------------------------------------------
 
 READINGS = Study(
     "readings",
@@ -72,14 +75,11 @@ READINGS = Study(
     {
         "paper": Grid(
             (
-                _PPFE,
-                _switch(_PPFE, ", dense layers from FedAvg", fc_init="fedavg"),
-                _switch(_PPFE, ", body at the full rate", body_rate=(1.0,) * 4),
+                *_OF_PPFE,
                 _switch(_PPFE, ", body at a tenth from stage 2 on", body_rate=(1.0, 0.1, 0.1, 0.1)),
                 _switch(_PPFE, ", ensemble of probabilities", ens_space="probability"),
                 _switch(_PPFE, ", reweighting by 0/1 loss", rw_loss="zero_one"),
                 _switch(_PPFE, ", reweighting by the ensemble", rw_target="ensemble"),
-                _switch(_PPFE, ", β on samples held out", beta_data="holdout20"),
                 *ABLATIONS,
             ),
             validation("cifar10-s2", "cifar10-s5"),

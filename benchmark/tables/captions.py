@@ -58,8 +58,11 @@ def protocol(results: Results) -> str:
     text = f"{clients} clients, {share} % of them in a round, {rounds} rounds; split: {split}; {images}."
     held_out = [100 * config.validation for config in configs if config.validation]
     if held_out:
-        where = "" if len(held_out) == len(configs) else ", in some columns,"
-        text += f" Test samples are{where} {_range(held_out)} % of the training samples, held out."
+        where = "" if len(held_out) == len(configs) else ", in some cells"
+        text += (
+            f" Instead of test samples{where}: {_range(held_out)} % of each client's training samples, "
+            "held out of training."
+        )
     return text
 
 

@@ -88,8 +88,8 @@ def tuning(results: Results) -> Table:
         lines.append(line)
         shown.append(text)
     words = (
-        f"Accuracy in % on held-out training data {SELECTION}; test data are not looked at. Bold: best "
-        "point of a method. Every method is tried at equally many points, the first of them its default."
+        f"Accuracy in % {SELECTION}; test data are not looked at. Bold: best point of a method. Every method "
+        "is tried at equally many points, the first of them its default."
     )
     return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words)
 

@@ -109,8 +109,8 @@ def test_a_run_says_what_other_code_or_machines_did_of_it(tiny_run, monkeypatch,
         patch.setattr(RunProgress, "round", _interrupt_in_round_three)
         tiny_run("--algo fedrep --executor loop")
     resumed = tiny_run("--algo fedrep --executor threads")
-    (line,) = [line for line in resumed.out.splitlines() if line.startswith("resumed")]
-    assert "rounds 1-3 were computed before the run was resumed, with other executor loop" in line
+    (line,) = [line for line in resumed.out.splitlines() if line.startswith("origin")]
+    assert "rounds 1-3 were computed with executor loop" in line
 
 
 def _interrupt_in_round_three(self, line):

@@ -81,6 +81,17 @@ def members(tiny, ready):
     return task, clients, make, outputs
 
 
+def test_a_single_model_is_measured_alike_in_either_space(tiny, ready):
+    algorithm = ready(tiny("fedavg")).algorithm
+    for tensor in algorithm.server.values():
+        tensor.mul_(30)
+    found = {}
+    for algorithm.ensemble_space in ("logit", "probability"):
+        found[algorithm.ensemble_space] = evaluate(algorithm, algorithm.task.executor).loss
+    assert found["logit"].max() > 30  # a probability that float32 makes 0
+    assert found["probability"].tolist() == found["logit"].tolist()
+
+
 def test_an_ensemble_is_a_weighted_sum(members):
     task, clients, make, (first, second) = members
     a, b = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 0.25])

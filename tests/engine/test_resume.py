@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import time
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -104,31 +105,39 @@ def test_killed_on_threads_equals_unbroken_on_threads(algo, tiny, launch, tmp_pa
     assert launch(config, tmp_path / "killed", executor="threads").content() == whole.content()
 
 
-def test_rounds_of_other_code_are_told_apart(tiny, launch, monkeypatch, tmp_path):
+@pytest.fixture
+def as_other_code(monkeypatch):
+    """Lets what runs inside of it pass for another commit's code."""
+
+    @contextmanager
+    def other():
+        with monkeypatch.context() as patch:
+            for module in (origins, trunks):
+                patch.setattr(module, "code_digest", lambda: "another commit's")
+            yield
+
+    return other
+
+
+def test_rounds_of_other_code_are_told_apart(tiny, launch, as_other_code, tmp_path):
     config = tiny("fedper")
     kill(launch, config, tmp_path, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(origins, "code_digest", lambda: "another commit's")
-        kill(launch, config, tmp_path, 2)  # goes on, and is stopped again
-    summary = launch(config, tmp_path).summary
-    stretches = [(origin["from_round"], origin["code"]) for origin in summary["origins"]]
+    with as_other_code():
+        kill(launch, config, tmp_path, 3)  # goes on, and is stopped again
+    found = launch(config, tmp_path).summary["origins"]
     ours = origins.code_digest()
-    assert stretches == [(1, ours), (2, "another commit's"), (3, ours)]
-    first, second = origins.begun_elsewhere(summary["origins"])
-    assert first.startswith("rounds 1-1 were computed before the run was resumed, with other code")
-    assert second.startswith("rounds 2-2 ")
+    assert [(origin["from_round"], origin["code"]) for origin in found] == [
+        (1, ours), (2, "another commit's"), (4, ours),
+    ]  # fmt: skip
+    (line,) = origins.foreign_rounds(found)  # round 1 is as the last one
+    assert line.startswith("rounds 2-3 were computed with other code")
 
 
 def test_rounds_of_another_executor_are_told_apart(tiny, launch, tmp_path):
-    kill(launch, tiny("fedper"), tmp_path, 2)
-    origins_found = launch(tiny("fedper"), tmp_path, executor="threads").summary["origins"]
-    assert [(origin["from_round"], origin["executor"]) for origin in origins_found] == [
-        (1, "loop"),
-        (3, "threads"),
-    ]
-    (line,) = origins.begun_elsewhere(origins_found)
-    assert line.startswith("rounds 1-2 ")
-    assert "other executor loop" in line
+    kill(launch, tiny("fedper"), tmp_path, 1)
+    found = launch(tiny("fedper"), tmp_path, executor="threads").summary["origins"]
+    assert [(origin["from_round"], origin["executor"]) for origin in found] == [(1, "loop"), (2, "threads")]
+    assert origins.foreign_rounds(found) == ["round 1 was computed with executor loop"]
 
 
 def test_a_checkpoint_that_does_not_tell_its_code_is_used_and_told(tiny, launch, unbroken, tmp_path):
@@ -139,8 +148,8 @@ def test_a_checkpoint_that_does_not_tell_its_code_is_used_and_told(tiny, launch,
     torch.save(state, path)
     resumed = launch(tiny("fedper"), tmp_path)
     assert resumed.lines == unbroken("fedper").lines
-    (line,) = origins.begun_elsewhere(resumed.summary["origins"])
-    assert "not known" in line
+    (line,) = origins.foreign_rounds(resumed.summary["origins"])
+    assert line.startswith("rounds 1-2 were computed with unknown code")
 
 
 def test_a_run_resumed_by_the_same_code_has_one_origin(tiny, launch, tmp_path):
@@ -334,12 +343,32 @@ def test_another_protocol_shares_nothing(changes, tiny, launch, trained_rounds, 
     assert trained_rounds == list(range(1, changes.get("rounds", 4) + 1))
 
 
-def test_other_code_trains_its_own_beginning(tiny, launch, trained_rounds, monkeypatch, tmp_path):
+def test_other_code_trains_its_own_beginning(tiny, launch, trained_rounds, as_other_code, tmp_path):
     launch(tiny("fedavg"), tmp_path)
     trained_rounds.clear()
-    monkeypatch.setattr(trunks, "code_digest", lambda: "another commit's")
-    launch(tiny("fedavg-ft"), tmp_path)
+    with as_other_code():
+        launch(tiny("fedavg-ft"), tmp_path)
     assert trained_rounds == [1, 2, 3, 4, 5]
+
+
+def test_rounds_of_two_codes_are_nobodys_beginning(tiny, launch, trained_rounds, as_other_code, tmp_path):
+    kill(launch, tiny("fedavg"), tmp_path, 2)
+    with as_other_code():
+        launch(tiny("fedavg"), tmp_path)
+        trained_rounds.clear()
+        launch(tiny("fedavg-ft"), tmp_path)
+    assert trained_rounds == [1, 2, 3, 4, 5]
+
+
+def test_a_beginning_from_another_machine_is_told(tiny, launch, monkeypatch, tmp_path):
+    launch(tiny("fedavg"), tmp_path)
+    environment = runner.environment
+    monkeypatch.setattr(runner, "environment", lambda *of: {**environment(*of), "processor": "another"})
+    summary = launch(tiny("fedavg-ft"), tmp_path).summary
+    assert summary["shared_rounds"] == 4
+    assert [(o["from_round"], o["processor"] == "another") for o in summary["origins"]] == [
+        (1, False), (5, True),
+    ]  # fmt: skip
 
 
 def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_rounds, tmp_path):
@@ -361,15 +390,15 @@ def test_beginnings_that_nobody_uses_are_deleted(tiny, launch, trained_rounds, t
             os.utime(path, (time.time() - days * 24 * 3600,) * 2)
 
     launch(tiny("fedavg"), tmp_path)
-    old = kept()
-    age(days=29)
-    launch(tiny("fedavg-ft"), tmp_path)  # uses it
+    used = kept()
     launch(tiny("fedavg", seed=1), tmp_path)
-    assert old < kept()
+    unused = kept() - used
     age(days=31)
+    launch(tiny("fedavg-ft"), tmp_path)
+    assert kept() == used | unused  # nothing has been added
     launch(tiny("fedavg", seed=2), tmp_path)
-    assert len(kept()) == len(old)
-    assert not old & kept()
+    assert used < kept()
+    assert not unused & kept()
 
 
 def test_killed_in_the_beginning_of_a_shared_run(tiny, launch, unbroken, tmp_path):

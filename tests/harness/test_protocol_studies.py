@@ -191,6 +191,5 @@ def test_readings_do_not_look_at_test_data(tmp_path):
     study = STUDIES["readings"]
     column = study.grids["paper"].columns[0]
     write_record(tmp_path, configure(study.grids["paper"].variants[0], column, PAPER), 0.7)
-    assert (
-        "Test samples are 20 % of the training samples, held out." in table_of(study, PAPER, tmp_path).caption
-    )
+    words = "Instead of test samples: 20 % of each client's training samples, held out of training."
+    assert words in table_of(study, PAPER, tmp_path).caption

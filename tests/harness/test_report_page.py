@@ -188,9 +188,12 @@ def test_a_run_of_two_stretches_tells_them(tmp_path):
     write_records(tmp_path, STUDIES["main"], QUICK)
     folder = next(tmp_path.glob("fedper-*"))
     path = folder / "summary.json"
-    origins = [{"from_round": 1, "commit": "abc"}, {"from_round": 9, "commit": "def"}]
+    ours = {"from_round": 9, "commit": "abc", "code": "1"}
+    origins = [{"from_round": 1, "commit": "def+", "code": "2"}, ours]
     path.write_text(json.dumps({**json.loads(path.read_text()), "origins": origins}))
-    assert page_of(tmp_path, ["main"]).text.count("rounds 1-8 were computed before the run was resumed") == 1
+    page = page_of(tmp_path, ["main"])
+    assert page.text.count("rounds 1-8 were computed with other code (commit def+)") == 1
+    assert "1 run made with code that differs" in page.shown
 
 
 def test_nothing_in_a_record_is_markup(tmp_path):

@@ -33,7 +33,7 @@ def test_one_stage_is_fedavg(hyper, tiny, play, differing):
     fedavg, ppfe = play(tiny("fedavg")), play(tiny("ppfe", {"T": 1, **hyper}))
     for theirs, ours in zip(fedavg.history, ppfe.history, strict=True):
         assert differing(theirs, ours) == []
-    names = ["accuracy", "accuracy_unweighted", "bytes_up", "bytes_down", "bytes_broadcast", "evaluated"]
+    names = ["accuracy", "test_loss", "bytes_up", "bytes_down", "bytes_broadcast", "evaluated"]
     assert [ppfe.summary[n] for n in names] == [fedavg.summary[n] for n in names]
 
 
