@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from benchmark.engine.config import RunConfig
-from benchmark.studies.results import Results
+from benchmark.studies.results import Place, Results
 
 __all__ = [
     "DEPENDENT",
@@ -77,7 +77,7 @@ def notes(results: Results) -> tuple[str, ...]:
     """What is peculiar to single cells: fewer seeds than the others, or why there is no record."""
     lines = []
     most = max(map(len, results.records.values()), default=0)
-    short = [place for place, found in results.records.items() if len(found) < most]
+    short = {place: tuple(found) for place, found in results.records.items() if len(found) < most}
     if short:
         lines.append(f"‡ fewer seeds: {_places(results, short)}")
     return (*lines, *absent(results))
@@ -98,12 +98,17 @@ def absent(results: Results) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _places(results: Results, places: Sequence[tuple[str, str]]) -> str:
-    return "; ".join(
-        f"{row} on {column} (seed{'s' * (len(found) > 1)} {', '.join(map(str, found))})"
-        for row, column in places
-        for found in [results.records[row, column]]
-    )
+def _places(results: Results, seeds_of: Mapping[Place, tuple[int, ...]]) -> str:
+    """``all on A (seed 0); Ditto / FedPer on B (seeds 0, 1)``: a column at a time."""
+    rows: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for row, column in sorted(seeds_of, key=lambda place: results.columns.index(place[1])):
+        rows.setdefault((column, seeds_of[row, column]), []).append(row)
+    texts = []
+    for (column, found), some in rows.items():
+        everything = len(some) > 1 and len(some) == sum(place[1] == column for place in results.records)
+        names = "all" if everything else " / ".join(some)
+        texts.append(f"{names} on {column} (seed{'s' * (len(found) > 1)} {', '.join(map(str, found))})")
+    return "; ".join(texts)
 
 
 def _range(values: Iterable[float]) -> str:

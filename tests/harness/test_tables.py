@@ -192,6 +192,23 @@ def test_fewer_seeds_than_the_others_are_marked(folder, tmp_path):
     assert table.notes == ("‡ fewer seeds: Without MR on Digits (20, 2) (seed 0)",)
 
 
+def test_fewer_seeds_are_told_column_by_column(tmp_path):
+    grid = STUDIES["sparse"].grids["quick"]
+    first, second = grid.columns
+    for seed, variant, column in (
+        (0, 0, first),
+        (0, 1, first),
+        (0, 0, second),
+        (1, 0, second),
+        (1, 1, second),
+    ):
+        write_record(tmp_path, configure(grid.variants[variant], column, QUICK, seed))
+    table, *_ = make_tables(results_of(tmp_path, "sparse"))
+    assert table.notes == (
+        "‡ fewer seeds: all on Digits (20, 2) (seed 0); PPFE (Sparse) on Digits, α = 0.3 (seed 1)",
+    )
+
+
 def test_seeds_can_be_chosen(folder):
     assert results_of(folder, "main", PAPER, seeds=(0, 1)).seeds == [0, 1]
     assert results_of(folder, "main", PAPER).seeds == [0, 1, 2]
