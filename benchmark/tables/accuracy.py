@@ -10,7 +10,7 @@ import pandas as pd
 from benchmark.statistics import Comparison, average_ranks, mean_and_std
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Place, Results
-from benchmark.tables.captions import DEPENDENT, SELECTION, TEST, caption, notes
+from benchmark.tables.captions import DEPENDENT, SELECTION, TEST, caption, most_seeds, notes
 from benchmark.tables.table import MISSING, Table, p_value, percent, signed, tex
 
 __all__ = ["accuracy", "ranks", "significance", "spread", "worst10"]
@@ -25,7 +25,7 @@ class Entry:
     Attributes:
         best: prints as the best of its setting (of those that `_is_judged`).
         tied: not significantly worse than the best.
-        short: has fewer seeds than others.
+        short: has fewer seeds than others of its setting.
     """
 
     mean: float
@@ -159,12 +159,12 @@ def _entries(
 ) -> dict[Place, Entry]:
     entries: dict[Place, Entry] = {}
     papers = _papers(results) if metric == "accuracy" else {}
-    most, all_means = max(map(len, results.records.values()), default=0), results.means(metric)
+    all_means = results.means(metric)
     for column in results.grid.columns:
         comparisons = results.comparisons[column.title] if tested else {}
         means = all_means[column.title].dropna().map(percent).astype(float)
         best = means.max() if larger_is_better else means.min()
-        judged = _is_judged(results, column.title)
+        judged, most = _is_judged(results, column.title), most_seeds(results, column.title)
         for variant in results.grid.variants:
             values = results.values(variant.title, column.title, metric)
             if not values:

@@ -14,6 +14,7 @@ __all__ = [
     "absent",
     "augmentation",
     "caption",
+    "most_seeds",
     "notes",
     "protocol",
     "seeds",
@@ -78,9 +79,17 @@ def notes(results: Results) -> tuple[str, ...]:
     lines = []
     most = max(map(len, results.records.values()), default=0)
     short = {place: tuple(found) for place, found in results.records.items() if len(found) < most}
-    if short:
-        lines.append(f"‡ fewer seeds: {_places(results, short)}")
+    marked = {place: found for place, found in short.items() if len(found) < most_seeds(results, place[1])}
+    if marked:
+        lines.append(f"‡ fewer seeds than others of the setting: {_places(results, marked)}")
+    if rest := {place: found for place, found in short.items() if place not in marked}:
+        lines.append(f"fewer seeds: {_places(results, rest)}")
     return (*lines, *absent(results))
+
+
+def most_seeds(results: Results, column: str) -> int:
+    """The most seeds that any row of a column has."""
+    return max((len(found) for place, found in results.records.items() if place[1] == column), default=0)
 
 
 def absent(results: Results) -> tuple[str, ...]:

@@ -189,10 +189,10 @@ def test_fewer_seeds_than_the_others_are_marked(folder, tmp_path):
     table, *_ = make_tables(results_of(tmp_path, "reduction"))
     assert "‡" in cell(table, "Digits (20, 2)", "Without MR")
     assert "‡" not in cell(table, "Digits (20, 2)", "With MR")
-    assert table.notes == ("‡ fewer seeds: Without MR on Digits (20, 2) (seed 0)",)
+    assert table.notes == ("‡ fewer seeds than others of the setting: Without MR on Digits (20, 2) (seed 0)",)
 
 
-def test_fewer_seeds_are_told_column_by_column(tmp_path):
+def test_seeds_are_marked_where_methods_of_a_setting_differ_in_them(tmp_path):
     grid = STUDIES["sparse"].grids["quick"]
     first, second = grid.columns
     for seed, variant, column in (
@@ -205,8 +205,10 @@ def test_fewer_seeds_are_told_column_by_column(tmp_path):
         write_record(tmp_path, configure(grid.variants[variant], column, QUICK, seed))
     table, *_ = make_tables(results_of(tmp_path, "sparse"))
     assert table.notes == (
-        "‡ fewer seeds: all on Digits (20, 2) (seed 0); PPFE (Sparse) on Digits, α = 0.3 (seed 1)",
+        "‡ fewer seeds than others of the setting: PPFE (Sparse) on Digits, α = 0.3 (seed 1)",
+        "fewer seeds: all on Digits (20, 2) (seed 0)",
     )
+    assert table.to_markdown().split("\n- ")[0].count("‡") == 1
 
 
 def test_seeds_can_be_chosen(folder):
