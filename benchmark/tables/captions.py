@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 from benchmark.engine.config import RunConfig
 from benchmark.studies.results import Place, Results
@@ -78,11 +78,11 @@ def notes(results: Results) -> tuple[str, ...]:
     """What is peculiar to single cells: fewer seeds than the others, or why there is no record."""
     lines = []
     most = max(map(len, results.records.values()), default=0)
-    short = {place: tuple(found) for place, found in results.records.items() if len(found) < most}
-    marked = {place: found for place, found in short.items() if len(found) < most_seeds(results, place[1])}
+    short = [place for place, found in results.records.items() if len(found) < most]
+    marked = [p for p in short if len(results.records[p]) < most_seeds(results, p[1])]
     if marked:
         lines.append(f"‡ fewer seeds than others of the setting: {_places(results, marked)}")
-    if rest := {place: found for place, found in short.items() if place not in marked}:
+    if rest := [place for place in short if place not in marked]:
         lines.append(f"fewer seeds: {_places(results, rest)}")
     return (*lines, *absent(results))
 
@@ -107,11 +107,11 @@ def absent(results: Results) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _places(results: Results, seeds_of: Mapping[Place, tuple[int, ...]]) -> str:
+def _places(results: Results, places: Sequence[Place]) -> str:
     """``all on A (seed 0); Ditto / FedPer on B (seeds 0, 1)``: a column at a time."""
     rows: dict[tuple[str, tuple[int, ...]], list[str]] = {}
-    for row, column in sorted(seeds_of, key=lambda place: results.columns.index(place[1])):
-        rows.setdefault((column, seeds_of[row, column]), []).append(row)
+    for row, column in sorted(places, key=lambda place: results.columns.index(place[1])):
+        rows.setdefault((column, tuple(results.records[row, column])), []).append(row)
     texts = []
     for (column, found), some in rows.items():
         everything = len(some) > 1 and len(some) == sum(place[1] == column for place in results.records)

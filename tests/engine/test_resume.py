@@ -381,19 +381,16 @@ def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_ro
     assert torch.load(trunk, weights_only=True)["lines"]
 
 
-def test_beginnings_that_nobody_uses_are_deleted(tiny, launch, trained_rounds, tmp_path):
+def test_beginnings_that_nobody_uses_are_deleted(tiny, launch, tmp_path):
     def kept():
         return {path.name for path in (tmp_path / ".cache").glob("trunk-*.pt")}
-
-    def age(days):
-        for path in (tmp_path / ".cache").glob("trunk-*.pt"):
-            os.utime(path, (time.time() - days * 24 * 3600,) * 2)
 
     launch(tiny("fedavg"), tmp_path)
     used = kept()
     launch(tiny("fedavg", seed=1), tmp_path)
     unused = kept() - used
-    age(days=31)
+    for name in kept():
+        os.utime(tmp_path / ".cache" / name, (time.time() - 31 * 24 * 3600,) * 2)
     launch(tiny("fedavg-ft"), tmp_path)
     assert kept() == used | unused  # nothing has been added
     launch(tiny("fedavg", seed=2), tmp_path)
