@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-import benchmark
 import datasets
 from algorithms import find
 from benchmark.engine.algorithm import Algorithm, Task
@@ -293,14 +292,6 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
                 return {**record.summary(), "record": str(record.folder)}
             about = {"split": _describe(prepared)}
             record.begin(about)
-            context = {
-                "version": benchmark.__version__,
-                "torch": torch.__version__,
-                "split": prepared.split.checksum,
-                "executor": prepared.executor_name,
-                "device": str(prepared.task.data.device),
-                **({"tf32": "on"} if execution.tf32 else {}),
-            }
             algorithm = prepared.make(plan.rounds)
             for note in algorithm.notes():
                 print(note, file=sys.stderr)
@@ -313,7 +304,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
                     prepared.schedule,
                     plan,
                     record,
-                    TrunkStore(root, config, context),
+                    TrunkStore(root, config, prepared.split.checksum, surroundings),
                     follower,
                     surroundings,
                     execution.checkpoint_seconds,

@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Origin", "code_digest", "continued", "foreign_rounds", "of_one_code"]
+__all__ = ["Origin", "code_digest", "continued", "deciding", "foreign_rounds"]
 
 Origin = dict[str, Any]
 """A stretch of rounds computed alike: ``from_round`` and, as far as known, what the floats depend on."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 _COMPUTING = ("algorithms", "benchmark/engine", "benchmark/models", "datasets")
-# Entries of an environment that decide the floats.
+# What decides the floats, besides configuration and split: the code, and these entries of an environment.
 _DECIDING = ("code", "torch", "numpy", "processor", "device", "executor", "tf32")
 
 
@@ -29,18 +29,18 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
+def deciding(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What the floats computed by this code in this environment depend on."""
+    return {name: environment[name] for name in _DECIDING if name in environment} | {"code": code_digest()}
+
+
 def continued(origins: Sequence[Origin], done: int, environment: Mapping[str, Any]) -> list[Origin]:
     """The stretches of a run that goes on after round `done` in this environment."""
-    names = [name for name in ("commit", *_DECIDING) if name in environment]
-    here = {name: environment[name] for name in names} | {"code": code_digest()}
+    here = deciding(environment)
     if origins and all(origins[-1].get(name) == here.get(name) for name in _DECIDING):
         return list(origins)
-    return [*origins, {"from_round": done + 1 if origins else 1, **here}]
-
-
-def of_one_code(origins: Sequence[Origin]) -> bool:
-    """Whether the same code, as far as it is known, computed all rounds."""
-    return len({origin.get("code") for origin in origins}) == 1
+    about = {"commit": environment["commit"]} if "commit" in environment else {}
+    return [*origins, {"from_round": done + 1 if origins else 1, **about, **here}]
 
 
 def foreign_rounds(origins: Sequence[Origin]) -> list[str]:

@@ -14,7 +14,7 @@ from benchmark.engine.budget import Plan
 from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import Outcome
-from benchmark.engine.origins import Origin, continued, of_one_code
+from benchmark.engine.origins import Origin, continued
 from benchmark.engine.params import WeightedMean
 from benchmark.engine.records import RunRecord, as_float
 from benchmark.engine.schedule import Schedule
@@ -120,7 +120,7 @@ class _Loop:
             if self._store is not None and (shared := self._store.load(trunk, self.device)):
                 self.algorithm.load_trunk(trunk, shared["state"])
                 *self.lines, self._trunk_line = shared["lines"]
-                self._shared, self._origins = trunk.round, shared["origins"]
+                self._shared = trunk.round
                 return
 
     def step(self) -> dict[str, Any]:
@@ -131,9 +131,9 @@ class _Loop:
         else:
             line = self._train(number)
             trunk = self._trunks.get(number)
-            if self._store is not None and trunk and of_one_code(self._origins):
+            if self._store is not None and trunk and len(self._origins) == 1:
                 state = self.algorithm.trunk_state(trunk)
-                self._store.save(trunk, state, [*self.lines, line], self._origins)
+                self._store.save(trunk, state, [*self.lines, line])
         line = self._close(number, dict(line))
         self.lines.append(line)
         self._checkpoint()

@@ -16,7 +16,7 @@ import torch
 from benchmark.engine.algorithm import Trunk
 from benchmark.engine.config import RunConfig
 from benchmark.engine.files import save_tensors
-from benchmark.engine.origins import Origin, code_digest
+from benchmark.engine.origins import deciding
 from benchmark.engine.records import FORMAT
 
 __all__ = ["TrunkStore", "common_fields"]
@@ -35,29 +35,28 @@ class TrunkStore:
     """Trunks of one results folder, under ``<results-dir>/.cache``; safe to delete at any time.
 
     Args:
-        context: what else the floats of a run depend on (split checksum, executor, device).
+        split: checksum of the split.
+        environment: of the run. A trunk is found by the code, libraries and hardware that made it alone, so
+            that a run has the same floats with it and without.
 
-    Code that has changed since finds nothing: what it computes, or keeps in its state, may be another thing.
     What nobody has used for a month is deleted when another trunk is kept.
     """
 
-    def __init__(self, root: Path, config: RunConfig, context: Mapping[str, str]) -> None:
+    def __init__(self, root: Path, config: RunConfig, split: str, environment: Mapping[str, Any]) -> None:
         self._folder = root / ".cache"
-        self._common = {**common_fields(config), **context, "format": FORMAT, "code": code_digest()}
+        self._common = {**common_fields(config), "split": split, "format": FORMAT, **deciding(environment)}
 
     def _path(self, trunk: Trunk) -> Path:
         text = json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)
         return self._folder / f"trunk-{hashlib.sha256(text.encode()).hexdigest()[:16]}.pt"
 
-    def save(
-        self, trunk: Trunk, state: Mapping[str, Any], lines: list[dict[str, Any]], origins: list[Origin]
-    ) -> None:
+    def save(self, trunk: Trunk, state: Mapping[str, Any], lines: list[dict[str, Any]]) -> None:
         """Keep the state after the last round of `trunk`, unless it is there."""
         path = self._path(trunk)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._prune()
-            save_tensors(path, {"state": dict(state), "lines": lines, "origins": origins})
+            save_tensors(path, {"state": dict(state), "lines": lines})
 
     def load(self, trunk: Trunk, device: torch.device) -> dict[str, Any] | None:
         """What `save` kept, or None."""
@@ -73,7 +72,8 @@ class TrunkStore:
             return None
 
     def _prune(self) -> None:
-        for path in self._folder.glob("trunk-*.pt"):
+        killed = self._folder.glob(".trunk-*.tmp")  # half-written, by processes that were killed
+        for path in (*self._folder.glob("trunk-*.pt"), *killed):
             with contextlib.suppress(OSError):  # another process may be deleting it as well
                 if time.time() - path.stat().st_mtime > _KEPT:
                     path.unlink()
