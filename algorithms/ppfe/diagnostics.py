@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
+from algorithms.ppfe.ensemble import best_common_weights, ensemble_weights, weighted_scores
 from algorithms.ppfe.reweight import Reweighted
 
 __all__ = ["StageRecord", "describe"]
@@ -70,6 +70,7 @@ def describe(
 
     The paper's section 5.2 bounds the ensemble's training error by exp(−2γ²T) if every stage has the edge γ;
     per client γ is the smallest edge so far, and the bound is 1 (says nothing) where that is not positive.
+    ``hindsight`` is what the best weights that all clients share would give on the test samples.
 
     Args:
         plan: number, first round, last round and personal layers of each stage.
@@ -86,13 +87,17 @@ def describe(
             for kind, chosen, weights in (("stage", [record], alone), ("ensemble", records[:count], together))
             for part in ("train", "test")
         }
+        tests = [r.scores["test"] for r in records[:count]]
+        hindsight, common = best_common_weights(tests, labels["test"], space)
         stages.append(
             {
                 "stage": number,
                 "rounds": [first, last],
                 "personal": personal,
                 **accuracies,
+                "hindsight_test_accuracy": round(hindsight, 6),
                 "error_bound": _mean(torch.exp(-2 * smallest_edge**2 * count)),
+                "hindsight_weights": _rounded(common),
                 "clients": {
                     "epsilon": _rounded(record.epsilons),
                     "beta": _rounded(record.betas),
@@ -121,5 +126,5 @@ def _mean(values: Tensor) -> float:
     return round(float(values.mean()), 6)
 
 
-def _rounded(values: Tensor) -> list[float]:
-    return [round(value, 6) if math.isfinite(value) else 0.0 for value in values.tolist()]
+def _rounded(values: Tensor | Sequence[float]) -> list[float]:
+    return [round(value, 6) if math.isfinite(value) else 0.0 for value in map(float, values)]

@@ -1,13 +1,17 @@
-"""The β-weighted ensemble of closed stages, from their stored scores."""
+"""The ensemble of closed stages, from their stored scores: weighted by β, or as well as weights can be."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-__all__ = ["ensemble_weights", "weighted_scores"]
+__all__ = ["best_common_weights", "ensemble_weights", "weighted_scores"]
+
+_PARTS = 10  # weights looked through are multiples of a tenth,
+_MOST = 1001  # or of a larger part where that is more than so many combinations (from six stages on)
 
 
 def ensemble_weights(betas: Sequence[Tensor]) -> Tensor:
@@ -24,5 +28,48 @@ def weighted_scores(scores: Sequence[Tensor], weights: Tensor, space: str) -> Te
         weights: the client's weights [stages].
         space: what is summed: ``logit`` or ``probability``.
     """
-    parts = [score.softmax(1) if space == "probability" else score for score in scores]
+    parts = [_summed(score, space) for score in scores]
     return torch.stack([weight * part for weight, part in zip(weights, parts, strict=True)]).sum(0)
+
+
+def best_common_weights(
+    scores: Sequence[Sequence[Tensor]], labels: Sequence[Tensor], space: str
+) -> tuple[float, list[float]]:
+    """The highest accuracy that weights common to all clients give, chosen on these labels themselves.
+
+    What an ensemble of these models could gain if its weights were better; no result of a method.
+
+    Args:
+        scores: logits by stage, one tensor [n, C] a client.
+        labels: one tensor [n] a client.
+
+    Returns:
+        Share of all samples classified correctly, and weights [stages] with sum 1 that reach it.
+    """
+    models = torch.stack([_summed(torch.cat(list(stage)), space) for stage in scores])  # [stages, n, C]
+    truth = torch.cat(list(labels))
+    best, chosen = -1, torch.empty(0)
+    for weights in _simplex(len(models)):
+        correct = int((torch.tensordot(weights, models, dims=1).argmax(1) == truth).sum())
+        if correct > best:
+            best, chosen = correct, weights
+    return best / len(truth), chosen.tolist()
+
+
+def _simplex(stages: int) -> Iterator[Tensor]:
+    """All weights [stages] with sum 1 on an even grid."""
+    parts = max(p for p in range(1, _PARTS + 1) if p == 1 or math.comb(p + stages - 1, p) <= _MOST)
+
+    def split(left: int, places: int) -> Iterator[tuple[int, ...]]:
+        if places == 1:
+            yield (left,)
+            return
+        for first in range(left, -1, -1):
+            yield from ((first, *rest) for rest in split(left - first, places - 1))
+
+    return (torch.tensor(counts) / parts for counts in split(parts, stages))
+
+
+def _summed(logits: Tensor, space: str) -> Tensor:
+    """What is summed of a model's logits [n, C]."""
+    return logits.softmax(1) if space == "probability" else logits

@@ -135,6 +135,8 @@ def _table(stages: Sequence[dict[str, Any]]) -> Table:
     for kind, words in (("stage", "its model alone"), ("ensemble", "the stages so far")):
         for part in ("train", "test"):
             row(f"{kind}, {part}", share(f"{kind}_{part}_accuracy"), f"accuracy of {words}")
+    if all("hindsight_test_accuracy" in stage for stage in stages):  # older records do not tell it
+        row("hindsight, test", share("hindsight_test_accuracy"), "with the best weights common to all")
     row("error ε", clients("epsilon", fmean), "weighted loss, mean")
     row("weight β", clients("beta", fmean), "in the ensemble, mean")
     row("", clients("beta", min, max), "smallest / largest")
@@ -153,6 +155,12 @@ def _remarks(folder: Path, stages: Sequence[dict[str, Any]]) -> list[str]:
         "Means and extremes are over clients. Errors, γ and ω are of training samples; exp(−2γ²T) bounds the "
         "ensemble's training error by the client's smallest γ so far."
     ]
+    if all("hindsight_test_accuracy" in stage for stage in stages):
+        best = ", ".join(f"{weight:.1f}" for weight in stages[-1]["hindsight_weights"])
+        lines.append(
+            f"Hindsight: weights that all clients share ({best} after the last stage), chosen by the test "
+            "samples themselves: no result, but as much as such weights could bring."
+        )
     if any(min(stage["clients"]["edge"]) <= 0 for stage in stages):
         lines.append("Where a client has no edge (γ ≤ 0) the bound says nothing and counts as 1.")
     hyper = _hyper(folder)

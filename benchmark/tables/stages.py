@@ -21,6 +21,7 @@ _PARTS = {
     "test, stage": "stage_test_accuracy",
     "train, ensemble": "ensemble_train_accuracy",
     "test, ensemble": "ensemble_test_accuracy",
+    "test, hindsight": "hindsight_test_accuracy",
 }
 _OVER_CLIENTS = {"β": "beta", "ε": "epsilon", "samples": "effective_samples"}
 _FIELDS = ["setting", "method", "stage", "personal", *_PARTS.values(), *_OVER_CLIENTS.values()]
@@ -41,6 +42,8 @@ def stages(results: Results) -> Table:
     text = (
         "Accuracy in % at the end of each stage, clients weighted by samples: of the stage's own model, "
         "and of the weighted ensemble of all stages so far, the last of which is the method's result. "
+        "Hindsight: what those stages would reach with the best weights that all clients share (tenths), "
+        "chosen by the test samples themselves: no result, but as much as such weights could bring. "
         "Personal: layers that are not shared. Means over clients: weight β in the ensemble, weighted "
         "training loss ε, effective training samples (Σω)²/Σω² under the weights for the next stage."
     )
@@ -83,7 +86,7 @@ def _lines(column: str, row: str, records: Sequence[Record]) -> list[dict[str, A
 
 
 def _part(record: Record, stage: Mapping[str, Any], field: str) -> float:
-    if field.startswith("ensemble") and record.config.hyper.get("ensemble") == "last":
+    if field.startswith(("ensemble", "hindsight")) and record.config.hyper.get("ensemble") == "last":
         return math.nan
     return float(stage.get(field, math.nan))
 

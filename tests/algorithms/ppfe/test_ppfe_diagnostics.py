@@ -1,5 +1,6 @@
 """What PPFE puts on record, computed once more from its stage models."""
 
+import itertools
 import json
 import math
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from algorithms.ppfe.diagnostics import StageRecord, describe
+from algorithms.ppfe.ensemble import _simplex, best_common_weights
 
 CLIENTS = range(6)
 STAGE_KEYS = [
@@ -18,7 +20,9 @@ STAGE_KEYS = [
     "stage_test_accuracy",
     "ensemble_train_accuracy",
     "ensemble_test_accuracy",
+    "hindsight_test_accuracy",
     "error_bound",
+    "hindsight_weights",
     "clients",
 ]
 CLIENT_KEYS = ["epsilon", "beta", "edge", "weight_min", "weight_max", "effective_samples"]
@@ -84,7 +88,7 @@ def test_the_file_has_every_key_for_every_stage_and_client(hyper, staged, launch
         assert list(stage["clients"]) == CLIENT_KEYS
         assert all(len(values) == 6 for values in stage["clients"].values())
         assert all(math.isfinite(value) for values in stage["clients"].values() for value in values)
-        assert all(0 <= stage[name] <= 1 for name in STAGE_KEYS[3:8])
+        assert all(0 <= stage[name] <= 1 for name in STAGE_KEYS[3:9])
         assert all(-0.5 <= edge <= 0.5 for edge in stage["clients"]["edge"])
 
 
@@ -144,6 +148,43 @@ def test_the_bound_uses_each_clients_smallest_edge(two, edges, bounds):
     right, wrong, labels = two
     made = [record(s, labels, [1.0, 1.0], e) for s, e in zip((right, wrong), edges, strict=True)]
     assert [stage["error_bound"] for stage in told(made, labels)] == pytest.approx(bounds, abs=1e-6)
+
+
+@pytest.mark.parametrize("space", ["logit", "probability"])
+def test_hindsight_is_the_best_of_all_common_weights(space):
+    """Four random models: against every combination of tenths, one by one."""
+    draws = torch.Generator().manual_seed(3)
+    labels = [torch.randint(3, (n,), generator=draws) for n in (9, 5)]
+    scores = [[2 * torch.randn(len(own), 3, generator=draws) for own in labels] for _ in range(4)]
+    grid = [w for w in itertools.product(range(11), repeat=4) if sum(w) == 10]
+
+    def accuracy(weights):
+        made = [s.softmax(1) if space == "probability" else s for s in (torch.cat(stage) for stage in scores)]
+        summed = sum(w / 10 * s.double() for w, s in zip(weights, made, strict=True))
+        return float((summed.argmax(1) == torch.cat(labels)).double().mean())
+
+    best, weights = best_common_weights(scores, labels, space)
+    assert best == pytest.approx(max(map(accuracy, grid)))
+    assert accuracy([10 * w for w in weights]) == pytest.approx(best)
+    assert sum(weights) == pytest.approx(1)
+    assert max(accuracy(w) for w in grid) > accuracy((10, 0, 0, 0)), "otherwise nothing was combined"
+
+
+def test_hindsight_is_at_least_every_stage_and_the_ensemble_of_common_weights(two):
+    right, wrong, labels = two
+    made = [record(s, labels, [1.0, 1.0], [0.0, 0.0]) for s in (wrong, right)]
+    first, second = told(made, labels)
+    assert (first["hindsight_test_accuracy"], first["hindsight_weights"]) == (0.0, [1.0])
+    assert second["hindsight_test_accuracy"] == 1.0
+    assert second["hindsight_weights"][1] > 0.5
+
+
+@pytest.mark.parametrize("stages", [1, 2, 5, 9])
+def test_hindsight_looks_through_a_bounded_number_of_weights(stages):
+    found = [tuple(weights.tolist()) for weights in _simplex(stages)]
+    assert len(set(found)) == len(found) <= 1001
+    assert all(sum(weights) == pytest.approx(1) for weights in found)
+    assert all(tuple(row) in found for row in torch.eye(stages).tolist()), "every stage alone is among them"
 
 
 def test_records_survive_saving(two):
