@@ -16,12 +16,13 @@ from benchmark.tables.table import MISSING, Table, tex
 
 __all__ = ["stages"]
 
+_HINDSIGHT = "test, hindsight"
 _PARTS = {
     "train, stage": "stage_train_accuracy",
     "test, stage": "stage_test_accuracy",
     "train, ensemble": "ensemble_train_accuracy",
     "test, ensemble": "ensemble_test_accuracy",
-    "test, hindsight": "hindsight_test_accuracy",
+    _HINDSIGHT: "hindsight_test_accuracy",
 }
 _OVER_CLIENTS = {"β": "beta", "ε": "epsilon", "samples": "effective_samples"}
 _FIELDS = ["setting", "method", "stage", "personal", *_PARTS.values(), *_OVER_CLIENTS.values()]
@@ -38,15 +39,22 @@ def stages(results: Results) -> Table:
     data = pd.DataFrame(found, columns=_FIELDS)
     heads = ["setting", "method", "stage", "personal", *_PARTS, *_OVER_CLIENTS]
     shown = pd.DataFrame([_shown(line) for line in found], columns=heads)
+    hindsight = (shown[_HINDSIGHT] != MISSING).any()
+    if not hindsight:  # records that are older than it
+        shown = shown.drop(columns=_HINDSIGHT)
     starts = [place for place, line in enumerate(found) if place and line["stage"] == 1]
     text = (
         "Accuracy in % at the end of each stage, clients weighted by samples: of the stage's own model, "
         "and of the weighted ensemble of all stages so far, the last of which is the method's result. "
-        "Hindsight: what those stages would reach with the best weights that all clients share (tenths), "
-        "chosen by the test samples themselves: no result, but as much as such weights could bring. "
         "Personal: layers that are not shared. Means over clients: weight β in the ensemble, weighted "
         "training loss ε, effective training samples (Σω)²/Σω² under the weights for the next stage."
     )
+    if hindsight:
+        text += (
+            " Hindsight: what the stages so far would reach with the best weights that all clients share "
+            "(tenths), chosen by the test samples themselves: no result, but as much as such weights could "
+            "bring."
+        )
     if not found:
         text += " No record tells of stages."
     if MISSING in shown.to_numpy():

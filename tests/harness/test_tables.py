@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import json
 import re
 
 import numpy as np
@@ -141,6 +142,30 @@ def test_what_predicts_with_its_last_stage_alone_has_no_ensemble(tmp_path):
     shown = TABLES["stages"](results_of(tmp_path, "distinct", PAPER)).shown.set_index("method")
     assert set(shown.loc["M1", "test, ensemble"]) == {MISSING}
     assert MISSING not in set(shown.loc["PPFE", "test, ensemble"]) | set(shown.loc["M1", "test, stage"])
+
+
+def test_hindsight_is_shown_where_a_record_tells_it(tmp_path):
+    """Older records do not; what predicts with its last stage alone has no weights."""
+    grid = STUDIES["distinct"].grids["paper"]
+    older, newer = tmp_path / "older", tmp_path / "newer"
+    for variant in grid.variants:
+        if variant.title in ("PPFE", "PPFE (Sparse)", "M1"):
+            write_record(older, configure(variant, grid.columns[0], PAPER))
+            made = write_record(newer, configure(variant, grid.columns[0], PAPER))
+            if variant.title != "PPFE (Sparse)":
+                path = made / "diagnostics.json"
+                told = json.loads(path.read_text())
+                for stage in told["stages"]:
+                    stage["hindsight_test_accuracy"] = 0.81
+                path.write_text(json.dumps(told))
+    without = TABLES["stages"](results_of(older, "distinct", PAPER))
+    assert "hindsight" not in without.to_markdown().lower()
+    table = TABLES["stages"](results_of(newer, "distinct", PAPER))
+    shown = table.shown.set_index("method")["test, hindsight"]
+    assert {name: set(shown[name]) for name in set(shown.index)} == {
+        "PPFE": {"81.00"}, "PPFE (Sparse)": {MISSING}, "M1": {MISSING},
+    }  # fmt: skip
+    assert "Hindsight: " in table.caption
 
 
 def test_without_staged_runs_the_table_of_stages_is_empty(tmp_path):
