@@ -70,7 +70,7 @@ def describe(
 
     The paper's section 5.2 bounds the ensemble's training error by exp(−2γ²T) if every stage has the edge γ;
     per client γ is the smallest edge so far, and the bound is 1 (says nothing) where that is not positive.
-    ``hindsight`` is what the best weights that all clients share would give on the test samples.
+    ``hindsight`` is what the test samples themselves would choose as weights for all clients.
 
     Args:
         plan: number, first round, last round and personal layers of each stage.

@@ -1,4 +1,4 @@
-"""The ensemble of closed stages, from their stored scores: weighted by β, or as well as weights can be."""
+"""The ensemble of closed stages, from their stored scores: weighted by β, or as the test samples would."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def weighted_scores(scores: Sequence[Tensor], weights: Tensor, space: str) -> Te
 def best_common_weights(
     scores: Sequence[Sequence[Tensor]], labels: Sequence[Tensor], space: str
 ) -> tuple[float, list[float]]:
-    """The highest accuracy that weights common to all clients give, chosen on these labels themselves.
+    """The highest accuracy of weights common to all clients, chosen on these labels themselves.
 
-    What an ensemble of these models could gain if its weights were better; no result of a method.
+    About what an ensemble of these models could gain if its weights were better; no result of a method, and
+    no bound: looked through are non-negative weights on an even grid (tenths for up to five stages).
 
     Args:
         scores: logits by stage, one tensor [n, C] a client.

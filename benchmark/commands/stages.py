@@ -26,6 +26,7 @@ EXAMPLES = """\
 
 _ENDINGS = (".png", ".svg")
 _PER_CLIENT = ("epsilon", "beta", "edge", "weight_min", "weight_max", "effective_samples")
+_HINDSIGHT = "hindsight_test_accuracy"
 _SHARES = tuple(f"{kind}_{part}_accuracy" for kind in ("stage", "ensemble") for part in ("train", "test"))
 
 
@@ -109,6 +110,9 @@ def _check(stages: Sequence[dict[str, Any]]) -> None:
         len(stage["rounds"]), len(stage["personal"])
         for name in ("stage", "error_bound", *_SHARES):
             float(stage[name])
+        if _HINDSIGHT in stages[0]:  # older records do not tell it
+            float(stage[_HINDSIGHT])
+            [float(weight) for weight in stage["hindsight_weights"]]
         for name in _PER_CLIENT:
             fmean(stage["clients"][name])
 
@@ -135,8 +139,8 @@ def _table(stages: Sequence[dict[str, Any]]) -> Table:
     for kind, words in (("stage", "its model alone"), ("ensemble", "the stages so far")):
         for part in ("train", "test"):
             row(f"{kind}, {part}", share(f"{kind}_{part}_accuracy"), f"accuracy of {words}")
-    if all("hindsight_test_accuracy" in stage for stage in stages):  # older records do not tell it
-        row("hindsight, test", share("hindsight_test_accuracy"), "with the best weights common to all")
+    if _HINDSIGHT in stages[0]:
+        row("hindsight, test", share(_HINDSIGHT), "best common weights")
     row("error ε", clients("epsilon", fmean), "weighted loss, mean")
     row("weight β", clients("beta", fmean), "in the ensemble, mean")
     row("", clients("beta", min, max), "smallest / largest")
@@ -155,11 +159,11 @@ def _remarks(folder: Path, stages: Sequence[dict[str, Any]]) -> list[str]:
         "Means and extremes are over clients. Errors, γ and ω are of training samples; exp(−2γ²T) bounds the "
         "ensemble's training error by the client's smallest γ so far."
     ]
-    if all("hindsight_test_accuracy" in stage for stage in stages):
+    if _HINDSIGHT in stages[0]:
         best = ", ".join(f"{weight:.1f}" for weight in stages[-1]["hindsight_weights"])
         lines.append(
-            f"Hindsight: weights that all clients share ({best} after the last stage), chosen by the test "
-            "samples themselves: no result, but as much as such weights could bring."
+            f"Hindsight: non-negative weights that all clients share ({best} after the last stage), chosen "
+            "by the test samples themselves: no result, but about what better weights could bring."
         )
     if any(min(stage["clients"]["edge"]) <= 0 for stage in stages):
         lines.append("Where a client has no edge (γ ≤ 0) the bound says nothing and counts as 1.")

@@ -8,25 +8,34 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Origin", "code_digest", "continued", "deciding", "foreign_rounds"]
+__all__ = ["Origin", "code_digest", "computing_files", "continued", "deciding", "foreign_rounds"]
 
 Origin = dict[str, Any]
 """A stretch of rounds computed alike: ``from_round`` and, as far as known, what the floats depend on."""
 
 _ROOT = Path(__file__).resolve().parents[2]
-_COMPUTING = ("algorithms", "benchmark/engine", "benchmark/models", "datasets")
+# The runner draws splits, schedules and initial weights.
+_COMPUTING = ("algorithms", "benchmark/engine", "benchmark/models", "benchmark/runner.py", "datasets")
 # What decides the floats, besides configuration and split: the code, and these entries of an environment.
-_DECIDING = ("code", "torch", "numpy", "processor", "device", "executor", "tf32")
+# (Cores: PyTorch sums otherwise on more threads, and stacks of clients are cut by them.)
+_DECIDING = ("code", "torch", "numpy", "processor", "cores", "device", "executor", "tf32")
 
 
 @cache
 def code_digest() -> str:
-    """A digest of the code that computes rounds: methods, engine, networks and data."""
+    """A digest of the code that computes rounds: methods, engine, networks, data and what sets them up."""
     digest = hashlib.sha256()
-    for folder in _COMPUTING:
-        for path in sorted(path for path in (_ROOT / folder).rglob("*.py") if path.is_file()):
-            digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in computing_files():
+        digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def computing_files() -> list[Path]:
+    """The source files that `code_digest` is made of."""
+    files: list[Path] = []
+    for place in (_ROOT / name for name in _COMPUTING):
+        files += [place] if place.is_file() else sorted(p for p in place.rglob("*.py") if p.is_file())
+    return files
 
 
 def deciding(environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,8 +105,7 @@ class _Loop:
     def restore(self) -> None:
         """Go on from a checkpoint if there is one, else from the longest common beginning that there is."""
         self._find()
-        done = len(self.lines) + (self._trunk_line is not None)
-        self._origins = continued(self._origins, done, self._environment)
+        self._origins = continued(self._origins, len(self.lines), self._environment)
 
     def _find(self) -> None:
         found = self.record.load_checkpoint(self.device)

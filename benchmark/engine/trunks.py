@@ -36,8 +36,9 @@ class TrunkStore:
 
     Args:
         split: checksum of the split.
-        environment: of the run. A trunk is found by the code, libraries and hardware that made it alone, so
-            that a run has the same floats with it and without.
+        environment: of the run. Only the code, libraries and hardware that made a trunk find it again, so
+            that a run has the same floats with it and without (on CUDA but for the size of stacks, which
+            follows the memory that is free).
 
     What nobody has used for a month is deleted when another trunk is kept.
     """

@@ -51,14 +51,14 @@ def stages(results: Results) -> Table:
     )
     if hindsight:
         text += (
-            " Hindsight: what the stages so far would reach with the best weights that all clients share "
-            "(tenths), chosen by the test samples themselves: no result, but as much as such weights could "
-            "bring."
+            " Hindsight: what the stages so far would reach with weights that all clients share, the best of "
+            "all non-negative ones in even steps (tenths for up to five stages), chosen by the test samples "
+            "themselves: no result, but about what better weights could bring."
         )
     if not found:
         text += " No record tells of stages."
     if MISSING in shown.to_numpy():
-        text += f" {MISSING}: the method predicts with its last stage alone, or the record does not tell."
+        text += f" {MISSING}: the method predicts with its last stage alone, or not all records tell."
     return Table(
         name=f"{results.study.name}-stages",
         title="PPFE by stage",

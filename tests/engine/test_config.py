@@ -81,7 +81,7 @@ class Later(RunConfig):
 def test_a_later_field_at_its_old_meaning_keeps_the_identity():
     assert Later(novelty=0).identity == RunConfig().identity
     assert Later().identity != RunConfig().identity
-    assert common_fields(Later(novelty=0)) == common_fields(RunConfig())  # and kept trunks stay usable
+    assert common_fields(Later(novelty=0)) == common_fields(RunConfig())
 
 
 def test_fields_of_text_do_not_change_the_identity_of_images():

@@ -15,9 +15,10 @@ import benchmark.engine.origins as origins
 import benchmark.runner as runner
 from algorithms import ALGORITHMS
 from algorithms.adaptation import FineTuning
-from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.executors import LoopExecutor
 from benchmark.engine.rounds import Diverged
+from benchmark.engine.trunks import TrunkStore
 
 
 class Killer:
@@ -358,7 +359,7 @@ def test_rounds_of_two_codes_are_nobodys_beginning(tiny, launch, trained_rounds,
     assert trained_rounds == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("part", ["torch", "numpy", "processor", "device"])
+@pytest.mark.parametrize("part", ["torch", "numpy", "processor", "cores", "device", "executor"])
 def test_another_machine_trains_its_own_beginning(part, tiny, launch, trained_rounds, monkeypatch, tmp_path):
     """Floats may differ there: a run has the same with a common beginning and without."""
     launch(tiny("fedavg"), tmp_path)
@@ -368,6 +369,27 @@ def test_another_machine_trains_its_own_beginning(part, tiny, launch, trained_ro
     summary = launch(tiny("fedavg-ft"), tmp_path).summary
     assert trained_rounds == [1, 2, 3, 4, 5]
     assert summary["shared_rounds"] == 0
+
+
+@pytest.mark.parametrize("part", ["split", "tf32"])
+def test_a_beginning_belongs_to_its_split_and_precision(part, tiny, tmp_path):
+    trunk = Trunk("fedavg", 2)
+    facts = {"split": "one", "tf32": False}
+
+    def store(facts):
+        return TrunkStore(tmp_path, tiny("fedavg"), facts["split"], {"tf32": facts["tf32"]})
+
+    store(facts).save(trunk, {"weights": torch.ones(1)}, [{"round": 1}])
+    assert store(facts).load(trunk, torch.device("cpu"))["lines"] == [{"round": 1}]
+    assert store({**facts, part: "another"}).load(trunk, torch.device("cpu")) is None
+
+
+def test_all_code_that_computes_rounds_counts():
+    """Otherwise a beginning computed before an edit would be taken for the edited code's."""
+    told = {path.relative_to(origins._ROOT).as_posix() for path in origins.computing_files()}
+    assert {"benchmark/runner.py", "algorithms/ppfe/stages.py", "datasets/splits.py"} < told
+    assert {"benchmark/engine/sgd.py", "benchmark/models/network.py"} < told
+    assert not any(name.startswith(("tests/", "benchmark/tables/")) for name in told)
 
 
 def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_rounds, tmp_path):

@@ -47,6 +47,39 @@ def test_the_table_tells_the_last_ensembles_accuracy_of_the_summary(record, tmp_
         assert image.width > 1000
 
 
+def test_hindsight_is_told_where_the_record_has_it(copy, tmp_path, capsys):
+    told = json.loads((copy / "diagnostics.json").read_text())
+    for number, stage in enumerate(told["stages"], start=1):
+        stage["hindsight_test_accuracy"] = 0.9 + number / 100
+    told["stages"][-1]["hindsight_weights"] = [0.1, 0.2, 0.3, 0.4]
+    (copy / "diagnostics.json").write_text(json.dumps(told))
+    assert main(["stages", str(copy)]) == 0
+    text = capsys.readouterr().out
+    (line,) = [line for line in text.splitlines() if "hindsight, test" in line]
+    assert [float(cell) for cell in line.split("%")[0:4] for cell in cell.split()[-1:]] == [91, 92, 93, 94]
+    assert "(0.1, 0.2, 0.3, 0.4 after the last stage)" in " ".join(text.split())
+    assert "…" not in text, "the table fits"
+    for stage in told["stages"]:
+        del stage["hindsight_test_accuracy"], stage["hindsight_weights"]
+    (copy / "diagnostics.json").write_text(json.dumps(told))
+    assert main(["stages", str(copy)]) == 0
+    text = capsys.readouterr().out
+    assert "hindsight, test" not in text
+    assert "Hindsight:" not in text
+
+
+@pytest.mark.parametrize("damage", [
+    {"hindsight_test_accuracy": None}, {"hindsight_weights": ["a"]}, {"hindsight_weights": None},
+], ids=str)  # fmt: skip
+def test_damaged_hindsight_is_refused(damage, copy, capsys):
+    told = json.loads((copy / "diagnostics.json").read_text())
+    told["stages"][1].update(damage)
+    (copy / "diagnostics.json").write_text(json.dumps(told))
+    assert main(["stages", str(copy)]) == 2
+    assert "is damaged" in capsys.readouterr().err
+    assert not (copy / "stages.png").exists()
+
+
 def test_the_same_record_gives_the_same_svg(record, tmp_path):
     for name in ("a.svg", "b.svg"):
         assert main(["stages", str(record), "--out", str(tmp_path / name)]) == 0

@@ -72,6 +72,15 @@ def test_every_figure_follows_from_the_stage_models(staged, play, outputs, boost
                 total += len(labels[part][k])
             assert stage[f"stage_{part}_accuracy"] == pytest.approx(alone / total, abs=1e-6)
             assert stage[f"ensemble_{part}_accuracy"] == pytest.approx(together / total, abs=1e-6)
+        reached = {
+            part: best_common_weights(
+                [s[: len(CLIENTS)] for s in logits[part][: t + 1]], labels[part], "logit"
+            )
+            for part in ("train", "test")
+        }
+        assert stage["hindsight_test_accuracy"] == pytest.approx(reached["test"][0], abs=1e-6)
+        assert stage["hindsight_weights"] == pytest.approx(reached["test"][1], abs=1e-6)
+        assert reached["train"][0] != reached["test"][0], "otherwise it may be the training samples'"
     assert max(max(b) for b in betas) > 0.1, "otherwise nothing was compared"
     assert played.summary["accuracy"] == pytest.approx(stages[-1]["ensemble_test_accuracy"], abs=1e-6)
 
@@ -170,7 +179,18 @@ def test_hindsight_is_the_best_of_all_common_weights(space):
     assert max(accuracy(w) for w in grid) > accuracy((10, 0, 0, 0)), "otherwise nothing was combined"
 
 
-def test_hindsight_is_at_least_every_stage_and_the_ensemble_of_common_weights(two):
+@pytest.mark.parametrize(("space", "best"), [("logit", 1.0), ("probability", 0.0)])
+def test_hindsight_sums_what_the_ensemble_sums(space, best):
+    """The true class is second in both stages: it wins a sum of logits, and no sum of probabilities."""
+    scores = [torch.tensor([p]).log() for p in ([0.899, 0.1, 0.001], [0.001, 0.1, 0.899])]
+    labels = [torch.tensor([1])]
+    made = [record([own], labels, [1.0], [0.0]) for own in scores]
+    first, second = told(made, labels, space)
+    assert first["hindsight_test_accuracy"] == 0.0
+    assert second["hindsight_test_accuracy"] == best
+
+
+def test_hindsight_gives_a_wrong_stage_no_say(two):
     right, wrong, labels = two
     made = [record(s, labels, [1.0, 1.0], [0.0, 0.0]) for s in (wrong, right)]
     first, second = told(made, labels)
