@@ -129,7 +129,7 @@ def panels(
     right: float = 0.15,
     first: float | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of one panel for each title, at most three beside each other; all sizes in inches.
+    """A figure of one panel for each title, at most three in a row and four in a square; sizes in inches.
 
     Args:
         width, height: of a panel.
@@ -137,7 +137,7 @@ def panels(
         right: room for labels at the right of each panel.
         first: `left` of the first panel of a row, if it differs.
     """
-    columns = min(3, len(titles))
+    columns = 2 if len(titles) == 4 else min(3, len(titles))  # four: a square, no hole
     rows = math.ceil(len(titles) / columns)
     start = left if first is None else first
     total = start + (columns - 1) * left + columns * (width + right)

@@ -9,7 +9,7 @@ from record_folders import write_records
 
 from benchmark.figures import FIGURES, make_figures
 from benchmark.figures.curves import curve
-from benchmark.figures.style import color_of, spread_out
+from benchmark.figures.style import color_of, panels, spread_out
 from benchmark.store import Store
 from benchmark.studies.catalogue import METHODS, PROFILES, STUDIES
 from benchmark.studies.results import collect
@@ -111,3 +111,17 @@ def test_labels_are_spread_within_the_panel(wanted):
 def test_labels_with_room_stay_where_they_belong():
     assert spread_out([0.1, 0.4, 0.9], 0.1) == [0.1, 0.4, 0.9]
     assert spread_out([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])
+
+
+@pytest.mark.parametrize(
+    ("count", "rows", "columns"), [(1, 1, 1), (3, 1, 3), (4, 2, 2), (5, 2, 3), (7, 3, 3)]
+)
+def test_panels_stand_in_rows_without_needless_holes(count, rows, columns):
+    _, axes = panels([str(n) for n in range(count)], width=2, height=1)
+    boxes = [axis.get_position() for axis in axes]
+    assert len({round(box.y0, 3) for box in boxes}) == rows
+    assert len({round(box.x0, 3) for box in boxes}) == columns
+    for place, box in enumerate(boxes):
+        assert 0 < box.x0 < box.x1 <= 1
+        assert 0 < box.y0 < box.y1 < 1
+        assert not any(box.overlaps(other) for other in boxes[:place])
