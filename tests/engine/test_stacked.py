@@ -8,6 +8,7 @@ from tape import TapeRecorder
 
 from benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
 from benchmark.engine.executors.memory import clients_that_fit, step_bytes
+from benchmark.engine.executors.threads import CORES_VARIABLE
 from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
 from benchmark.errors import UserError
@@ -18,6 +19,12 @@ from benchmark.speed.equality import VARIANTS, equality
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")
 CLIENTS = [8, 0, 3, 5, 2]
 UNEVEN = {"partition": "dirichlet", "dirichlet": 0.1, "clients": 10, "samples_per_client": 22}
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch):
+    """Stacks are cut by the cores there are: here two, whatever the machine has."""
+    monkeypatch.setenv(CORES_VARIABLE, "2")
 
 
 @pytest.fixture
