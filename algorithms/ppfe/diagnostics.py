@@ -126,5 +126,5 @@ def _mean(values: Tensor) -> float:
     return round(float(values.mean()), 6)
 
 
-def _rounded(values: Tensor | Sequence[float]) -> list[float]:
-    return [round(value, 6) if math.isfinite(value) else 0.0 for value in map(float, values)]
+def _rounded(values: Tensor) -> list[float]:
+    return [round(value, 6) if math.isfinite(value) else 0.0 for value in values.tolist()]

@@ -34,7 +34,7 @@ def weighted_scores(scores: Sequence[Tensor], weights: Tensor, space: str) -> Te
 
 def best_common_weights(
     scores: Sequence[Sequence[Tensor]], labels: Sequence[Tensor], space: str
-) -> tuple[float, list[float]]:
+) -> tuple[float, Tensor]:
     """The highest accuracy of weights common to all clients, chosen on these labels themselves.
 
     About what an ensemble of these models could gain if its weights were better; no result of a method, and
@@ -54,7 +54,7 @@ def best_common_weights(
         correct = int((torch.tensordot(weights, models, dims=1).argmax(1) == truth).sum())
         if correct > best:
             best, chosen = correct, weights
-    return best / len(truth), chosen.tolist()
+    return best / len(truth), chosen
 
 
 def _simplex(stages: int) -> Iterator[Tensor]:

@@ -79,7 +79,7 @@ def test_every_figure_follows_from_the_stage_models(staged, play, outputs, boost
             for part in ("train", "test")
         }
         assert stage["hindsight_test_accuracy"] == pytest.approx(reached["test"][0], abs=1e-6)
-        assert stage["hindsight_weights"] == pytest.approx(reached["test"][1], abs=1e-6)
+        assert stage["hindsight_weights"] == pytest.approx(reached["test"][1].tolist(), abs=1e-6)
         assert reached["train"][0] != reached["test"][0], "otherwise it may be the training samples'"
     assert max(max(b) for b in betas) > 0.1, "otherwise nothing was compared"
     assert played.summary["accuracy"] == pytest.approx(stages[-1]["ensemble_test_accuracy"], abs=1e-6)
@@ -172,7 +172,8 @@ def test_hindsight_is_the_best_of_all_common_weights(space):
         summed = sum(w / 10 * s.double() for w, s in zip(weights, made, strict=True))
         return float((summed.argmax(1) == torch.cat(labels)).double().mean())
 
-    best, weights = best_common_weights(scores, labels, space)
+    best, chosen = best_common_weights(scores, labels, space)
+    weights = chosen.tolist()
     assert best == pytest.approx(max(map(accuracy, grid)))
     assert accuracy([10 * w for w in weights]) == pytest.approx(best)
     assert sum(weights) == pytest.approx(1)
