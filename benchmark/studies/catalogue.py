@@ -20,7 +20,7 @@ from benchmark.studies.columns import (
     sizes,
 )
 from benchmark.studies.grid import Grid, Profile, Study, Variant
-from benchmark.studies.protocol import CALIBRATION, PROTOCOLS, TUNING
+from benchmark.studies.protocol import CALIBRATION, PROTOCOLS, RATES, TUNING
 from benchmark.studies.rows import FEW_METHODS, FIXED_HEADS, METHODS, PROGRESSION, REDUCTION, SPARSE
 from benchmark.studies.switches import READINGS, SWITCHES
 
@@ -136,6 +136,7 @@ _ALL = (
     CALIBRATION,
     PROTOCOLS,
     TUNING,
+    RATES,
     SWITCHES,
     READINGS,
 )

@@ -2,12 +2,13 @@
 
 `calibration` chooses what the paper leaves open for all methods at once, on rows that contain no choice of
 PPFE's; `protocols` shows what that choice does to every method, and chooses nothing. `tuning` tries every
-method at equally many points, on a validation split of the training data.
+method at equally many points, on a validation split of the training data; `rates` is its smallest part.
 """
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 from algorithms import ALGORITHMS
@@ -16,7 +17,7 @@ from benchmark.studies.columns import AUGMENTATIONS, under, validation
 from benchmark.studies.grid import Column, Grid, Study, Variant
 from benchmark.studies.rows import ABLATIONS, METHODS
 
-__all__ = ["CALIBRATION", "POINTS", "PROTOCOLS", "TUNING"]
+__all__ = ["CALIBRATION", "POINTS", "PROTOCOLS", "RATES", "TUNING"]
 
 # -- calibration: augmentation × partition, dropout on CIFAR-100, momentum --------------------------------
 
@@ -126,5 +127,27 @@ TUNING = Study(
         ),
     },
     tables=("tuning",),
+    on_request=True,
+)
+
+# -- rates: what of it two cores can pay for -----------------------------------------------------------
+
+
+def _rates(column: Column) -> tuple[Column, ...]:
+    """A column at the default learning rate, at half of it and at twice."""
+    return tuple(
+        replace(column, title=f"lr {rate}", changes={**column.changes, "lr": rate}, x=rate)
+        for rate in (0.005, 0.01, 0.02)
+    )
+
+
+RATES = Study(
+    "rates",
+    "Every method at three learning rates, on a validation split",
+    {
+        "quick": Grid(METHODS, _rates(*validation("digits-s2"))),
+        "paper": Grid(METHODS, _rates(*validation("cifar10-s5"))),
+    },
+    tables=("rates", "significance"),
     on_request=True,
 )

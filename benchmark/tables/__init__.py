@@ -8,7 +8,7 @@ from benchmark.studies.results import Results
 from benchmark.tables.accuracy import accuracy, ranks, significance, spread, worst10
 from benchmark.tables.claims import claims
 from benchmark.tables.communication import communication
-from benchmark.tables.protocol import calibration, tuning
+from benchmark.tables.protocol import calibration, rates, tuning
 from benchmark.tables.stages import stages
 from benchmark.tables.table import MISSING, WORDS, Table
 
@@ -26,6 +26,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     "stages": stages,
     "calibration": calibration,
     "tuning": tuning,
+    "rates": rates,
 }
 
 

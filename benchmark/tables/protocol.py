@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pandas as pd
 
 from benchmark.statistics import mean_and_std
+from benchmark.store import Record
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Results
 from benchmark.tables.captions import SELECTION, caption, notes
 from benchmark.tables.table import MISSING, Table, percent, signed, tex
 
-__all__ = ["calibration", "tuning"]
+__all__ = ["calibration", "rates", "tuning"]
 
 
 _TOTAL = "total deviation"
@@ -81,7 +83,7 @@ def tuning(results: Results) -> Table:
             line[column] = 100 * mean if known else None
             text[column] = (f"**{percent(mean)}**" if is_best else percent(mean)) if known else MISSING
         records = [record for column in results.columns for record in results.at(title, column)]
-        samples = sum(int(r.summary["samples"]) + int(r.summary["adaptation_samples"]) for r in records)
+        samples = _samples(records)
         line |= {"runs": len(records), "samples": samples}
         text["runs"] = str(len(records)) if records else MISSING
         text["samples trained on"] = f"{samples:,}" if records else MISSING
@@ -92,6 +94,36 @@ def tuning(results: Results) -> Table:
         "is tried at equally many points, the first of them its default."
     )
     return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words)
+
+
+def rates(results: Results) -> Table:
+    """Validation accuracy by learning rate, the best of each method marked, and what the search has cost."""
+    means = results.means()
+    lines, shown = [], []
+    for method in results.rows:
+        figures = {column: float(means[column][method]) for column in results.columns}
+        best = None if any(map(math.isnan, figures.values())) else max(figures.values())
+        line: dict[str, object] = {"method": method}
+        text: dict[str, str] = {"method": method}
+        for column, mean in figures.items():
+            line[column] = None if math.isnan(mean) else 100 * mean
+            text[column] = MISSING if math.isnan(mean) else percent(mean)
+            text[column] = f"**{text[column]}**" if mean == best else text[column]
+        samples = _samples(record for column in results.columns for record in results.at(method, column))
+        line["samples"] = samples
+        text["samples trained on"] = f"{samples:,}" if samples else MISSING
+        lines.append(line)
+        shown.append(text)
+    words = (
+        f"Accuracy in % {SELECTION}; test data are not looked at. Bold: a method's best learning rate, "
+        "where all have a record. Every other choice of a method is its default."
+    )
+    return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words)
+
+
+def _samples(records: Iterable[Record]) -> int:
+    """All samples that runs have trained on, fine-tuning included."""
+    return sum(int(r.summary["samples"]) + int(r.summary["adaptation_samples"]) for r in records)
 
 
 def _table(results: Results, data: pd.DataFrame, shown: pd.DataFrame, text: str) -> Table:

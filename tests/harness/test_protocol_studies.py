@@ -1,12 +1,16 @@
 """Calibration and tuning: what they compare, and what their tables say."""
 
+import dataclasses
+import itertools
 from collections import Counter
 
 import numpy as np
 import pytest
 from record_folders import write_record
 
+from algorithms import ALGORITHMS
 from benchmark.engine.config import RunConfig
+from benchmark.settings import SETTINGS
 from benchmark.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.columns import AUGMENTATIONS
@@ -18,7 +22,7 @@ from benchmark.tables import TABLES
 from benchmark.tables.captions import augmentation
 
 PAPER, QUICK = PROFILES["paper"], PROFILES["quick"]
-CALIBRATION, TUNING = STUDIES["calibration"], STUDIES["tuning"]
+CALIBRATION, RATES, TUNING = (STUDIES[name] for name in ("calibration", "rates", "tuning"))
 
 
 def table_of(study, profile, root):
@@ -182,6 +186,37 @@ def test_the_best_point_of_each_method_is_marked_and_the_cost_told(tmp_path):
     assert set(shown.loc[~shown.index.str.startswith(("Ditto", "PPFE")), column.title]) == {"–"}
     assert table.data["samples"].sum() > 0
     assert table.data["runs"].sum() == 2 * POINTS
+
+
+# Learning rates
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_method_is_tried_at_half_its_learning_rate_and_at_twice(profile):
+    cells = plan([RATES], PROFILES[profile], (0,))
+    (setting,) = {column.setting for column in RATES.grids[profile].columns}
+    default = dataclasses.replace(RunConfig(), **SETTINGS[setting].values).lr
+    found = Counter((cell.config.algo, cell.config.lr / default) for cell in cells)
+    assert found == dict.fromkeys(itertools.product(ALGORITHMS, (0.5, 1.0, 2.0)), 1)
+    assert all(cell.config.validation > 0 for cell in cells)
+
+
+def test_a_methods_best_rate_is_marked_where_all_are_known(tmp_path):
+    grid = RATES.grids["quick"]
+    accuracies = {"local": (0.5, 0.6, 0.4), "ppfe": (0.7, 0.6, 0.6), "fedper": (0.8, 0.9)}
+    for variant in grid.variants:
+        for column, accuracy in zip(grid.columns, accuracies.get(variant.algo, ()), strict=False):
+            write_record(tmp_path, configure(variant, column, QUICK), accuracy)
+    table = table_of(RATES, QUICK, tmp_path)
+    shown = table.shown.set_index("method")[[column.title for column in grid.columns]]
+    marked = shown.map(lambda text: text.startswith("**"))
+    assert list(marked.loc["Local Only"]) == [False, True, False]
+    assert list(marked.loc["PPFE"]) == [True, False, False]
+    assert not marked.drop(index=["Local Only", "PPFE"]).to_numpy().any()
+    assert list(shown.loc["FedPer"] == "–") == [False, False, True]
+    assert set(shown.loc["Ditto"]) == {"–"}
+    spent = table.data.set_index("method")["samples"]
+    assert spent["Local Only"] > spent["FedPer"] > spent["Ditto"] == 0
 
 
 def test_readings_do_not_look_at_test_data(tmp_path):
