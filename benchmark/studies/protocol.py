@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from algorithms import ALGORITHMS
+from benchmark.engine.config import RunConfig
 from benchmark.settings import SETTINGS
 from benchmark.studies.columns import AUGMENTATIONS, under, validation
 from benchmark.studies.grid import Column, Grid, Study, Variant
@@ -134,10 +135,12 @@ TUNING = Study(
 
 
 def _rates(column: Column) -> tuple[Column, ...]:
-    """A column at the default learning rate, at half of it and at twice."""
+    """A column at the default learning rate, which it leaves as it is, at half of it and at twice."""
+    default = SETTINGS[column.setting].values.get("lr", RunConfig.lr)
+    rates = {rate: {"lr": rate} for rate in (default / 2, 2 * default)} | {default: {}}
     return tuple(
-        replace(column, title=f"lr {rate}", changes={**column.changes, "lr": rate}, x=rate)
-        for rate in (0.005, 0.01, 0.02)
+        replace(column, title=f"lr {rate}", changes={**column.changes, **rates[rate]}, x=rate)
+        for rate in sorted(rates)
     )
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from benchmark.statistics import mean_and_std
+from benchmark.statistics import compare_with_best, mean_and_std
 from benchmark.store import Record
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Results
-from benchmark.tables.captions import SELECTION, caption, notes
+from benchmark.tables.captions import SELECTION, TEST, caption, notes
 from benchmark.tables.table import MISSING, Table, percent, signed, tex
 
 __all__ = ["calibration", "rates", "tuning"]
@@ -97,26 +97,33 @@ def tuning(results: Results) -> Table:
 
 
 def rates(results: Results) -> Table:
-    """Validation accuracy by learning rate, the best of each method marked, and what the search has cost."""
+    """Validation accuracy by learning rate, tested against each method's default, and the search's cost."""
     means = results.means()
+    default = next(column.title for column in results.grid.columns if "lr" not in column.changes)
     lines, shown = [], []
     for method in results.rows:
         figures = {column: float(means[column][method]) for column in results.columns}
         best = None if any(map(math.isnan, figures.values())) else max(figures.values())
+        samples = {column: results.samples(method, column) for column in results.columns}
+        tests = compare_with_best(samples, default)
         line: dict[str, object] = {"method": method}
         text: dict[str, str] = {"method": method}
         for column, mean in figures.items():
             line[column] = None if math.isnan(mean) else 100 * mean
             text[column] = MISSING if math.isnan(mean) else percent(mean)
             text[column] = f"**{text[column]}**" if mean == best else text[column]
-        samples = _samples(record for column in results.columns for record in results.at(method, column))
-        line["samples"] = samples
-        text["samples trained on"] = f"{samples:,}" if samples else MISSING
+            if column in tests:
+                line[f"p_holm, {column}"] = tests[column].p_holm
+                text[column] += " †" * (not tests[column].significant)
+        spent = _samples(record for column in results.columns for record in results.at(method, column))
+        line["samples"] = spent
+        text["samples trained on"] = f"{spent:,}" if spent else MISSING
         lines.append(line)
         shown.append(text)
     words = (
         f"Accuracy in % {SELECTION}; test data are not looked at. Bold: a method's best learning rate, "
-        "where all have a record. Every other choice of a method is its default."
+        f"where all have a record. †: not significantly different from the method's default, {default} "
+        f"(p ≥ 0.05; {TEST}, Holm-corrected within the method). All else of a method is at its default."
     )
     return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words)
 

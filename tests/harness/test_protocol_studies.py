@@ -201,19 +201,24 @@ def test_every_method_is_tried_at_half_its_learning_rate_and_at_twice(profile):
     assert all(cell.config.validation > 0 for cell in cells)
 
 
-def test_a_methods_best_rate_is_marked_where_all_are_known(tmp_path):
+def test_rates_are_held_against_the_methods_default(tmp_path):
     grid = RATES.grids["quick"]
-    accuracies = {"local": (0.5, 0.6, 0.4), "ppfe": (0.7, 0.6, 0.6), "fedper": (0.8, 0.9)}
+    shares = {
+        "local": (0.5, 0.6, 0.4),
+        "ppfe": (0.7, 0.6, 0.6),
+        "fedavg": (0.6, 0.6, 0.6),
+        "fedper": (0.8, 0.9),  # unfinished
+    }
     for variant in grid.variants:
-        for column, accuracy in zip(grid.columns, accuracies.get(variant.algo, ()), strict=False):
-            write_record(tmp_path, configure(variant, column, QUICK), accuracy)
+        for column, share in zip(grid.columns, shares.get(variant.algo, ()), strict=False):
+            config = configure(variant, column, QUICK)
+            write_record(tmp_path, config, shares=np.full(config.clients, share))
     table = table_of(RATES, QUICK, tmp_path)
     shown = table.shown.set_index("method")[[column.title for column in grid.columns]]
-    marked = shown.map(lambda text: text.startswith("**"))
-    assert list(marked.loc["Local Only"]) == [False, True, False]
-    assert list(marked.loc["PPFE"]) == [True, False, False]
-    assert not marked.drop(index=["Local Only", "PPFE"]).to_numpy().any()
-    assert list(shown.loc["FedPer"] == "–") == [False, False, True]
+    assert list(shown.loc["Local Only"]) == ["50.00", "**60.00**", "40.00"]
+    assert list(shown.loc["PPFE"]) == ["**70.00**", "60.00", "60.00 †"]
+    assert list(shown.loc["FedAvg"]) == ["**60.00** †", "**60.00**", "**60.00** †"]
+    assert list(shown.loc["FedPer"]) == ["80.00", "90.00", "–"]
     assert set(shown.loc["Ditto"]) == {"–"}
     spent = table.data.set_index("method")["samples"]
     assert spent["Local Only"] > spent["FedPer"] > spent["Ditto"] == 0
