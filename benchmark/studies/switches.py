@@ -20,6 +20,11 @@ def _switch(base: Variant, words: str, **hyper: Any) -> Variant:
     return Variant(f"{base.title}{words}", base.algo, paper=base.title, hyper=hyper)
 
 
+def _at_rate(base: Variant, rate: float) -> Variant:
+    """A method at the learning rate that the study `rates` found best on its validation split."""
+    return Variant(f"{base.title}, lr {rate}", base.algo, paper=base.title, changes={"lr": rate})
+
+
 _LOCAL = Variant("Local Only", "local")
 _TUNED = Variant("FedAvg+FT", "fedavg-ft")
 _BABU = Variant("FedBABU", "fedbabu")
@@ -39,18 +44,22 @@ _ROWS = (
     _switch(_LOCAL, ", 160 epochs", total_epochs=160),
     Variant("FedAvg", "fedavg"),
     _TUNED,
+    _at_rate(_TUNED, 0.005),
     _switch(_TUNED, ", 1 epoch", ft_epochs=1),
     _switch(_TUNED, ", 10 epochs", ft_epochs=10),
     _switch(_TUNED, ", 5 epochs of the head", ft_part="head"),
     _switch(_TUNED, ", 10 epochs of the head", ft_part="head", ft_epochs=10),
     _BABU,
+    _at_rate(_BABU, 0.005),
     _switch(_BABU, ", 10 epochs", ft_epochs=10),
     _switch(_BABU, ", 5 epochs of the head", ft_part="head"),
     _switch(_BABU, ", 10 epochs of the head", ft_part="head", ft_epochs=10),
     _REP,
+    _at_rate(_REP, 0.02),
     _switch(_REP, ", 10 head epochs", head_epochs=10),
     _switch(_REP, ", last round frozen", final_round="frozen"),
     _PER,
+    _at_rate(_PER, 0.02),
     _switch(_PER, ", last round frozen", final_round="frozen"),
     _switch(_PER, ", then 5 epochs of all", ft_epochs=5),
     _LG,
