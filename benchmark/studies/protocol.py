@@ -137,10 +137,10 @@ TUNING = Study(
 def _rates(column: Column) -> tuple[Column, ...]:
     """A column at the default learning rate, which it leaves as it is, at half of it and at twice."""
     default = SETTINGS[column.setting].values.get("lr", RunConfig.lr)
-    rates = {rate: {"lr": rate} for rate in (default / 2, 2 * default)} | {default: {}}
-    return tuple(
-        replace(column, title=f"lr {rate}", changes={**column.changes, **rates[rate]}, x=rate)
-        for rate in sorted(rates)
+    return (
+        replace(column, title=f"lr {default / 2}", changes={**column.changes, "lr": default / 2}),
+        replace(column, title=f"lr {default}"),
+        replace(column, title=f"lr {2 * default}", changes={**column.changes, "lr": 2 * default}),
     )
 
 

@@ -78,10 +78,7 @@ def tuning(results: Results) -> Table:
         text: dict[str, str] = {"method": title}
         for column in results.columns:
             mean = float(means[column][title])
-            known = not math.isnan(mean)
-            is_best = known and mean == best[algo, column]
-            line[column] = 100 * mean if known else None
-            text[column] = (f"**{percent(mean)}**" if is_best else percent(mean)) if known else MISSING
+            line[column], text[column] = _figure(mean, best[algo, column])
         records = [record for column in results.columns for record in results.at(title, column)]
         samples = _samples(records)
         line |= {"runs": len(records), "samples": samples}
@@ -109,9 +106,7 @@ def rates(results: Results) -> Table:
         line: dict[str, object] = {"method": method}
         text: dict[str, str] = {"method": method}
         for column, mean in figures.items():
-            line[column] = None if math.isnan(mean) else 100 * mean
-            text[column] = MISSING if math.isnan(mean) else percent(mean)
-            text[column] = f"**{text[column]}**" if mean == best else text[column]
+            line[column], text[column] = _figure(mean, best)
             if column in tests:
                 line[f"p_holm, {column}"] = tests[column].p_holm
                 text[column] += " †" * (not tests[column].significant)
@@ -126,6 +121,13 @@ def rates(results: Results) -> Table:
         f"(p ≥ 0.05; {TEST}, Holm-corrected within the method). All else of a method is at its default."
     )
     return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words)
+
+
+def _figure(mean: float, best: float | None) -> tuple[float | None, str]:
+    """An accuracy in percent, and as printed: bold if it is `best`; NaN stands for no record."""
+    if math.isnan(mean):
+        return None, MISSING
+    return 100 * mean, f"**{percent(mean)}**" if mean == best else percent(mean)
 
 
 def _samples(records: Iterable[Record]) -> int:
