@@ -22,7 +22,7 @@ from benchmark.studies.columns import (
 from benchmark.studies.grid import Grid, Profile, Study, Variant
 from benchmark.studies.protocol import CALIBRATION, PROTOCOLS, RATES, TUNING
 from benchmark.studies.rows import FEW_METHODS, FIXED_HEADS, METHODS, PROGRESSION, REDUCTION, SPARSE
-from benchmark.studies.switches import READINGS, SWITCHES
+from benchmark.studies.switches import READINGS, SWITCHES, TUNED
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
 
@@ -137,6 +137,7 @@ _ALL = (
     PROTOCOLS,
     TUNING,
     RATES,
+    TUNED,
     SWITCHES,
     READINGS,
 )

@@ -104,6 +104,7 @@ OF_STUDIES = {
     "distinct": {"cifar10": {DISTINCT}},
     "protocols": {"cifar10": {SHARDS, FLIPS, CROPS, DISTINCT}},
     "switches": {"cifar10": {SHARDS, FLIPS, DISTINCT}},
+    "tuned": {"cifar10": {FLIPS}},
 }
 IN_TITLES = {
     SHARDS: "shards, no augmentation",
@@ -125,7 +126,7 @@ def test_under_which_protocols_the_papers_studies_run(name):
     assert found == OF_STUDIES[name]
 
 
-@pytest.mark.parametrize("name", ["protocols", "switches", "claims", "distinct"])
+@pytest.mark.parametrize("name", ["protocols", "switches", "tuned", "claims", "distinct"])
 def test_titles_tell_the_protocol(name):
     grid = STUDIES[name].grids["paper"]
     told = [column for column in grid.columns if "partition" in column.changes]
