@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ class Comparison:
     Attributes:
         pairs: clients × seeds that both have.
         difference: mean over the pairs of best minus other.
+        standard_error: of that mean, from the spread of the pairs' differences; NaN of a single pair.
         direction: 1 if the signed ranks speak for `best`, -1 if for `other`, else 0; where few clients gain
             much and many lose a little, not the sign of `difference`.
         p, p_holm: two-sided p-value, as it is and corrected for all comparisons of the column.
@@ -40,6 +42,7 @@ class Comparison:
     other: str
     pairs: int
     difference: float
+    standard_error: float
     direction: int
     p: float
     p_holm: float
@@ -49,7 +52,7 @@ class Comparison:
         return self.p_holm < LEVEL
 
 
-def mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
+def mean_and_std(values: npt.ArrayLike) -> tuple[float, float | None]:
     """Mean and sample standard deviation (n − 1); None for the latter of a single value."""
     array = np.asarray(values, dtype=float)
     return float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None
@@ -108,12 +111,14 @@ def compare_with_best(samples: Mapping[str, Mapping[Any, np.ndarray]], best: str
         if name != best and common:
             pairs[name] = [np.concatenate([part[key] for key in common]) for part in (samples[best], values)]
     found = [wilcoxon(ours, theirs) for ours, theirs in pairs.values()]
-    return {
-        name: Comparison(
-            best, name, len(ours), float((ours - theirs).mean()), direction(ours, theirs), p, corrected
+    comparisons = {}
+    for (name, (ours, theirs)), p, corrected in zip(pairs.items(), found, holm(found), strict=True):
+        mean, std = mean_and_std(ours - theirs)
+        error = math.nan if std is None else std / math.sqrt(len(ours))
+        comparisons[name] = Comparison(
+            best, name, len(ours), mean, error, direction(ours, theirs), p, corrected
         )
-        for (name, (ours, theirs)), p, corrected in zip(pairs.items(), found, holm(found), strict=True)
-    }
+    return comparisons
 
 
 def average_ranks(figures: pd.DataFrame) -> pd.DataFrame:

@@ -104,12 +104,16 @@ def significance(results: Results) -> Table:
                     "method": other,
                     "pairs": found.pairs,
                     "mean_difference": 100 * found.difference,
+                    "standard_error": 100 * found.standard_error,
                     "p": found.p,
                     "p_holm": found.p_holm,
                     "significant": found.significant,
                 }
             )
-    fields = ["setting", "best", "method", "pairs", "mean_difference", "p", "p_holm", "significant"]
+    fields = [
+        "setting", "best", "method", "pairs", "mean_difference", "standard_error", "p", "p_holm",
+        "significant",
+    ]  # fmt: skip
     text = (
         f"Corrected p-values: {_TEST}. †: p ≥ 0.05. The pairs are clients' test accuracies, unweighted; "
         f"{DEPENDENT}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -12,7 +13,7 @@ from benchmark.studies.grid import Claim, Column
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Results
 from benchmark.tables.captions import DEPENDENT, SELECTION, TEST, absent, caption
-from benchmark.tables.table import Table, p_value, signed, tex
+from benchmark.tables.table import MISSING, Table, p_value, percent, signed, tex
 
 __all__ = ["claims"]
 
@@ -58,7 +59,8 @@ def claims(results: Results) -> Table:
     text = (
         f"Differences of test accuracy in percentage points {SELECTION}, clients weighted by their test "
         "samples; positive: as the paper says. In brackets: the best of the others, here and in the paper. "
-        f"p: {TEST}, which are not weighted, Holm-corrected for the others of the claim; {DEPENDENT}. "
+        "Standard error: of ours, from its spread over clients and seeds, which are not weighted. "
+        f"p: {TEST}, not weighted either, Holm-corrected for the others of the claim; {DEPENDENT}. "
         f"Verdict: holds where the test (p < {LEVEL}) finds it better than each of the others, reversed "
         "where it finds it worse than any."
     )
@@ -68,7 +70,7 @@ def claims(results: Results) -> Table:
         text += f" {sum(open_.values())} comparisons of the paper have no record here."
     several = len(results.seeds) > 1
     text += " Means over the seeds that both sides have." * several
-    heads = ["claim", "setting", "verdict", "paper", "ours", "p", *["seeds"] * several]
+    heads = ["claim", "setting", "verdict", "paper", "ours", "standard error", "p", *["seeds"] * several]
     shown = pd.DataFrame([_text(finding) for finding in findings], columns=heads)
     return Table(
         name=results.study.name,
@@ -135,6 +137,7 @@ def _in_paper(claim: Claim, column: Column) -> tuple[str, float] | None:
 def _text(finding: _Finding) -> dict[str, str]:
     several = len(finding.claim.others) > 1
     part = f" ({finding.found} of {finding.wanted})" * (finding.found < finding.wanted)
+    error = finding.comparison.standard_error
 
     def of(title: str, difference: float) -> str:
         return signed(difference) + f" ({title})" * several
@@ -145,14 +148,15 @@ def _text(finding: _Finding) -> dict[str, str]:
         "verdict": finding.verdict + part,
         "paper": of(*finding.papers) if finding.papers else "",
         "ours": of(finding.against, finding.difference),
+        "standard error": MISSING if math.isnan(error) else percent(error),
         "p": p_value(finding.comparison.p_holm),
         "seeds": ", ".join(map(str, finding.seeds)),
     }
 
 
 _FIELDS = [
-    "claim", "setting", "row", "paper_against", "paper_difference", "against", "difference", "direction",
-    "pairs", "p", "p_holm", "seeds", "compared", "others", "verdict",
+    "claim", "setting", "row", "paper_against", "paper_difference", "against", "difference",
+    "standard_error", "direction", "pairs", "p", "p_holm", "seeds", "compared", "others", "verdict",
 ]  # fmt: skip
 
 
@@ -166,6 +170,7 @@ def _numbers(finding: _Finding) -> dict[str, object]:
         "paper_difference": None if difference is None else 100 * difference,
         "against": finding.against,
         "difference": 100 * finding.difference,
+        "standard_error": 100 * finding.comparison.standard_error,
         "direction": finding.comparison.direction,
         "pairs": finding.comparison.pairs,
         "p": finding.comparison.p,

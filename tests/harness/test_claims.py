@@ -66,6 +66,8 @@ def test_differences_are_of_the_best_other_with_its_own_test(tmp_path):
     tests = [wilcoxon(ppfe, other) for other in others]
     assert line["p"] == pytest.approx(tests[2])
     assert line["p_holm"] == pytest.approx(holm(tests)[2])
+    assert line["standard_error"] == pytest.approx(100 * np.std(ppfe - others[2], ddof=1) / 10)
+    assert table_of(tmp_path).shown["standard error"][0] == f"{line['standard_error']:.2f}"
     assert (line["compared"], line["others"], line["pairs"]) == (3, 9, 100)
     assert line["verdict"] == "holds"
     assert table_of(tmp_path).shown["verdict"][0] == "holds (3 of 9)"
@@ -159,7 +161,7 @@ def test_without_records(tmp_path):
     write(tmp_path, {"PPFE": 0.8})
     table = table_of(tmp_path)
     assert table.data.empty
-    assert list(table.shown) == ["claim", "setting", "verdict", "paper", "ours", "p"]
+    assert list(table.shown) == ["claim", "setting", "verdict", "paper", "ours", "standard error", "p"]
     # 8 columns with every baseline, and 6 of each of the other five.
     assert "38 comparisons of the paper have no record here" in table.caption
     assert table.to_markdown()

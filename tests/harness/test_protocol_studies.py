@@ -213,7 +213,9 @@ def test_rates_are_held_against_the_methods_default(tmp_path):
     for variant in grid.variants:
         for column, share in zip(grid.columns, shares.get(variant.algo, ()), strict=False):
             config = configure(variant, column, QUICK)
-            write_record(tmp_path, config, shares=np.full(config.clients, share))
+            spread = 0.1 if (variant.algo, column) == ("local", grid.columns[0]) else 0.0
+            signs = np.resize([-1, 1], config.clients)
+            write_record(tmp_path, config, shares=share + spread * signs)
     table = table_of(RATES, QUICK, tmp_path)
     shown = table.shown.set_index("method")[[column.title for column in grid.columns]]
     assert list(shown.loc["Local Only"]) == ["50.00", "**60.00**", "40.00"]
@@ -221,6 +223,10 @@ def test_rates_are_held_against_the_methods_default(tmp_path):
     assert list(shown.loc["FedAvg"]) == ["**60.00** †", "**60.00**", "**60.00** †"]
     assert list(shown.loc["FedPer"]) == ["80.00", "90.00", "–"]
     assert set(shown.loc["Ditto"]) == {"–"}
+    errors = table.data.set_index("method")[f"standard_error, {grid.columns[0].title}"]
+    assert errors["Local Only"] == pytest.approx(10 / np.sqrt(config.clients - 1))
+    assert errors["PPFE"] == pytest.approx(0)  # every client gains as much
+    assert np.isnan(errors["Ditto"])
     spent = table.data.set_index("method")["samples"]
     assert spent["Local Only"] > spent["FedPer"] > spent["Ditto"] == 0
 

@@ -64,6 +64,16 @@ def test_comparison_pairs_only_what_both_have():
     assert found["c"].significant
 
 
+def test_the_standard_error_is_that_of_the_mean_difference_over_pairs():
+    ours, theirs = RNG.random((2, 12))
+    (found,) = compare_with_best(
+        {"a": {0: ours[:5], 1: ours[5:]}, "b": {0: theirs[:5], 1: theirs[5:]}}, "a"
+    ).values()
+    assert found.standard_error == pytest.approx(stats.sem(ours - theirs))
+    (alone,) = compare_with_best({"a": {0: ours[:1]}, "b": {0: theirs[:1]}}, "a").values()
+    assert np.isnan(alone.standard_error)
+
+
 def test_comparison_leaves_out_methods_without_a_common_pair():
     assert compare_with_best({"a": {"x": np.array([0.5])}, "b": {"y": np.array([0.4])}}, "a") == {}
 

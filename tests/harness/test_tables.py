@@ -114,6 +114,8 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
     found = TABLES["significance"](main).data.query("setting == @column").set_index("method")
     assert found["p_holm"].to_dict() == pytest.approx(expected)
     assert set(found["pairs"]) == {300}
+    errors = {row: 100 * stats.sem(accuracies(best) - accuracies(row)) for row in others}
+    assert found["standard_error"].to_dict() == pytest.approx(errors)
     marked = {row for row in others if "†" in cell(table, row, column)}
     assert marked == {row for row, p in expected.items() if p >= 0.05}
 
