@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -16,6 +17,7 @@ Origin = dict[str, Any]
 _ROOT = Path(__file__).resolve().parents[2]
 # The runner draws splits, schedules and initial weights.
 _COMPUTING = ("algorithms", "benchmark/engine", "benchmark/models", "benchmark/runner.py", "datasets")
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # What decides the floats, besides configuration and split: the code, and these entries of an environment.
 # (Cores: PyTorch sums otherwise on more threads, and stacks of clients are cut by them.)
 _DECIDING = ("code", "torch", "numpy", "processor", "cores", "device", "executor", "tf32")
@@ -26,8 +28,17 @@ def code_digest() -> str:
     """A digest of the code that computes rounds: methods, engine, networks, data and what sets them up."""
     digest = hashlib.sha256()
     for path in computing_files():
-        digest.update(path.relative_to(_ROOT).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        digest.update(f"{path.relative_to(_ROOT).as_posix()}\0{_meaning(path.read_bytes())}\0".encode())
     return digest.hexdigest()
+
+
+def _meaning(source: bytes) -> str:
+    """A module's syntax tree: without layout, comments and docstrings, none of which decides a float."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree)
 
 
 def computing_files() -> list[Path]:

@@ -392,6 +392,27 @@ def test_all_code_that_computes_rounds_counts():
     assert not any(name.startswith(("tests/", "benchmark/tables/")) for name in told)
 
 
+CODE = '"""A module."""\n\ndef step(x):\n    """A step."""\n    return 0.1 * x  # small\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("A step.", "One step of it.", True),
+        ('    """A step."""\n', "", True),
+        ("# small", "# smaller than it was", True),
+        ("0.1 * x", "(0.1  *  x)", True),
+        ("0.1", "0.2", False),
+        ("    return", "    x = x + 1\n    return", False),
+        ("def step(x)", "def step(x, y=1)", False),
+    ],
+)
+def test_only_what_computes_makes_other_code(before, after, same):
+    assert before in CODE
+    other = CODE.replace(before, after)
+    assert (origins._meaning(CODE.encode()) == origins._meaning(other.encode())) == same
+
+
 def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_rounds, tmp_path):
     launch(tiny("fedavg"), tmp_path)
     (trunk,) = (tmp_path / ".cache").glob("trunk-*.pt")
