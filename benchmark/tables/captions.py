@@ -47,7 +47,7 @@ def seeds(results: Results, spread: bool = True) -> str:
 
 
 def protocol(results: Results) -> str:
-    """Clients, participation, rounds, split and augmentation."""
+    """Clients, participation, rounds, split, augmentation and dropout."""
     configs = list(results.configs.values())
     if not configs:
         return ""
@@ -56,7 +56,8 @@ def protocol(results: Results) -> str:
     rounds = _range(config.rounds for config in configs)
     split = " or ".join(sorted({config.partition for config in configs}))
     images = " or ".join(sorted({augmentation(config) for config in configs}))
-    text = f"{clients} clients, {share} % of them in a round, {rounds} rounds; split: {split}; {images}."
+    text = f"{clients} clients, {share} % of them in a round, {rounds} rounds; split: {split}; {images}"
+    text += f"{_dropout(configs)}."
     held_out = [100 * config.validation for config in configs if config.validation]
     if held_out:
         where = "" if len(held_out) == len(configs) else ", in some cells"
@@ -65,6 +66,13 @@ def protocol(results: Results) -> str:
             "held out of training."
         )
     return text
+
+
+def _dropout(configs: Sequence[RunConfig]) -> str:
+    """By dataset, where there is any."""
+    datasets = dict.fromkeys(config.dataset for config in configs if config.dropout)
+    rates = {name: _range(c.dropout for c in configs if c.dataset == name) for name in datasets}
+    return "".join(f"; dropout {rate} on {name}" for name, rate in rates.items())
 
 
 def augmentation(config: RunConfig) -> str:

@@ -141,6 +141,13 @@ def test_captions_name_augmentations_as_titles_do():
     }
 
 
+def test_captions_tell_dropout_and_where(tmp_path):
+    assert "flips and crops or no augmentation; dropout 0 to 0.6 on cifar100." in (
+        table_of(CALIBRATION, PAPER, tmp_path).caption
+    )
+    assert "dropout" not in table_of(RATES, PAPER, tmp_path).caption
+
+
 def test_records_made_before_crops_had_a_size_are_found():
     """Hashes of committed records of FedAvg on CIFAR-10, S = 2."""
     grid = STUDIES["protocols"].grids["paper"]
