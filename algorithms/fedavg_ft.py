@@ -23,7 +23,12 @@ class FedAvgFT(FedAvg):
     title = "FedAvg+FT"
     reference = "fine-tuned FedAvg; pFedFDA servers/server_fedavg.py, FedRep models/Update.py"
     Hyper = FineTuning
-    tuning = ({"ft_epochs": 1}, {"ft_epochs": 10}, {"ft_part": "head"})
+    tuning = (
+        {"ft_epochs": 1},
+        {"ft_epochs": 10},
+        {"ft_part": "head"},
+        {"ft_part": "head", "ft_epochs": 10},  # FedRep models/Update.py
+    )
 
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)

@@ -32,7 +32,8 @@ class Comparison:
     Attributes:
         pairs: clients × seeds that both have.
         difference: mean over the pairs of best minus other.
-        standard_error: of that mean, from the spread of the pairs' differences; NaN of a single pair.
+        standard_error: of that mean, the pairs taken as independent (so of these seeds: others may differ by
+            more); NaN of a single pair.
         direction: 1 if the signed ranks speak for `best`, -1 if for `other`, else 0; where few clients gain
             much and many lose a little, not the sign of `difference`.
         p, p_holm: two-sided p-value, as it is and corrected for all comparisons of the column.
@@ -52,7 +53,7 @@ class Comparison:
         return self.p_holm < LEVEL
 
 
-def mean_and_std(values: npt.ArrayLike) -> tuple[float, float | None]:
+def mean_and_std(values: Sequence[float] | np.ndarray) -> tuple[float, float | None]:
     """Mean and sample standard deviation (n − 1); None for the latter of a single value."""
     array = np.asarray(values, dtype=float)
     return float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None
@@ -113,7 +114,7 @@ def compare_with_best(samples: Mapping[str, Mapping[Any, np.ndarray]], best: str
     found = [wilcoxon(ours, theirs) for ours, theirs in pairs.values()]
     comparisons = {}
     for (name, (ours, theirs)), p, corrected in zip(pairs.items(), found, holm(found), strict=True):
-        mean, std = mean_and_std(ours - theirs)
+        mean, std = mean_and_std(_differences(ours, theirs))
         error = math.nan if std is None else std / math.sqrt(len(ours))
         comparisons[name] = Comparison(
             best, name, len(ours), mean, error, direction(ours, theirs), p, corrected

@@ -18,7 +18,7 @@ USAGE = "[--profile quick|paper] [--only STUDY ...] [--into FILE ...] [flags]"
 EXAMPLES = """\
   python -m benchmark report                               results/quick/report.html
   python -m benchmark report --profile paper --only main reduction
-  python -m benchmark report --profile paper --into README.md results/README.md
+  python -m benchmark report --profile paper --into README.md results/README.md results/tuning.md
   python -m benchmark report --profile paper --wandb my-team/pfl-benchmark
   python -m benchmark report --profile paper --results-dir copied/from/the/cluster"""
 

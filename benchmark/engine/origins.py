@@ -17,7 +17,6 @@ Origin = dict[str, Any]
 _ROOT = Path(__file__).resolve().parents[2]
 # The runner draws splits, schedules and initial weights.
 _COMPUTING = ("algorithms", "benchmark/engine", "benchmark/models", "benchmark/runner.py", "datasets")
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # What decides the floats, besides configuration and split: the code, and these entries of an environment.
 # (Cores: PyTorch sums otherwise on more threads, and stacks of clients are cut by them.)
 _DECIDING = ("code", "torch", "numpy", "processor", "cores", "device", "executor", "tf32")
@@ -33,12 +32,29 @@ def code_digest() -> str:
 
 
 def _meaning(source: bytes) -> str:
-    """A module's syntax tree: without layout, comments and docstrings, none of which decides a float."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node) is not None:
-            del node.body[0]
-    return ast.dump(tree)
+    """A module without layout, comments and docstrings, none of which decides a float.
+
+    The same under every version of Python; a file that is no Python counts byte by byte.
+    """
+    try:
+        return repr(_told(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return source.hex()
+
+
+def _told(part: Any) -> Any:
+    """A part of a syntax tree as nested lists, without strings that stand alone."""
+    if isinstance(part, list):
+        return [_told(item) for item in part if not _stands_alone(item)]
+    if not isinstance(part, ast.AST):
+        return repr(part)
+    # `ast.dump` would not do: from version to version it writes more, or fewer, of the fields that are empty.
+    fields = sorted((name, _told(value)) for name, value in ast.iter_fields(part) if name != "kind")
+    return [type(part).__name__, *([name, told] for name, told in fields if told != [])]
+
+
+def _stands_alone(part: Any) -> bool:
+    return isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
 
 
 def computing_files() -> list[Path]:

@@ -31,7 +31,7 @@ _DITTO = Variant("Ditto", "ditto")
 _FDA = Variant("pFedFDA", "pfedfda")
 _PPFE = Variant("PPFE", "ppfe")
 _HEAD_OF_FT = _switch(_FT, ", 10 epochs of the head", ft_part="head", ft_epochs=10)
-_HEAD_OF_BABU = _switch(_BABU, ", 10 epochs of the head", ft_part="head", ft_epochs=10)
+_LONGER_BABU = _switch(_BABU, ", 10 epochs", ft_epochs=10)
 _OF_PPFE = (
     _PPFE,
     _switch(_PPFE, ", dense layers from FedAvg", fc_init="fedavg"),
@@ -49,9 +49,9 @@ _ROWS = (
     _switch(_FT, ", 5 epochs of the head", ft_part="head"),
     _HEAD_OF_FT,
     _BABU,
-    _switch(_BABU, ", 10 epochs", ft_epochs=10),
+    _LONGER_BABU,
     _switch(_BABU, ", 5 epochs of the head", ft_part="head"),
-    _HEAD_OF_BABU,
+    _switch(_BABU, ", 10 epochs of the head", ft_part="head", ft_epochs=10),
     _REP,
     _switch(_REP, ", 10 head epochs", head_epochs=10),
     _switch(_REP, ", last round frozen", final_round="frozen"),
@@ -84,14 +84,14 @@ TUNED = Study(
     "Methods as the validation split prefers them, on test data",
     {
         "paper": Grid(
-            (  # the default, then the best learning rate and the best fine-tuning where these are others
+            (  # the default, then the best point of `rates` and of `tuning` where these are others
                 _FT,
                 _at_rate(_FT, 0.005),
                 _HEAD_OF_FT,
                 _DITTO,
                 _BABU,
                 _at_rate(_BABU, 0.005),
-                _HEAD_OF_BABU,
+                _LONGER_BABU,
                 _REP,
                 _at_rate(_REP, 0.02),
                 _PER,

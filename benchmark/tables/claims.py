@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -13,7 +12,7 @@ from benchmark.studies.grid import Claim, Column
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Results
 from benchmark.tables.captions import DEPENDENT, SELECTION, TEST, absent, caption
-from benchmark.tables.table import MISSING, Table, p_value, percent, signed, tex
+from benchmark.tables.table import Table, p_value, percent, signed, tex
 
 __all__ = ["claims"]
 
@@ -59,8 +58,9 @@ def claims(results: Results) -> Table:
     text = (
         f"Differences of test accuracy in percentage points {SELECTION}, clients weighted by their test "
         "samples; positive: as the paper says. In brackets: the best of the others, here and in the paper. "
-        "Standard error: of ours, from its spread over clients and seeds, which are not weighted. "
-        f"p: {TEST}, not weighted either, Holm-corrected for the others of the claim; {DEPENDENT}. "
+        "Standard error: of the unweighted mean difference, clients and seeds taken as independent; it does "
+        "not tell what other seeds would bring. "
+        f"p: {TEST}, which are not weighted, Holm-corrected for the others of the claim; {DEPENDENT}. "
         f"Verdict: holds where the test (p < {LEVEL}) finds it better than each of the others, reversed "
         "where it finds it worse than any."
     )
@@ -137,7 +137,6 @@ def _in_paper(claim: Claim, column: Column) -> tuple[str, float] | None:
 def _text(finding: _Finding) -> dict[str, str]:
     several = len(finding.claim.others) > 1
     part = f" ({finding.found} of {finding.wanted})" * (finding.found < finding.wanted)
-    error = finding.comparison.standard_error
 
     def of(title: str, difference: float) -> str:
         return signed(difference) + f" ({title})" * several
@@ -148,7 +147,7 @@ def _text(finding: _Finding) -> dict[str, str]:
         "verdict": finding.verdict + part,
         "paper": of(*finding.papers) if finding.papers else "",
         "ours": of(finding.against, finding.difference),
-        "standard error": MISSING if math.isnan(error) else percent(error),
+        "standard error": percent(finding.comparison.standard_error),
         "p": p_value(finding.comparison.p_holm),
         "seeds": ", ".join(map(str, finding.seeds)),
     }

@@ -108,6 +108,7 @@ def rates(results: Results) -> Table:
         for column, mean in figures.items():
             line[column], text[column] = _figure(mean, best)
             if column in tests:
+                line[f"difference, {column}"] = -100 * tests[column].difference  # from the default
                 line[f"standard_error, {column}"] = 100 * tests[column].standard_error
                 line[f"p_holm, {column}"] = tests[column].p_holm
                 text[column] += " †" * (not tests[column].significant)

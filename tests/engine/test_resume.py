@@ -392,25 +392,58 @@ def test_all_code_that_computes_rounds_counts():
     assert not any(name.startswith(("tests/", "benchmark/tables/")) for name in told)
 
 
-CODE = '"""A module."""\n\ndef step(x):\n    """A step."""\n    return 0.1 * x  # small\n'
+CODE = '''"""A module."""
+
+KINDS = {}  # by name
+"""Kinds of steps."""
+
+
+@register("step")
+class Step:
+    """A step."""
+
+    async def take(self, x, reduction="mean"):
+        """Go on."""
+        return 0.1 * x
+'''
 
 
 @pytest.mark.parametrize(
     ("before", "after", "same"),
     [
+        ("A module.", "Another one.", True),
+        ("Kinds of steps.", "All kinds.", True),
         ("A step.", "One step of it.", True),
-        ('    """A step."""\n', "", True),
-        ("# small", "# smaller than it was", True),
+        ('        """Go on."""\n', "", True),
+        ("# by name", "# by their names", True),
         ("0.1 * x", "(0.1  *  x)", True),
         ("0.1", "0.2", False),
-        ("    return", "    x = x + 1\n    return", False),
-        ("def step(x)", "def step(x, y=1)", False),
+        ("        return", "        x = x + 1\n        return", False),
+        ('"mean"', '"sum"', False),
+        ('@register("step")\n', "", False),
+        ("(self, x, ", "(self, x, y=1, ", False),
     ],
 )
-def test_only_what_computes_makes_other_code(before, after, same):
+def test_only_what_computes_makes_other_code(before, after, same, monkeypatch, tmp_path):
     assert before in CODE
-    other = CODE.replace(before, after)
-    assert (origins._meaning(CODE.encode()) == origins._meaning(other.encode())) == same
+    monkeypatch.setattr(origins, "_ROOT", tmp_path)
+    (tmp_path / "algorithms").mkdir()
+
+    def digest(text):
+        (tmp_path / "algorithms" / "step.py").write_text(text)
+        return origins.code_digest.__wrapped__()
+
+    assert (digest(CODE) == digest(CODE.replace(before, after))) == same
+
+
+def test_a_file_that_is_no_python_counts_byte_by_byte(monkeypatch, tmp_path):
+    monkeypatch.setattr(origins, "_ROOT", tmp_path)
+    (tmp_path / "datasets").mkdir()
+    digests = set()
+    for content in (b"def (", b"def  (", b"\0"):  # such as editors and file systems leave behind
+        (tmp_path / "datasets" / "._half.py").write_bytes(content)
+        digests.add(origins.code_digest.__wrapped__())
+    assert len(digests) == 3
 
 
 def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_rounds, tmp_path):

@@ -68,6 +68,7 @@ def test_differences_are_of_the_best_other_with_its_own_test(tmp_path):
     assert line["p_holm"] == pytest.approx(holm(tests)[2])
     assert line["standard_error"] == pytest.approx(100 * np.std(ppfe - others[2], ddof=1) / 10)
     assert table_of(tmp_path).shown["standard error"][0] == f"{line['standard_error']:.2f}"
+    assert "Standard error: of the unweighted mean difference" in table_of(tmp_path).caption
     assert (line["compared"], line["others"], line["pairs"]) == (3, 9, 100)
     assert line["verdict"] == "holds"
     assert table_of(tmp_path).shown["verdict"][0] == "holds (3 of 9)"

@@ -14,7 +14,7 @@ from benchmark.settings import SETTINGS
 from benchmark.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.columns import AUGMENTATIONS
-from benchmark.studies.grid import configure, plan
+from benchmark.studies.grid import Column, Grid, configure, plan
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.protocol import POINTS
 from benchmark.studies.results import collect
@@ -146,6 +146,12 @@ def test_captions_tell_dropout_and_where(tmp_path):
         table_of(CALIBRATION, PAPER, tmp_path).caption
     )
     assert "dropout" not in table_of(RATES, PAPER, tmp_path).caption
+    columns = [
+        Column(name, name, {"dropout": rate}) for name, rate in (("digits-s2", 0.2), ("fmnist-s2", 0.5))
+    ]
+    study = dataclasses.replace(RATES, grids={"quick": Grid(RATES.grids["quick"].variants, tuple(columns))})
+    words = "; dropout 0.2 on digits; dropout 0.5 on fmnist."
+    assert words in table_of(study, QUICK, tmp_path).caption
 
 
 def test_records_made_before_crops_had_a_size_are_found():
@@ -232,10 +238,25 @@ def test_rates_are_held_against_the_methods_default(tmp_path):
     assert set(shown.loc["Ditto"]) == {"–"}
     errors = table.data.set_index("method")[f"standard_error, {grid.columns[0].title}"]
     assert errors["Local Only"] == pytest.approx(10 / np.sqrt(config.clients - 1))
+    gains = table.data.set_index("method")[f"difference, {grid.columns[0].title}"]
+    assert (gains["Local Only"], gains["PPFE"]) == pytest.approx((-10, 10))
     assert errors["PPFE"] == pytest.approx(0)  # every client gains as much
     assert np.isnan(errors["Ditto"])
     spent = table.data.set_index("method")["samples"]
     assert spent["Local Only"] > spent["FedPer"] > spent["Ditto"] == 0
+
+
+def test_tuned_rows_are_points_that_were_tried_on_the_validation_split():
+    grid = STUDIES["tuned"].grids["paper"]
+    (column,) = grid.columns
+    tried = {
+        dataclasses.replace(cell.config, validation=0.0).hash for cell in plan([TUNING, RATES], PAPER, (0,))
+    }
+    rows = {variant.title: configure(variant, column, PAPER) for variant in grid.variants}
+    assert column.setting == "cifar10-s5"
+    assert {config.hash for config in rows.values()} < tried
+    defaults = {row.algo for row in grid.variants if not row.hyper and not row.changes}
+    assert defaults == {row.algo for row in grid.variants}  # everything stands beside its default
 
 
 def test_readings_do_not_look_at_test_data(tmp_path):
