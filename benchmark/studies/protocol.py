@@ -16,7 +16,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.settings import SETTINGS
 from benchmark.studies.columns import AUGMENTATIONS, under, validation
 from benchmark.studies.grid import Column, Grid, Study, Variant
-from benchmark.studies.rows import ABLATIONS, METHODS
+from benchmark.studies.rows import ABLATIONS, METHODS, method
 
 __all__ = ["CALIBRATION", "POINTS", "PROTOCOLS", "RATES", "TUNING"]
 
@@ -61,7 +61,7 @@ def _quick_choices() -> list[Column]:
     ]
 
 
-_ROWS = (Variant("Local Only", "local"), Variant("FedAvg", "fedavg"))
+_ROWS = (method("local"), method("fedavg"))
 
 CALIBRATION = Study(
     "calibration",

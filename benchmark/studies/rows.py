@@ -14,6 +14,7 @@ __all__ = [
     "PROGRESSION",
     "REDUCTION",
     "SPARSE",
+    "method",
 ]
 
 _OF_THE_PAPER = (
@@ -38,6 +39,13 @@ METHODS = (
         if name not in {row.algo for row in _OF_THE_PAPER}
     ),
 )
+
+
+def method(algo: str) -> Variant:
+    """A method's own row, at its defaults."""
+    return next(row for row in METHODS if row.algo == algo)
+
+
 FEW_METHODS = tuple(row for row in METHODS if row.algo in ("local", "fedavg", "fedavg-ft", "fedper", "ppfe"))
 SPARSE = (Variant("PPFE (SVD)", "ppfe"), Variant("PPFE (Sparse)", "ppfe", "sparse"))
 REDUCTION = (

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmark.studies.columns import DISTINCT, PLAIN, under, validation
 from benchmark.studies.grid import Grid, Study, Variant
-from benchmark.studies.rows import ABLATIONS
+from benchmark.studies.rows import ABLATIONS, method
 
 __all__ = ["READINGS", "SWITCHES", "TUNED"]
 
@@ -21,15 +21,15 @@ def _switch(base: Variant, words: str, **hyper: Any) -> Variant:
     return Variant(f"{base.title}{words}", base.algo, paper=base.title, hyper=hyper)
 
 
-_LOCAL = Variant("Local Only", "local")
-_FT = Variant("FedAvg+FT", "fedavg-ft")
-_BABU = Variant("FedBABU", "fedbabu")
-_REP = Variant("FedRep", "fedrep")
-_PER = Variant("FedPer", "fedper")
-_LG = Variant("LG-FedAvg", "lg-fedavg")
-_DITTO = Variant("Ditto", "ditto")
-_FDA = Variant("pFedFDA", "pfedfda")
-_PPFE = Variant("PPFE", "ppfe")
+_LOCAL = method("local")
+_FT = method("fedavg-ft")
+_BABU = method("fedbabu")
+_REP = method("fedrep")
+_PER = method("fedper")
+_LG = method("lg-fedavg")
+_DITTO = method("ditto")
+_FDA = method("pfedfda")
+_PPFE = method("ppfe")
 _HEAD_OF_FT = _switch(_FT, ", 10 epochs of the head", ft_part="head", ft_epochs=10)
 _LONGER_BABU = _switch(_BABU, ", 10 epochs", ft_epochs=10)
 _OF_PPFE = (
@@ -42,7 +42,7 @@ _OF_PPFE = (
 _ROWS = (
     _LOCAL,
     _switch(_LOCAL, ", 160 epochs", total_epochs=160),
-    Variant("FedAvg", "fedavg"),
+    method("fedavg"),
     _FT,
     _switch(_FT, ", 1 epoch", ft_epochs=1),
     _switch(_FT, ", 10 epochs", ft_epochs=10),
