@@ -26,7 +26,7 @@ class _Finding:
             them is significantly better, else ``undecided``.
         against: the other that decides: where the claim is reversed the best of those that do it, else the
             best of all, by the mean over the seeds that both have.
-        seeds: those that the row and `against` both have.
+        by_seed: the difference in each seed that the row and `against` both have.
         found, wanted: how many of the others have a record, and how many there can be.
         papers: the best of the others in the paper, and the difference there; None where it prints none.
     """
@@ -35,12 +35,15 @@ class _Finding:
     setting: str
     verdict: str
     against: str
-    difference: float
+    by_seed: dict[int, float]
     comparison: Comparison
-    seeds: tuple[int, ...]
     found: int
     wanted: int
     papers: tuple[str, float] | None
+
+    @property
+    def difference(self) -> float:
+        return fmean(self.by_seed.values())
 
 
 def claims(results: Results) -> Table:
@@ -69,8 +72,8 @@ def claims(results: Results) -> Table:
     if any(open_.values()):
         text += f" {sum(open_.values())} comparisons of the paper have no record here."
     several = len(results.seeds) > 1
-    text += " Means over the seeds that both sides have." * several
-    heads = ["claim", "setting", "verdict", "paper", "ours", "standard error", "p", *["seeds"] * several]
+    text += " Ours: means over the seeds that both sides have." * several
+    heads = ["claim", "setting", "verdict", "paper", "ours", "standard error", "p", *["by seed"] * several]
     shown = pd.DataFrame([_text(finding) for finding in findings], columns=heads)
     return Table(
         name=results.study.name,
@@ -95,29 +98,29 @@ def _find(results: Results, claim: Claim, column: Column) -> _Finding | None:
     if not compared:
         return None
     better = [title for title, test in compared.items() if test.significant and test.direction < 0]
-    differences = {title: _difference(results, row, title, column) for title in compared}
-    against = min(better or differences, key=lambda title: differences[title])
+    by_seed = {title: _by_seed(results, row, title, column) for title in compared}
+    against = min(better or by_seed, key=lambda title: fmean(by_seed[title].values()))
     holds = all(test.significant and test.direction > 0 for test in compared.values())
     return _Finding(
         claim=claim,
         setting=column.title,
         verdict="reversed" if better else "holds" if holds else "undecided",
         against=against,
-        difference=differences[against],
+        by_seed=by_seed[against],
         comparison=compared[against],
-        seeds=tuple(sorted(seed for seed, _ in samples[row].keys() & samples[against].keys())),
         found=len(compared),
         wanted=sum((other.title, column.title) in results.configs for other in claim.others),
         papers=_in_paper(claim, column),
     )
 
 
-def _difference(results: Results, row: str, other: str, column: Column) -> float:
-    """Mean over the seeds (and splits) that both have, as in the test."""
+def _by_seed(results: Results, row: str, other: str, column: Column) -> dict[int, float]:
+    """Differences in the seeds whose splits both have, as in the test."""
     ours, theirs = (results.by_split(title, column.title) for title in (row, other))
-    return fmean(
-        ours[key].summary["accuracy"] - theirs[key].summary["accuracy"] for key in ours if key in theirs
-    )
+    return {
+        seed: ours[seed, split].summary["accuracy"] - theirs[seed, split].summary["accuracy"]
+        for seed, split in sorted(ours.keys() & theirs.keys())
+    }
 
 
 def _in_paper(claim: Claim, column: Column) -> tuple[str, float] | None:
@@ -149,13 +152,14 @@ def _text(finding: _Finding) -> dict[str, str]:
         "ours": of(finding.against, finding.difference),
         "standard error": percent(finding.comparison.standard_error),
         "p": p_value(finding.comparison.p_holm),
-        "seeds": ", ".join(map(str, finding.seeds)),
+        "by seed": ", ".join(f"{seed}: {signed(difference)}" for seed, difference in finding.by_seed.items()),
     }
 
 
 _FIELDS = [
     "claim", "setting", "row", "paper_against", "paper_difference", "against", "difference",
-    "standard_error", "direction", "pairs", "p", "p_holm", "seeds", "compared", "others", "verdict",
+    "standard_error", "direction", "pairs", "p", "p_holm", "seeds", "by_seed", "compared", "others",
+    "verdict",
 ]  # fmt: skip
 
 
@@ -174,7 +178,8 @@ def _numbers(finding: _Finding) -> dict[str, object]:
         "pairs": finding.comparison.pairs,
         "p": finding.comparison.p,
         "p_holm": finding.comparison.p_holm,
-        "seeds": len(finding.seeds),
+        "seeds": len(finding.by_seed),
+        "by_seed": " ".join(f"{seed}:{100 * found:+.4f}" for seed, found in finding.by_seed.items()),
         "compared": finding.found,
         "others": finding.wanted,
         "verdict": finding.verdict,

@@ -131,10 +131,15 @@ def test_what_cannot_be_compared_does_not_count(tmp_path):
 
 
 def test_seeds_are_told_where_there_are_several(tmp_path):
-    write(tmp_path, {"PPFE": 0.8, "Ditto": 0.6}, seeds=(0, 1, 2))
-    write(tmp_path, {"Without MR": 0.7}, seeds=(1,))
+    write(tmp_path, {"PPFE": 0.8}, seeds=(0, 1, 2))
+    write(tmp_path, {"Ditto": 0.6}, seeds=(0, 2))
+    write(tmp_path, {"Ditto": 0.7, "Without MR": 0.7}, seeds=(1,))
     table = table_of(tmp_path)
-    assert list(table.shown["seeds"]) == ["0, 1, 2", "1"]
+    by_seed = [dict(part.split(": ") for part in text.split(", ")) for text in table.shown["by seed"]]
+    assert [list(found) for found in by_seed] == [["0", "1", "2"], ["1"]]
+    against_ditto = [float(text.replace("−", "-")) for text in by_seed[0].values()]
+    assert against_ditto[1] < against_ditto[0] - 5  # Ditto is 10 points nearer in that seed
+    assert table.data["difference"][0] == pytest.approx(np.mean(against_ditto), abs=0.01)
     assert "Seeds 0, 1, 2." in table.caption
     assert "±" not in table.caption
 
