@@ -29,6 +29,7 @@ from benchmark.engine.trunks import TrunkStore
 from benchmark.environment import environment
 from benchmark.errors import UserError, nearest, unknown
 from benchmark.fields import as_flags
+from benchmark.freshness import code_of
 from benchmark.models import NETWORKS, Network
 from benchmark.tracking import About, Followed, Tracking
 
@@ -257,8 +258,13 @@ def check(config: RunConfig) -> None:
         UserError: one line that says what to mend.
     """
     config.validate()
+    if config.dataset not in datasets.DATASETS:
+        raise unknown("dataset", config.dataset, datasets.DATASETS)
     if config.dataset not in NETWORKS:
-        raise unknown("dataset", config.dataset, NETWORKS)
+        raise UserError(
+            f"the dataset '{config.dataset}' has no network: add one to NETWORKS in "
+            "benchmark/models/catalogue.py"
+        )
     check_data(config)
     method = find(config.algo)
     hyper = parse_hyper(method.Hyper, config.hyper, config.algo)
@@ -290,6 +296,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
         try:
             if record.done:  # by another process, since we looked
                 return {**record.summary(), "record": str(record.folder)}
+            data = (prepared.split.checksum, prepared.dataset.checksum)
             about = {"split": _describe(prepared)}
             record.begin(about)
             algorithm = prepared.make(plan.rounds)
@@ -297,6 +304,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
                 print(note, file=sys.stderr)
             surroundings = environment(prepared.task.data.device, prepared.executor_name)
             surroundings |= {"jobs": execution.side_by_side, "tf32": execution.tf32}
+            surroundings |= {"code": code_of(config.algo)}
             followed = About(config, method_label(config), record.folder, about["split"], surroundings)
             with precision(execution.tf32), Followed(observer, execution.trackings, followed) as follower:
                 summary = run(
@@ -304,7 +312,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
                     prepared.schedule,
                     plan,
                     record,
-                    TrunkStore(root, config, prepared.split.checksum, surroundings),
+                    TrunkStore(root, config, data, surroundings),
                     follower,
                     surroundings,
                     execution.checkpoint_seconds,
@@ -322,6 +330,7 @@ def _describe(prepared: Prepared) -> dict[str, Any]:
     counts = (split.class_counts(prepared.dataset.train.y) > 0).sum(axis=1)
     return {
         "checksum": split.checksum,
+        "data_checksum": prepared.dataset.checksum,
         f"dataset_{prepared.dataset.unit}": [len(prepared.dataset.train), len(prepared.dataset.test)],
         "train_samples": [int(min(split.train_sizes)), int(max(split.train_sizes))],
         "test_samples": [int(min(split.test_sizes)), int(max(split.test_sizes))],

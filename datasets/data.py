@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -56,6 +58,18 @@ class Dataset:
     vectors: np.ndarray | None = None
     users: np.ndarray | None = None
     digest: str = ""
+
+    @cached_property
+    def checksum(self) -> str:
+        """First 16 hex digits of the sha256 of all samples, labels and word vectors."""
+        digest = hashlib.sha256()
+        arrays = [self.train.x, self.train.y, self.test.x, self.test.y]
+        for array in arrays if self.vectors is None else [*arrays, self.vectors]:
+            # Little-endian on every machine.
+            plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+            digest.update(f"{plain.shape} {plain.dtype.str} ".encode())
+            digest.update(plain.data)
+        return digest.hexdigest()[:16]
 
     @property
     def unit(self) -> str:

@@ -72,6 +72,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     from benchmark.engine.network import network_of
     from benchmark.engine.records import RunRecord
+    from benchmark.freshness import outdated
     from benchmark.progress import RunProgress
     from benchmark.runner import check, method_label, run_cell
     from benchmark.terminal import shown_path
@@ -92,12 +93,18 @@ def execute(arguments: argparse.Namespace) -> None:
     if record.done:
         summary = run_cell(config, execution, RunProgress(headline, "", resumes=False))
         print(f"{headline} | already finished, not run again", file=sys.stderr)
+        if outdated(config.algo, summary):
+            print(
+                "note: other code than this has computed that record (the method or the engine has been "
+                "changed since); remove its folder to run it again",
+                file=sys.stderr,
+            )
     else:
         resumes = (record.folder / "checkpoint.pt").exists()
         with RunProgress(headline, f"preparing {config.dataset}", resumes) as progress:
             summary = run_cell(config, execution, progress)
     summary["record"] = shown_path(summary["record"])
-    print(json.dumps(summary) if arguments.json else _table(summary))
+    print(json.dumps(summary) if arguments.json else _table(summary, config.validation))
 
 
 def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
@@ -126,7 +133,7 @@ def _describe_setting(setting: str, config: RunConfig) -> str:
     return f"{setting} ({', '.join(parts)}), seed {config.seed}"
 
 
-def _table(summary: Mapping[str, Any]) -> str:
+def _table(summary: Mapping[str, Any], validation: float) -> str:
     from benchmark.engine.origins import foreign_rounds
     from benchmark.terminal import duration, percent, size
 
@@ -134,13 +141,14 @@ def _table(summary: Mapping[str, Any]) -> str:
     trained = f"{summary['samples']:,} samples trained on"
     if summary["adaptation_samples"]:
         trained += f"; {summary['adaptation_samples']:,} more to adapt the final model"
+    tested = "training samples that were held out" if validation else "all test samples"
     taken = summary.get("shared_rounds", 0)
     shared = f"; {taken} rounds were taken over from another run, with their seconds" if taken else ""
     rows = [
         (
             "accuracy",
             percent(summary["accuracy"]),
-            f"{whose} after round {summary['rounds']}, all test samples",
+            f"{whose} after round {summary['rounds']}, {tested}",
         ),
         ("  unweighted", percent(summary["accuracy_unweighted"]), "mean over clients"),
         ("  worst 10 %", percent(summary["accuracy_worst10"]), "mean over the clients that fare worst"),
@@ -155,6 +163,10 @@ def _table(summary: Mapping[str, Any]) -> str:
             f"{summary['seconds']:.1f} seconds of training and evaluation{shared}",
         ),
     ]
+    if (plan := summary["budget"])["set_by"] != "rounds":
+        bound = {"bytes": "the bytes", "compute": "local computation (--compute-cap), not the bytes"}
+        of = f"as many as {bound[plan['set_by']]} allow: {size(plan['planned'])} of {size(plan['limit'])}"
+        rows.append(("rounds", str(summary["rounds"]), of))
     width = max(len(value) for _, value, _ in rows)
     lines = [f"{name:<14}{value:>{width}}   {meaning}" for name, value, meaning in rows]
     lines += [f"{'origin':<14}{stretch}" for stretch in foreign_rounds(summary.get("origins", ()))]

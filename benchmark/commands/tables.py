@@ -218,12 +218,23 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
         print(f"  {shown_path(store.root / folder)}/  {files} files")
     for line in mixed_studies(shown, profile, store, seeds):
         print(f"  {line}")
+    if old := _outdated(job):
+        print(f"  {len(old)} of {count - missing} records were computed by other code; to make them again")
+        print(f"  remove their folders, such as {old[0]}")
     print(f"  {shown_path(store.root / NAME)}")
     if job.execution.trackings:
         from benchmark.tracking.tables import log_tables
 
         for warning in log_tables(job.execution.trackings, profile.name, store.root):
             say(f"warning: {warning}")
+
+
+def _outdated(job: Job) -> list[str]:
+    """Folders of records whose method, or the engine, has been changed since."""
+    from benchmark.freshness import outdated
+
+    records = [job.store.find(cell.config) for cell in job.cells]
+    return [r.folder.name for r in records if r is not None and outdated(r.config.algo, r.summary)]
 
 
 def _jobs(text: str) -> int:

@@ -141,7 +141,7 @@ class RunRecord:
         Raises:
             UserError: there is a checkpoint of this run that was made with other data.
         """
-        if (self.folder / "checkpoint.pt").exists() and self._split_checksum() != about["split"]["checksum"]:
+        if (self.folder / "checkpoint.pt").exists() and not self._same_data(about["split"]):
             raise UserError(
                 f"the data have changed since the run {self.folder.name} was begun; bring the old data back, "
                 "or remove that folder to begin again"
@@ -149,11 +149,14 @@ class RunRecord:
         (self.folder / "failed.json").unlink(missing_ok=True)
         write_json(self.folder / "config.json", {"format": FORMAT, "config": self.config.to_dict(), **about})
 
-    def _split_checksum(self) -> str | None:
+    def _same_data(self, split: Mapping[str, Any]) -> bool:
+        """Whether config.json tells of these data; what older versions did not write down may be any."""
         try:
-            return json.loads((self.folder / "config.json").read_text(encoding="utf-8"))["split"]["checksum"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+            begun = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))["split"]
+            same = begun["checksum"] == split["checksum"]
+            return same and begun.get("data_checksum", "") in ("", split.get("data_checksum", ""))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return False
 
     def write_rounds(self, lines: list[dict[str, Any]]) -> None:
         text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)

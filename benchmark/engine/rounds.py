@@ -18,7 +18,7 @@ from benchmark.engine.origins import Origin, continued
 from benchmark.engine.params import WeightedMean
 from benchmark.engine.records import RunRecord, as_float
 from benchmark.engine.schedule import Schedule
-from benchmark.engine.trunks import TrunkStore
+from benchmark.engine.trunks import TrunkStore, trunks_of
 from benchmark.errors import UserError
 
 __all__ = ["Diverged", "Observer", "run"]
@@ -94,7 +94,7 @@ class _Loop:
         self.lines: list[dict[str, Any]] = []
         self.metrics: ClientMetrics | None = None
         self._store = trunks
-        self._trunks = {trunk.round: trunk for trunk in algorithm.trunks()}
+        self._trunks = {trunk.round: trunk for trunk in trunks_of(algorithm)}
         self._trunk_line: dict[str, Any] | None = None
         self._pause = checkpoint_seconds
         self._saved = time.perf_counter()

@@ -7,23 +7,44 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmark.engine.algorithm import Trunk
+from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.config import RunConfig
 from benchmark.engine.files import save_tensors
-from benchmark.engine.origins import deciding
+from benchmark.engine.origins import code_digest, deciding
 from benchmark.engine.records import FORMAT
 
-__all__ = ["TrunkStore", "common_fields"]
+__all__ = ["TrunkStore", "common_fields", "trunks_of"]
 
 _KEPT = 30 * 24 * 3600.0  # seconds that a trunk is kept after its last use: other code never finds it again
 # What does not matter to the rounds of a trunk: its key and length stand for the method.
 _FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
+
+# What a subclass may have of its own and still begin as its base does.
+_AFTERWARDS = {
+    "name", "title", "reference", "Hyper", "ablations", "tuning",
+    "adaptation", "evaluated", "notes", "diagnostics", "check", "fitted",
+}  # fmt: skip
+
+
+def trunks_of(algorithm: Algorithm) -> list[Trunk]:
+    """The beginnings that a run may share: those that its class names, or inherits with all that makes them.
+
+    A subclass of FedAvg that trains otherwise is not FedAvg: it shares nothing, unless it says what.
+    """
+    lineage = type(algorithm).__mro__[:-1]
+    for place, cls in enumerate(lineage):
+        if "trunks" in vars(cls):
+            return algorithm.trunks()
+        own = {name for name in vars(cls) if name == "__init__" or not name.startswith("__")} - _AFTERWARDS
+        if any(name in vars(base) for base in lineage[place + 1 :] for name in own):
+            return []
+    return []
 
 
 def common_fields(config: RunConfig) -> dict[str, Any]:
@@ -35,17 +56,20 @@ class TrunkStore:
     """Trunks of one results folder, under ``<results-dir>/.cache``; safe to delete at any time.
 
     Args:
-        split: checksum of the split.
-        environment: of the run. Only the code, libraries and hardware that made a trunk find it again, so
-            that a run has the same floats with it and without (on CUDA but for the size of stacks, which
-            follows the memory that is free).
+        data: checksums of the split and of what it divides.
+        environment: of the run. Only the code (of all methods: any may have made it), libraries and hardware
+            that made a trunk find it again, so that a run has the same floats with it and without (on CUDA
+            but for the size of stacks, which follows the memory that is free).
 
     What nobody has used for a month is deleted when another trunk is kept.
     """
 
-    def __init__(self, root: Path, config: RunConfig, split: str, environment: Mapping[str, Any]) -> None:
+    def __init__(
+        self, root: Path, config: RunConfig, data: Sequence[str], environment: Mapping[str, Any]
+    ) -> None:
         self._folder = root / ".cache"
-        self._common = {**common_fields(config), "split": split, "format": FORMAT, **deciding(environment)}
+        made = {"data": list(data), "format": FORMAT, **deciding(environment), "code": code_digest()}
+        self._common = {**common_fields(config), **made}
 
     def _path(self, trunk: Trunk) -> Path:
         text = json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)

@@ -24,7 +24,7 @@ from benchmark.engine.network import network_of
 from benchmark.engine.params import expand
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
-from benchmark.engine.trunks import common_fields
+from benchmark.engine.trunks import common_fields, trunks_of
 from benchmark.environment import environment
 from benchmark.runner import Execution
 from benchmark.store import Record
@@ -127,7 +127,7 @@ class Estimator:
             epochs = planned_epochs(algorithm, schedule)
             epochs += config.clients * sum(phase.epochs for phase in algorithm.adaptation())
             samples = config.samples_per_client
-            trunks = algorithm.trunks() if config.budget == "rounds" else []
+            trunks = trunks_of(algorithm) if config.budget == "rounds" else []
             self._planned[config.hash] = _Planned(
                 epochs * samples,
                 {t: planned_epochs(algorithm, schedule, t.round) * samples for t in trunks},

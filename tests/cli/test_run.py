@@ -72,6 +72,36 @@ def test_json_and_finished_run(tiny_run):
     assert "global model" in table
 
 
+def test_a_finished_run_of_other_code_is_not_passed_off_as_new(tiny_run, monkeypatch):
+    """Whoever has just edited a method must not take the old figure for that of the edit."""
+    tiny_run("--algo fedavg")
+    monkeypatch.setattr("benchmark.freshness.code_digest", lambda method: "after the edit")
+    again = tiny_run("--algo fedavg")
+    first, second = again.err.splitlines()
+    assert "already finished" in first
+    assert second.startswith("note: other code than this has computed that record")
+    assert "remove its folder" in second
+
+
+@pytest.mark.parametrize(
+    ("words", "bound"),
+    [
+        ("--algo fedavg --budget bytes", "as many as the bytes allow"),
+        ("--algo fedper --budget bytes --byte-budget 99000000", "as many as local computation"),
+    ],
+)
+def test_the_table_says_what_set_the_rounds(words, bound, tiny_run):
+    line = next(line for line in tiny_run(words).out.splitlines() if line.startswith("rounds"))
+    assert bound in line
+    assert " of " in line
+    assert not any(line.startswith("rounds") for line in tiny_run("--algo fedavg").out.splitlines())
+
+
+def test_the_table_says_what_was_tested_on(tiny_run):
+    assert "all test samples" in tiny_run("--algo fedavg").out
+    assert "training samples that were held out" in tiny_run("--algo fedavg --validation 0.25").out
+
+
 @pytest.mark.parametrize(
     ("words", "hyper"),
     [

@@ -1,17 +1,21 @@
 """A run that was stopped, at any moment and for any reason, ends as if nothing had happened."""
 
 import dataclasses
+import inspect
 import json
 import os
 import random
 import shutil
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 
 import benchmark.engine.origins as origins
+import benchmark.engine.trunks as trunks
+import benchmark.freshness as freshness
 import benchmark.runner as runner
 from algorithms import ALGORITHMS
 from algorithms.adaptation import FineTuning
@@ -19,6 +23,7 @@ from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.executors import LoopExecutor
 from benchmark.engine.rounds import Diverged
 from benchmark.engine.trunks import TrunkStore
+from benchmark.errors import UserError
 
 
 class Killer:
@@ -112,7 +117,8 @@ def as_other_code(monkeypatch):
     @contextmanager
     def other():
         with monkeypatch.context() as patch:
-            patch.setattr(origins, "code_digest", lambda: "another commit's")
+            patch.setattr(freshness, "code_digest", lambda method: "another commit's")
+            patch.setattr(trunks, "code_digest", lambda: "another commit's")
             yield
 
     return other
@@ -124,7 +130,7 @@ def test_rounds_of_other_code_are_told_apart(tiny, launch, as_other_code, tmp_pa
     with as_other_code():
         kill(launch, config, tmp_path, 3)  # goes on, and is stopped again
     found = launch(config, tmp_path).summary["origins"]
-    ours = origins.code_digest()
+    ours = freshness.code_of("fedper")
     assert [(origin["from_round"], origin["code"]) for origin in found] == [
         (1, ours), (2, "another commit's"), (4, ours),
     ]  # fmt: skip
@@ -323,6 +329,75 @@ def test_a_shared_beginning_is_trained_once(tiny, launch, trained_rounds, tmp_pa
     assert trained_rounds == []
 
 
+def steps_of_nothing(self, round):
+    return []
+
+
+@pytest.mark.parametrize(
+    ("own", "shares"),
+    [
+        ({}, True),
+        ({"adaptation": lambda self: []}, True),
+        ({"help_nobody_calls": lambda self: None}, True),
+        ({"phases": steps_of_nothing}, False),
+        ({"aggregation": "samples"}, False),
+        ({"aggregate": lambda self, mean: None}, False),
+        ({"phases": steps_of_nothing, "trunks": lambda self: [Trunk("halved", 2)]}, True),  # says so itself
+    ],
+)
+@pytest.mark.parametrize("mixed_in", [False, True])
+def test_a_subclass_that_trains_otherwise_shares_no_beginning(
+    own, shares, mixed_in, tiny, ready, monkeypatch
+):
+    """A method made from FedAvg must neither take over FedAvg's rounds nor leave FedAvg its own."""
+    naming = {"name": "halved", "title": "Halved", "reference": "none"}
+    bases = (type("Own", (), own), ALGORITHMS["fedavg"]) if mixed_in else (ALGORITHMS["fedavg"],)
+    halved = type("Halved", bases, naming if mixed_in else {**naming, **own})
+    monkeypatch.setitem(ALGORITHMS, "halved", halved)
+    assert bool(trunks.trunks_of(ready(tiny("halved")).algorithm)) == shares
+
+
+def test_no_registered_method_loses_its_beginning(algo, tiny, ready):
+    algorithm = ready(tiny(algo)).algorithm
+    assert trunks.trunks_of(algorithm) == algorithm.trunks()
+
+
+def test_other_samples_train_their_own_beginning(tiny, launch, trained_rounds, monkeypatch, tmp_path):
+    """Pixels that were mended leave the split as it was."""
+    launch(tiny("fedavg"), tmp_path)
+    trained_rounds.clear()
+    mend_pixels(monkeypatch)
+    launch(tiny("fedavg-ft"), tmp_path)
+    assert trained_rounds == [1, 2, 3, 4, 5]
+
+
+def test_a_run_does_not_go_on_with_other_samples(tiny, launch, monkeypatch, tmp_path):
+    kill(launch, tiny("fedper"), tmp_path, 2)
+    mend_pixels(monkeypatch)
+    with pytest.raises(UserError, match="the data have changed since"):
+        launch(tiny("fedper"), tmp_path)
+
+
+def test_a_run_begun_before_samples_were_told_goes_on(tiny, launch, unbroken, tmp_path):
+    kill(launch, tiny("fedper"), tmp_path, 2)
+    path = record_in(tmp_path) / "config.json"
+    about = json.loads(path.read_text())
+    del about["split"]["data_checksum"]
+    path.write_text(json.dumps(about))
+    assert launch(tiny("fedper"), tmp_path).content() == unbroken("fedper").content()
+
+
+def mend_pixels(monkeypatch):
+    load = runner.datasets.load
+
+    def mended(*words, **options):
+        dataset = load(*words, **options)
+        train = dataclasses.replace(dataset.train, x=255 - dataset.train.x)
+        return dataclasses.replace(dataset, train=train)
+
+    monkeypatch.setattr(runner.datasets, "load", mended)
+
+
 @pytest.mark.parametrize("algo", [name for name in TRUNKED if ALGORITHMS[name].Hyper is FineTuning])
 def test_fine_tuning_starts_from_the_rounds_there_are(algo, tiny, launch, unbroken, trained_rounds, tmp_path):
     launch(tiny(algo, {"ft_epochs": 1, "ft_part": "head"}), tmp_path)
@@ -371,13 +446,14 @@ def test_another_machine_trains_its_own_beginning(part, tiny, launch, trained_ro
     assert summary["shared_rounds"] == 0
 
 
-@pytest.mark.parametrize("part", ["split", "tf32"])
-def test_a_beginning_belongs_to_its_split_and_precision(part, tiny, tmp_path):
+@pytest.mark.parametrize("part", ["split", "samples", "tf32"])
+def test_a_beginning_belongs_to_its_data_and_precision(part, tiny, tmp_path):
     trunk = Trunk("fedavg", 2)
-    facts = {"split": "one", "tf32": False}
+    facts = {"split": "one", "samples": "these", "tf32": False}
 
     def store(facts):
-        return TrunkStore(tmp_path, tiny("fedavg"), facts["split"], {"tf32": facts["tf32"]})
+        data = (facts["split"], facts["samples"])
+        return TrunkStore(tmp_path, tiny("fedavg"), data, {"tf32": facts["tf32"]})
 
     store(facts).save(trunk, {"weights": torch.ones(1)}, [{"round": 1}])
     assert store(facts).load(trunk, torch.device("cpu"))["lines"] == [{"round": 1}]
@@ -390,6 +466,57 @@ def test_all_code_that_computes_rounds_counts():
     assert {"benchmark/runner.py", "algorithms/ppfe/stages.py", "datasets/splits.py"} < told
     assert {"benchmark/engine/sgd.py", "benchmark/models/network.py"} < told
     assert not any(name.startswith(("tests/", "benchmark/tables/")) for name in told)
+
+
+def test_only_the_method_and_what_it_imports_is_its_code(algo):
+    """So that a record is not called outdated because of another method."""
+    home = origins._ROOT / "algorithms"
+    told = origins.computing_files(Path(inspect.getfile(ALGORITHMS[algo])))
+    everything = origins.computing_files()
+    assert set(told) < set(everything)
+    assert [path for path in everything if home not in path.parents] == [
+        path for path in told if home not in path.parents
+    ]
+    own = {path.relative_to(home).as_posix() for path in told if home in path.parents}
+    loaded = {
+        Path(inspect.getfile(cls)).relative_to(home).as_posix()
+        for cls in ALGORITHMS[algo].__mro__
+        if cls.__module__.startswith("algorithms.")
+    }
+    assert {"registry.py", "__init__.py"} | loaded <= own
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        ("from algorithms.other import Other", True),
+        ("from algorithms import other", True),
+        ("import algorithms.other", True),
+        ("from .other import Other", True),
+        ("from . import other", True),
+        ("from benchmark.engine.other import Other", False),
+        ("other = 1", False),
+    ],
+)
+@pytest.mark.parametrize("package", [False, True])
+def test_imports_of_other_methods_are_found(line, counts, package, monkeypatch, tmp_path):
+    monkeypatch.setattr(origins, "_ROOT", tmp_path)
+    home = tmp_path / "algorithms"
+    other = home / "other" / "__init__.py" if package else home / "other.py"
+    other.parent.mkdir(parents=True)
+    other.write_text("")
+    (home / "__init__.py").write_text("")
+    (home / "mine.py").write_text(line)
+    assert (other in origins.computing_files(home / "mine.py")) == counts
+
+
+def test_records_of_other_code_are_outdated(tiny, launch, as_other_code, tmp_path):
+    summary = launch(tiny("fedper"), tmp_path).summary
+    assert not freshness.outdated("fedper", summary)
+    with as_other_code():
+        assert freshness.outdated("fedper", summary)
+        older = {name: value for name, value in summary["environment"].items() if name != "code"}
+        assert not freshness.outdated("fedper", {"environment": older})
 
 
 CODE = '''"""A module."""
