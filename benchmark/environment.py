@@ -17,6 +17,7 @@ from benchmark.engine.executors.threads import available_cores
 
 __all__ = ["COMMIT_VARIABLE", "commit", "environment"]
 
+_PROGRAM = [f":(glob){folder}/**/*.py" for folder in ("algorithms", "benchmark", "datasets")]
 COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that was sent without its history
 
 
@@ -38,16 +39,23 @@ def environment(device: torch.device, executor: str) -> dict[str, Any]:
 
 @cache
 def commit() -> str:
-    """The checkout's commit, with a plus sign if tracked code differs from it; empty outside of git."""
+    """The checkout's commit, with a plus sign if code differs from it; empty outside of git.
+
+    Files that git does not know yet, such as a new method's, count where they are part of the program.
+    """
     if COMMIT_VARIABLE in os.environ:
         return os.environ[COMMIT_VARIABLE]
-    root = Path(__file__).resolve().parent.parent
+    return _state(Path(__file__).resolve().parent.parent)
+
+
+def _state(root: Path) -> str:
     try:
         commit = _git(root, "rev-parse", "--short=12", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "*.py")
+        new = _git(root, "ls-files", "--others", "--exclude-standard", "--", *_PROGRAM)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return commit + ("+" if changed else "")
+    return commit + ("+" if changed or new else "")
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from algorithms import find
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import parse_hyper
+from benchmark.errors import UserError
 from benchmark.fields import as_words, changes, nearest_setting
 from benchmark.settings import SETTINGS
 
@@ -21,13 +22,17 @@ __all__ = ["command"]
 def command(config: RunConfig) -> str:
     """``python -m benchmark --algo … --setting … --seed …`` of this very run.
 
-    Empty where flags cannot say it: no setting has its dataset, or a hyper-parameter is an empty list.
+    Empty where flags cannot say it: no setting has its dataset, a hyper-parameter is an empty list, or this
+    code does not know the method any more, or not with these hyper-parameters.
     """
     setting = nearest_setting(config)
     if not setting:
         return ""
     words = ["python", "-m", "benchmark", "--algo", config.algo]
-    ablation, hyper = _variant(config)
+    try:
+        ablation, hyper = _variant(config)
+    except UserError:
+        return ""
     words += ["--ablation", ablation] if ablation else []
     words += ["--setting", setting]
     for name, value in changes(setting, config).items():

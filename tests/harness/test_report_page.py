@@ -1,5 +1,6 @@
 """The page: whole, valid, self-contained, and about exactly the records that are there."""
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -289,3 +290,19 @@ def test_a_cell_shows_all_that_markdown_shows():
 def test_nothing_in_a_cell_is_markup(text):
     assert "&lt;i&gt;" in data_cell(text, "word")
     assert "<i>" not in data_cell(text, "word")
+
+
+@pytest.mark.parametrize(("algo", "hyper"), [("deleted", {}), ("fedper", {"renamed": 0.5})])
+def test_runs_that_this_code_does_not_know_stand_in_the_list(algo, hyper, tmp_path):
+    """A method that was renamed or thrown away must not take the other runs with it."""
+    write_records(tmp_path, STUDIES["sparse"], QUICK)
+    (folder, *_) = write_records(tmp_path / "other", STUDIES["sparse"], QUICK)
+    config = dataclasses.replace(Store.scan(tmp_path).records()[0].config, algo=algo, hyper=hyper)
+    about = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**about, "config": config.to_dict()}))
+    name = f"{algo}-digits-s2-seed{config.seed}-{config.hash}"
+    folder.rename(tmp_path / name)
+    page = page_of(tmp_path, ["sparse"])
+    assert name in page.text
+    assert not Store.scan(tmp_path).damaged
+    assert page.text.count("<code>python -m benchmark --algo") == len(Store.scan(tmp_path).records()) - 1
