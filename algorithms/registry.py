@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TypeVar
 
 from benchmark.engine.algorithm import Algorithm
@@ -15,9 +16,21 @@ A = TypeVar("A", bound=Algorithm)
 
 
 def register(cls: type[A]) -> type[A]:
-    """Class decorator: make a method known by its `name`."""
+    """Class decorator: make a method known by its `name`.
+
+    Raises:
+        ValueError: the name is taken, or the class lacks what lists and tables say of a method.
+    """
+    for attribute in ("name", "title", "reference"):
+        if not getattr(cls, attribute, ""):
+            raise ValueError(f"{cls.__module__}.{cls.__name__} has no `{attribute}`: give it one")
     if cls.name in ALGORITHMS:
         raise ValueError(f"two methods are called '{cls.name}'")
+    if twin := next((other for other in ALGORITHMS.values() if other.title == cls.title), None):
+        raise ValueError(f"the title {cls.title!r} of '{cls.name}' is that of '{twin.name}'")
+    for spec in dataclasses.fields(cls.Hyper):
+        if "doc" not in spec.metadata or spec.default is dataclasses.MISSING:
+            raise ValueError(f"{spec.name} of {cls.Hyper.__name__} is no `option(default, doc)`")
     ALGORITHMS[cls.name] = cls
     return cls
 

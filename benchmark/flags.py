@@ -310,10 +310,10 @@ def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> 
         known: the hyper-parameters of the method.
 
     Raises:
-        UserError: no key=value, a number that is not finite, or a key that has a flag of its own.
+        UserError: no key=value, a key given twice or with a flag of its own, or a number that is not finite.
     """
     known = set(known)
-    values = {}
+    values: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         key, value = key.strip().replace("-", "_"), value.strip()
@@ -326,6 +326,8 @@ def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> 
             raise UserError(f"--set {pair}: {key} is no hyper-parameter of '{algo}'; use {kept}")
         if any(not _finite(part) for part in value.split(",")):
             raise UserError(f"--set {pair}: expected a finite number")
+        if key in values:
+            raise UserError(f"--set {key} is given twice, as {values[key]} and as {value}; give it once")
         values[key] = value
     return values
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.errors import unknown
+from benchmark.errors import UserError, unknown
 
 __all__ = ["DEFAULT_SETTING", "SETTINGS", "Setting", "default_setting", "find_setting"]
 
@@ -135,5 +135,11 @@ def default_setting(dataset: str) -> str:
     for name, setting in SETTINGS.items():
         if setting.values["dataset"] == dataset:
             return name
+    from datasets import DATASETS
+
+    if dataset in DATASETS:
+        raise UserError(
+            f"no setting uses the dataset '{dataset}': add one to SETTINGS in benchmark/settings.py"
+        )
     known = sorted({setting.values["dataset"] for setting in SETTINGS.values()})
     raise unknown("dataset", dataset, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +38,8 @@ def load(name: str, data_dir: str | Path | None = None, download: bool = True, e
     if info.text is not None:
         return info.text.load(info, _roots(data_dir), download, embedding)
     if info.builtin is not None:
-        train, test = info.builtin()
-        return _dataset(info, train, test, source=f"{info.title} (in the installed package)")
+        train, test = _made(info, info.builtin)
+        return _dataset(info, train, test, source=f"{info.title} ({info.origin})")
     roots = _roots(data_dir)
     found = _find(info, roots)
     if found is None:
@@ -115,20 +116,41 @@ def _not_found(info: DatasetInfo, roots: list[Path], problem: str) -> UserError:
     )
 
 
+def _made(info: DatasetInfo, builtin: Callable[[], tuple[Samples, Samples]]) -> tuple[Samples, Samples]:
+    """What a dataset without files makes, checked."""
+    try:
+        train, test = builtin()
+    except OSError as error:
+        raise UserError(f"dataset '{info.name}' cannot be read: {one_line(error)}") from error
+    for half, part in (("training", train), ("test", test)):
+        problem = _problem(info, part.x, part.y, 0)
+        if part.x.dtype != np.uint8 or part.y.dtype != np.int64:
+            problem = f"{part.x.dtype} images and {part.y.dtype} labels instead of uint8 and int64"
+        elif len(part.x) != len(part.y):
+            problem = f"{len(part.x)} images and {len(part.y)} labels"
+        if problem:
+            raise UserError(f"the {half} part of '{info.name}' has {problem}; mend its `builtin`")
+    return train, test
+
+
+def _problem(info: DatasetInfo, x: np.ndarray, y: np.ndarray, first: int) -> str:
+    """What is wrong with images and labels that begin with `first`; empty if nothing is."""
+    if len(x) == 0:
+        return "no images"
+    if x.shape[1:] != info.shape:
+        return f"images of shape {x.shape[1:]} instead of {info.shape}"
+    if y.min() < first or y.max() >= first + info.classes:
+        return f"labels {y.min()}..{y.max()} instead of {first}..{first + info.classes - 1}"
+    return ""
+
+
 def _decode(info: DatasetInfo, layout: Layout, files: Files, folder: Path) -> dict[str, np.ndarray]:
     train_x, train_y = layout.read(files.train, info.shape)
     test_x, test_y = layout.read(files.test, info.shape)
     # Some copies of a one-based dataset are already zero-based; the full training set tells which.
     first = info.first_label if train_y.min(initial=info.first_label) >= info.first_label else 0
     for half, x, y in (("training", train_x, train_y), ("test", test_x, test_y)):
-        problem = ""
-        if len(x) == 0:
-            problem = "no images"
-        elif x.shape[1:] != info.shape:
-            problem = f"images of shape {x.shape[1:]} instead of {info.shape}"
-        elif y.min() < first or y.max() >= first + info.classes:
-            problem = f"labels {y.min()}..{y.max()} instead of {first}..{first + info.classes - 1}"
-        if problem:
+        if problem := _problem(info, x, y, first):
             raise UserError(
                 f"the {half} files in {folder} hold {problem}: they are not {info.title}; replace them"
             )

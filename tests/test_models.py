@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmark.errors import UserError
 from benchmark.models import (
     CELLS,
     NETWORKS,
@@ -292,3 +293,33 @@ def test_text_networks_read_nothing_behind_the_end(name, cell, rng):
 
 def test_dropout_of_the_text_network_sits_behind_fc2():
     assert [layer.name for layer in build_network("sent140", 0.5).layers if layer.drops] == ["fc2"]
+
+
+def test_dropout_needs_the_layer_that_it_goes_behind(monkeypatch):
+    """It would be on record, and do nothing."""
+    plain = Network((Linear("all", 64, 10, activation=False),))
+    monkeypatch.setitem(NETWORKS, "plain", plain)
+    assert build_network("plain") == plain
+    with pytest.raises(
+        UserError, match=r"--dropout 0.5 goes behind .* fc2.* 'plain' has none \(all\); drop it"
+    ):
+        build_network("plain", dropout=0.5)
+
+
+@pytest.mark.parametrize("names", [("layer1.0", "fc"), ("fc", "fc")])
+def test_layer_names_are_the_first_part_of_tensor_names(names):
+    with pytest.raises(ValueError, match="expected one without a dot, and each only once"):
+        Network(tuple(Linear(name, 4, 4) for name in names))
+
+
+def test_a_layer_may_draw_its_own_beginning(rng):
+    class Gain(Linear):
+        """Begins as a normalisation does."""
+
+        def draw(self, rng):
+            return {key: np.ones(shape, np.float32) for key, shape in self.shapes().items()}
+
+    params = Network((Linear("fc1", 4, 3), Gain("gain", 3, 3), Linear("fc2", 3, 2))).init(rng)
+    assert (params["gain.weight"] == 1).all()
+    plain = Network((Linear("fc1", 4, 3), Linear("fc2", 3, 2))).init(np.random.default_rng(0))
+    assert all((params[key] == values).all() for key, values in plain.items())

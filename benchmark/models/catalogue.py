@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmark.errors import UserError
 from benchmark.models.layers import Conv, Layer, Linear
 from benchmark.models.network import Network
 from benchmark.models.recurrent import Recurrent
@@ -85,8 +86,16 @@ def build_network(dataset: str, dropout: float = 0.0, cell: str = "lstm", width:
         dropout: rate after fc2 (FedRep's CIFAR-100 net has 0.6).
         cell: kind of the recurrent layer, where there is one.
         width: of the word vectors, where there are some; 0: as in `NETWORKS`.
+
+    Raises:
+        UserError: dropout for a network without a fully connected layer fc2.
     """
     network = NETWORKS[dataset]
+    if dropout and not any(isinstance(layer, Linear) and layer.name == "fc2" for layer in network.layers):
+        raise UserError(
+            f"--dropout {dropout:g} goes behind a fully connected layer fc2, and the network of '{dataset}' "
+            f"has none ({', '.join(network.names)}); drop it"
+        )
     changed: dict[str, Layer] = {}
     for layer in network.layers:
         if isinstance(layer, Recurrent):

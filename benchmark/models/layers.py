@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -32,6 +34,18 @@ class Layer(ABC):
     @abstractmethod
     def fan_in(self) -> int:
         """Inputs that one output sums over; it sets the scale of the initial values."""
+
+    def draw(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Draw the layer's initial tensors, float32: uniform on ±1/sqrt(fan-in).
+
+        That is PyTorch's default for convolutions and fully connected layers; other layers override it, such
+        as a normalisation, whose gains begin at one.
+        """
+        bound = 1 / math.sqrt(self.fan_in)
+        return {
+            key: rng.uniform(-bound, bound, size=shape).astype(np.float32)
+            for key, shape in self.shapes().items()
+        }
 
     @abstractmethod
     def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:

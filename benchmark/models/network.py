@@ -22,6 +22,11 @@ class Network:
 
     layers: tuple[Layer, ...]
 
+    def __post_init__(self) -> None:
+        for name in self.names:
+            if "." in name or self.names.count(name) > 1:
+                raise ValueError(f"layer name {name!r}: expected one without a dot, and each only once")
+
     @property
     def names(self) -> tuple[str, ...]:
         """Layer names from input to output: the split points."""
@@ -66,17 +71,12 @@ class Network:
         return sum(math.prod(shape) for shape in self.shapes(layers).values())
 
     def init(self, rng: np.random.Generator, device: torch.device | str = "cpu") -> Params:
-        """Draw initial parameters: uniform on ±1/sqrt(fan-in), PyTorch's default law for these layers.
+        """Draw initial parameters, layer by layer (`Layer.draw`).
 
         NumPy draws them, so that they are the same on every device and PyTorch version.
         """
-        params = {}
-        for layer in self.layers:
-            bound = 1 / math.sqrt(layer.fan_in)
-            for key, shape in layer.shapes().items():
-                values = rng.uniform(-bound, bound, size=shape).astype(np.float32)
-                params[key] = torch.from_numpy(values).to(device)
-        return params
+        drawn = {key: values for layer in self.layers for key, values in layer.draw(rng).items()}
+        return {key: torch.from_numpy(values).to(device) for key, values in drawn.items()}
 
     def apply(
         self,

@@ -103,8 +103,38 @@ def test_unknown_methods():
 
 def test_names_are_given_once():
     class Impostor(Algorithm):
-        name = "fedavg"
+        name, title, reference = "fedavg", "An impostor", "none"
+
+    class Twin(ALGORITHMS["fedavg"]):
+        name = "fedavg-twin"  # and the title that it inherits
 
     with pytest.raises(ValueError, match="two methods are called 'fedavg'"):
         register(Impostor)
+    with pytest.raises(ValueError, match="the title 'FedAvg' of 'fedavg-twin' is that of 'fedavg'"):
+        register(Twin)
     assert ALGORITHMS["fedavg"] is not Impostor
+    assert "fedavg-twin" not in ALGORITHMS
+
+
+@dataclasses.dataclass(frozen=True)
+class Undocumented:
+    """A hyper-parameter that no list could show."""
+
+    rate: float = 0.5
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "problem"),
+    [
+        ("name", "", "has no `name`"),
+        ("title", "", "has no `title`"),
+        ("reference", "", "has no `reference`"),
+        ("Hyper", Undocumented, r"rate of Undocumented is no `option\(default, doc\)`"),
+    ],
+)
+def test_what_lists_and_tables_need_is_asked_for_at_once(attribute, value, problem):
+    complete = {"name": "halved", "title": "Halved", "reference": "none"}
+    method = type("Halved", (Algorithm,), {**complete, attribute: value})
+    with pytest.raises(ValueError, match=problem):
+        register(method)
+    assert "halved" not in ALGORITHMS

@@ -1,5 +1,6 @@
 """Loading from every layout, the cache, the download, and what users are told when something is wrong."""
 
+import dataclasses
 import gzip
 import io
 import os
@@ -18,7 +19,7 @@ from PIL import Image
 import datasets.download
 import datasets.loading
 from benchmark.errors import UserError
-from datasets import DATASETS, load
+from datasets import DATASETS, DatasetInfo, Samples, load
 from datasets.layouts import ParquetFiles
 
 N_TRAIN, N_TEST = 130, 104
@@ -196,6 +197,58 @@ def test_the_letters_sample_is_not_taken_for_emnist(root, no_download):
 
 def test_digits_need_no_files(tmp_path):
     assert len(load("digits", tmp_path / "missing", download=False).train) == 1347
+
+
+def own(x, y):
+    """A dataset of a researcher's own, two classes of 4×4 images, which `builtin` makes."""
+
+    def read():
+        return Samples(x, y), Samples(x, y)
+
+    return DatasetInfo("own", "Own", ("a", "b"), (1, 4, 4), (8, 8), (0.5,), (0.5,), builtin=read)
+
+
+IMAGES = np.zeros((8, 1, 4, 4), np.uint8)
+LABELS = np.arange(8, dtype=np.int64) % 2
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "problem"),
+    [
+        (IMAGES / 255, LABELS, "float64 images and int64 labels instead of uint8 and int64"),
+        (IMAGES, LABELS.astype(np.int32), "uint8 images and int32 labels instead of"),
+        (IMAGES.transpose(0, 2, 3, 1), LABELS, r"shape \(4, 4, 1\) instead of \(1, 4, 4\)"),
+        (IMAGES, LABELS + 1, "labels 1..2 instead of 0..1"),
+        (IMAGES[:6], LABELS, "6 images and 8 labels"),
+        (IMAGES[:0], LABELS[:0], "no images"),
+    ],
+)
+def test_what_a_dataset_makes_itself_is_checked(x, y, problem, monkeypatch):
+    monkeypatch.setattr(datasets.loading, "DATASETS", {"own": own(x, y)})
+    with pytest.raises(UserError, match=f"training part of 'own' has .*{problem}"):
+        load("own")
+
+
+def test_a_file_that_such_a_dataset_misses_is_told(monkeypatch):
+    def read():
+        np.load("nowhere.npz")
+
+    missing = dataclasses.replace(own(IMAGES, LABELS), builtin=read)
+    monkeypatch.setattr(datasets.loading, "DATASETS", {"own": missing})
+    with pytest.raises(UserError, match=r"dataset 'own' cannot be read: .*nowhere\.npz"):
+        load("own")
+
+
+def test_the_checksum_is_of_samples_labels_and_vectors():
+    def dataset(**changes):
+        part = Samples(changes.get("x", IMAGES), changes.get("y", LABELS))
+        return own(IMAGES, LABELS).holding(part, part, "here", changes.get("vectors"))
+
+    plain = dataset().checksum
+    assert plain == dataset(x=IMAGES.copy(order="F"), y=LABELS.astype(">i8")).checksum
+    brighter, swapped = IMAGES + np.uint8(1), LABELS[::-1]
+    others = [dataset(x=brighter), dataset(y=swapped), dataset(vectors=np.zeros((3, 2), np.float32))]
+    assert len({plain, *(other.checksum for other in others)}) == 4
 
 
 # The cache
