@@ -83,6 +83,7 @@ def execute(arguments: argparse.Namespace) -> None:
     store = read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
+    from benchmark.report.flat import RUNS
     from benchmark.report.page import NAME, mixed_studies, write_page
     from benchmark.studies.render import render, with_rendered
     from benchmark.terminal import shown_path
@@ -97,6 +98,7 @@ def execute(arguments: argparse.Namespace) -> None:
     print(f"{profile.name}: {len(store.records())} runs; rendered {', '.join(written)}")
     for line in mixed_studies(studies, profile, store, seeds):
         print(f"  {line}")
+    print(f"  {shown_path(root / RUNS)}  every run, for pandas and the like")
     print(f"  {shown_path(root / NAME)}")
     for document, names in fronts.write(root):
         print(f"  {shown_path(document)}: {', '.join(names)}")

@@ -194,6 +194,7 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
 
 def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
+    from benchmark.report.flat import RUNS
     from benchmark.report.page import NAME, mixed_studies, write_page
     from benchmark.studies.catalogue import STUDIES
     from benchmark.studies.render import render, with_rendered
@@ -221,6 +222,7 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     if old := _outdated(job):
         print(f"  {len(old)} of {count - missing} records were computed by other code; to make them again")
         print(f"  remove their folders, such as {old[0]}")
+    print(f"  {shown_path(store.root / RUNS)}  every run, for pandas and the like")
     print(f"  {shown_path(store.root / NAME)}")
     if job.execution.trackings:
         from benchmark.tracking.tables import log_tables

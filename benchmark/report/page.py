@@ -9,6 +9,7 @@ from pathlib import Path
 
 import benchmark
 from benchmark.report.content import Content
+from benchmark.report.flat import RUNS, runs_csv
 from benchmark.report.mixtures import FIELDS, mixed
 from benchmark.report.overview import contents, header, repeat
 from benchmark.report.runs import run_list
@@ -43,17 +44,19 @@ def write_page(
     seeds: Sequence[int] | None = None,
     again: bool = False,
 ) -> bool:
-    """Write ``report.html`` into the store's folder, unless it is up to date; `render` the studies first.
+    """Write ``report.html`` and ``runs.csv`` into the store's folder, unless they are up to date.
+
+    `render` the studies first.
 
     Args:
         seeds: the only ones to show; None stands for all that have records.
-        again: write it even then.
+        again: write them even then.
 
     Returns:
-        Whether it was written.
+        Whether they were written.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: they cannot be written.
     """
     content, ledger = Content(studies, profile, store, seeds), Ledger(store.root)
     parts = [ledger.fingerprint(study.name) for study in studies]
@@ -61,7 +64,7 @@ def write_page(
     fingerprint = hashlib.sha256(source.encode()).hexdigest()
     if ledger.is_current("report", fingerprint) and not again:
         return False
-    ledger.write("report", fingerprint, {NAME: _html(content)})
+    ledger.write("report", fingerprint, {NAME: _html(content), RUNS: runs_csv(content.records)})
     return True
 
 

@@ -5,6 +5,7 @@ import json
 import re
 from html.parser import HTMLParser
 
+import pandas as pd
 import pytest
 from record_folders import write_record, write_records
 
@@ -12,6 +13,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.report.cells import data_cell, number
 from benchmark.report.mixtures import in_words, mixed
 from benchmark.report.page import mixed_studies, write_page
+from benchmark.runner import with_hyper
 from benchmark.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.render import render
@@ -156,6 +158,26 @@ def test_complete_studies_miss_nothing(tmp_path):
     assert "every cell of these studies has a record" in shown
     assert "Incomplete" not in shown
     assert "Mixed" not in shown
+
+
+def test_all_runs_stand_in_one_flat_table(tmp_path):
+    write_records(tmp_path, STUDIES["sparse"], QUICK)
+    write_record(tmp_path, RunConfig(**with_hyper(RunConfig(dataset="digits"), {}).to_dict()))  # of no study
+    page_of(tmp_path, ["sparse"])
+    records = {record.folder.name: record for record in Store.scan(tmp_path).records()}
+    table = pd.read_csv(tmp_path / "runs.csv").set_index("record")
+    assert set(table.index) == set(records)
+    for name, record in records.items():
+        line = table.loc[name]
+        assert line["result.accuracy"] == pytest.approx(record.summary["accuracy"])
+        assert (line["algo"], line["seed"], line["split"]) == (
+            record.config.algo, record.config.seed, record.split,
+        )  # fmt: skip
+        assert set(record.config.to_dict()) - {"hyper"} < set(table)
+        assert name.startswith(line["method"] + "-digits-")
+    parts = [column.partition(".")[0] for column in table if "." in column]
+    assert list(dict.fromkeys(parts)) == ["result", "hyper", "environment"]
+    assert table["hyper.T"].notna().sum() == len(records) - 1  # FedAvg has no stages
 
 
 def test_mixtures_are_told_where_they_are(tmp_path):
