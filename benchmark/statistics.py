@@ -115,6 +115,7 @@ def compare_with_best(samples: Mapping[str, Mapping[Any, np.ndarray]], best: str
     comparisons = {}
     for (name, (ours, theirs)), p, corrected in zip(pairs.items(), found, holm(found), strict=True):
         mean, std = mean_and_std(_differences(ours, theirs))
+        mean = round(mean, 12) + 0.0  # no -7e-17 for differences that cancel, and no -0
         error = math.nan if std is None else std / math.sqrt(len(ours))
         comparisons[name] = Comparison(
             best, name, len(ours), mean, error, direction(ours, theirs), p, corrected

@@ -47,8 +47,8 @@ def seeds(results: Results, spread: bool = True) -> str:
 
 
 def protocol(results: Results) -> str:
-    """Clients, participation, rounds, split, augmentation and dropout."""
-    configs = list(results.configs.values())
+    """Clients, participation, rounds, split, augmentation and dropout; where there are records, of these."""
+    configs = [results.configs[place] for place in results.records] or list(results.configs.values())
     if not configs:
         return ""
     clients = _range(config.clients for config in configs)

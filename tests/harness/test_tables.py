@@ -248,10 +248,16 @@ def test_the_caption_says_what_the_figures_are(table):
         "last round",
         "weighted by their test samples",
         "seeds 0, 1, 2",
-        "100 to 136 clients",
-        "50 to 160 rounds",
+        "100 clients, 10 % of them in a round, 160 rounds; split: shards; flips; dropout 0.6 on cifar100",
     ):
         assert part in table.caption
+    assert "natural" not in table.caption  # Sent140 has no record
+
+
+def test_without_records_the_caption_is_of_the_plan(tmp_path):
+    empty = TABLES["accuracy"](results_of(tmp_path, "main", PAPER))
+    for part in ("No record yet", "100 to 136 clients", "50 to 160 rounds", "natural or shards"):
+        assert part in empty.caption
 
 
 @pytest.mark.parametrize("study", WITH_RUNS, ids=lambda study: study.name)
