@@ -28,6 +28,8 @@ def register(cls: type[A]) -> type[A]:
         raise ValueError(f"two methods are called '{cls.name}'")
     if twin := next((other for other in ALGORITHMS.values() if other.title == cls.title), None):
         raise ValueError(f"the title {cls.title!r} of '{cls.name}' is that of '{twin.name}'")
+    if "__dataclass_fields__" not in vars(cls.Hyper):
+        raise ValueError(f"{cls.Hyper.__name__} of '{cls.name}' is no dataclass")
     for spec in dataclasses.fields(cls.Hyper):
         if "doc" not in spec.metadata or spec.default is dataclasses.MISSING:
             raise ValueError(f"{spec.name} of {cls.Hyper.__name__} is no `option(default, doc)`")

@@ -132,18 +132,19 @@ class Parser(argparse.ArgumentParser):
         word = next((word for word in rest if word.startswith("-")), None)
         if word is None:
             raise UserError(f"unexpected '{rest[0]}'; values follow a flag, and --help shows all flags")
-        if self._is_hyper(word):
-            name = word.split("=")[0].lstrip("-").replace("-", "_")
+        if name := self._hyper(word):
             raise UserError(f"'{name}' is a hyper-parameter of a method: give it as --set {name}=VALUE")
         raise UserError(f"unknown flag '{word.split('=')[0]}'{self._nearest(word)}; --help shows all flags")
 
-    def _is_hyper(self, word: str) -> bool:
+    def _hyper(self, word: str) -> str:
+        """The hyper-parameter that a flag is taken for; empty if no method has it."""
         if "--set" not in self._option_string_actions:
-            return False
+            return ""
         from algorithms import ALGORITHMS
 
         name = word.split("=")[0].lstrip("-").replace("-", "_")
-        return any(name == spec.name for method in ALGORITHMS.values() for spec in fields(method.Hyper))
+        known = any(name == spec.name for method in ALGORITHMS.values() for spec in fields(method.Hyper))
+        return name if known else ""
 
     def _nearest(self, word: str) -> str:
         # Without the dashes, which all have in common.

@@ -17,7 +17,7 @@ from benchmark.engine.executors.threads import available_cores
 
 __all__ = ["COMMIT_VARIABLE", "commit", "environment"]
 
-_PROGRAM = [f":(glob){folder}/**/*.py" for folder in ("algorithms", "benchmark", "datasets")]
+_PROGRAM = ("algorithms", "benchmark", "datasets")
 COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that was sent without its history
 
 
@@ -52,9 +52,10 @@ def _state(root: Path) -> str:
     try:
         commit = _git(root, "rev-parse", "--short=12", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "*.py")
-        new = _git(root, "ls-files", "--others", "--exclude-standard", "--", *_PROGRAM)
+        others = _git(root, "ls-files", "--others", "--exclude-standard", "--", *_PROGRAM).splitlines()
     except (OSError, subprocess.SubprocessError):
         return ""
+    new = any(name.endswith((".py", "/")) for name in others)  # a folder: a repository of its own
     return commit + ("+" if changed or new else "")
 
 

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-import inspect
+import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from algorithms import find
-from benchmark.engine.origins import code_digest
+from benchmark.engine.config import RunConfig
+from benchmark.engine.network import network_of
+from benchmark.engine.sources import SOURCES, digest, imported
+from datasets.registry import MODULES
 
 __all__ = ["code_of", "outdated"]
 
 
-def code_of(algo: str) -> str:
-    """A digest of the code that computes a method's rounds: its own, the engine's, networks' and data's."""
-    return code_digest(Path(inspect.getfile(find(algo))).resolve())
+def code_of(config: RunConfig) -> str:
+    """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
+
+    What only other methods, networks and datasets are made of does not count.
+    """
+    modules = tuple(cls.__module__ for cls in find(config.algo).__mro__)
+    return _digest(modules, config.dataset, repr(network_of(config)))
 
 
-def outdated(algo: str, summary: Mapping[str, Any]) -> bool:
-    """Whether other code than this made a record. False for records that do not tell (older ones)."""
-    made = summary["environment"].get("code")
-    return made is not None and made != code_of(algo)
+def outdated(config: RunConfig, summary: Mapping[str, Any]) -> bool:
+    """Whether other code than this made a record, or some of its rounds.
+
+    False for records that do not tell (older ones).
+    """
+    stretches = (summary["environment"], *summary.get("origins", ()))
+    made = {stretch["code"] for stretch in stretches if "code" in stretch}
+    return bool(made - {code_of(config)})
+
+
+@cache
+def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
+    """`code_of`, with the modules of the method and its bases, and the network in words."""
+    own = imported([name.split(".")[1] for name in modules if name.startswith("algorithms.")], SOURCES)
+    own.add(f"{MODULES[dataset].replace('.', '/')}.py")
+    # The network itself stands for the module in which all are listed.
+    some = ("algorithms/", "datasets/catalogue/", "benchmark/models/catalogue.py")
+    used = {name: text for name, text in SOURCES.items() if name in own or not name.startswith(some)}
+    for name in modules:  # a method that a script or notebook registers
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if name.partition(".")[0] not in ("algorithms", "benchmark", "builtins") and file:
+            used[name] = Path(file).read_bytes()
+    return digest({**used, "network": network.encode()})

@@ -304,7 +304,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
                 print(note, file=sys.stderr)
             surroundings = environment(prepared.task.data.device, prepared.executor_name)
             surroundings |= {"jobs": execution.side_by_side, "tf32": execution.tf32}
-            surroundings |= {"code": code_of(config.algo)}
+            surroundings |= {"code": code_of(config)}
             followed = About(config, method_label(config), record.folder, about["split"], surroundings)
             with precision(execution.tf32), Followed(observer, execution.trackings, followed) as follower:
                 summary = run(

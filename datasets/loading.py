@@ -123,11 +123,13 @@ def _made(info: DatasetInfo, builtin: Callable[[], tuple[Samples, Samples]]) -> 
     except OSError as error:
         raise UserError(f"dataset '{info.name}' cannot be read: {one_line(error)}") from error
     for half, part in (("training", train), ("test", test)):
-        problem = _problem(info, part.x, part.y, 0)
-        if part.x.dtype != np.uint8 or part.y.dtype != np.int64:
-            problem = f"{part.x.dtype} images and {part.y.dtype} labels instead of uint8 and int64"
-        elif len(part.x) != len(part.y):
-            problem = f"{len(part.x)} images and {len(part.y)} labels"
+        x, y = np.asarray(part.x), np.asarray(part.y)
+        if x.dtype != np.uint8 or y.dtype != np.int64:
+            problem = f"{x.dtype} images and {y.dtype} labels instead of uint8 and int64"
+        elif y.shape != x.shape[:1]:
+            problem = f"images {list(x.shape)} and labels {list(y.shape)} instead of one label an image"
+        else:
+            problem = _problem(info, x, y, 0)
         if problem:
             raise UserError(f"the {half} part of '{info.name}' has {problem}; mend its `builtin`")
     return train, test

@@ -1,4 +1,4 @@
-"""The datasets by name: every module of `datasets.catalogue` defines one as `INFO`."""
+"""The datasets by name: every module of `datasets.catalogue` defines one as `INFO`, and those modules."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from types import MappingProxyType
 from datasets import catalogue
 from datasets.data import DatasetInfo
 
-__all__ = ["DATASETS"]
+__all__ = ["DATASETS", "MODULES"]
 
 
-def _collect() -> dict[str, DatasetInfo]:
-    names = sorted(module.name for module in pkgutil.iter_modules(catalogue.__path__))
-    infos = [importlib.import_module(f"{catalogue.__name__}.{name}").INFO for name in names]
-    return {info.name: info for info in infos}
+def _collect() -> list[tuple[DatasetInfo, str]]:
+    modules = sorted(
+        module.name for module in pkgutil.iter_modules(catalogue.__path__, f"{catalogue.__name__}.")
+    )
+    return [(importlib.import_module(name).INFO, name) for name in modules]
 
 
-DATASETS: Mapping[str, DatasetInfo] = MappingProxyType(_collect())
+_FOUND = _collect()
+DATASETS: Mapping[str, DatasetInfo] = MappingProxyType({info.name: info for info, _ in _FOUND})
+MODULES: Mapping[str, str] = MappingProxyType({info.name: module for info, module in _FOUND})

@@ -93,10 +93,10 @@ def execute(arguments: argparse.Namespace) -> None:
     if record.done:
         summary = run_cell(config, execution, RunProgress(headline, "", resumes=False))
         print(f"{headline} | already finished, not run again", file=sys.stderr)
-        if outdated(config.algo, summary):
+        if outdated(config, summary):
             print(
-                "note: other code than this has computed that record (the method or the engine has been "
-                "changed since); remove its folder to run it again",
+                "note: that record was computed by other code (its method, the engine, the network or what "
+                "reads the data has been changed since); remove its folder to run it again",
                 file=sys.stderr,
             )
     else:

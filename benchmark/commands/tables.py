@@ -194,10 +194,12 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
 
 def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
+    from benchmark.freshness import outdated
     from benchmark.report.flat import RUNS
     from benchmark.report.page import NAME, mixed_studies, write_page
     from benchmark.studies.catalogue import STUDIES
     from benchmark.studies.render import render, with_rendered
+    from benchmark.studies.results import collect
     from benchmark.terminal import say, shown_path
 
     profile, store, seeds = job.profile, job.store, job.seeds
@@ -219,9 +221,10 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
         print(f"  {shown_path(store.root / folder)}/  {files} files")
     for line in mixed_studies(shown, profile, store, seeds):
         print(f"  {line}")
-    if old := _outdated(job):
-        print(f"  {len(old)} of {count - missing} records were computed by other code; to make them again")
-        print(f"  remove their folders, such as {old[0]}")
+    used = {r.folder.name: r for study in shown for r in collect(study, profile, store, seeds).all()}
+    if old := [name for name, record in used.items() if outdated(record.config, record.summary)]:
+        print(f"  {len(old)} of {len(used)} records were computed by other code (its method, the engine, …);")
+        print(f"  to make them again remove their folders, such as {old[0]}")
     print(f"  {shown_path(store.root / RUNS)}  every run, for pandas and the like")
     print(f"  {shown_path(store.root / NAME)}")
     if job.execution.trackings:
@@ -229,14 +232,6 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
 
         for warning in log_tables(job.execution.trackings, profile.name, store.root):
             say(f"warning: {warning}")
-
-
-def _outdated(job: Job) -> list[str]:
-    """Folders of records whose method, or the engine, has been changed since."""
-    from benchmark.freshness import outdated
-
-    records = [job.store.find(cell.config) for cell in job.cells]
-    return [r.folder.name for r in records if r is not None and outdated(r.config.algo, r.summary)]
 
 
 def _jobs(text: str) -> int:

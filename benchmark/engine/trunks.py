@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import torch
 from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.config import RunConfig
 from benchmark.engine.files import save_tensors
-from benchmark.engine.origins import code_digest, deciding
+from benchmark.engine.origins import deciding
 from benchmark.engine.records import FORMAT
+from benchmark.engine.sources import SOURCES, digest
 
 __all__ = ["TrunkStore", "common_fields", "trunks_of"]
 
@@ -25,7 +27,7 @@ _KEPT = 30 * 24 * 3600.0  # seconds that a trunk is kept after its last use: oth
 # What does not matter to the rounds of a trunk: its key and length stand for the method.
 _FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
 
-# What a subclass may have of its own and still begin as its base does.
+# What a subclass may have of its own and still begin as its base does. (Not `members`: PPFE trains with it.)
 _AFTERWARDS = {
     "name", "title", "reference", "Hyper", "ablations", "tuning",
     "adaptation", "evaluated", "notes", "diagnostics", "check", "fitted",
@@ -37,14 +39,11 @@ def trunks_of(algorithm: Algorithm) -> list[Trunk]:
 
     A subclass of FedAvg that trains otherwise is not FedAvg: it shares nothing, unless it says what.
     """
-    lineage = type(algorithm).__mro__[:-1]
-    for place, cls in enumerate(lineage):
-        if "trunks" in vars(cls):
-            return algorithm.trunks()
-        own = {name for name in vars(cls) if name == "__init__" or not name.startswith("__")} - _AFTERWARDS
-        if any(name in vars(base) for base in lineage[place + 1 :] for name in own):
-            return []
-    return []
+    cls = type(algorithm)
+    home = next(base for base in cls.__mro__ if "trunks" in vars(base))
+    names = {name for name in dir(home) if name == "__init__" or not name.startswith("__")} - _AFTERWARDS
+    same = all(getattr_static(cls, name) is getattr_static(home, name) for name in names)
+    return algorithm.trunks() if same else []
 
 
 def common_fields(config: RunConfig) -> dict[str, Any]:
@@ -68,7 +67,7 @@ class TrunkStore:
         self, root: Path, config: RunConfig, data: Sequence[str], environment: Mapping[str, Any]
     ) -> None:
         self._folder = root / ".cache"
-        made = {"data": list(data), "format": FORMAT, **deciding(environment), "code": code_digest()}
+        made = {"data": list(data), "format": FORMAT, **deciding(environment), "code": digest(SOURCES)}
         self._common = {**common_fields(config), **made}
 
     def _path(self, trunk: Trunk) -> Path:

@@ -76,7 +76,7 @@ class Network:
         NumPy draws them, so that they are the same on every device and PyTorch version.
         """
         drawn = {key: values for layer in self.layers for key, values in layer.draw(rng).items()}
-        return {key: torch.from_numpy(values).to(device) for key, values in drawn.items()}
+        return {key: torch.from_numpy(np.float32(values)).to(device) for key, values in drawn.items()}
 
     def apply(
         self,

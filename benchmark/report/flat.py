@@ -22,7 +22,8 @@ def runs_csv(records: Sequence[Record]) -> str:
     """One line a run: its folder, method, configuration, ``result.…``, ``hyper.…``, ``environment.…``."""
     lines = [_line(record) for record in records]
     names = sorted({name: None for line in lines for name in line}, key=_place)
-    return pd.DataFrame(lines, columns=names).to_csv(index=False, lineterminator="\n")
+    table = pd.DataFrame(lines, columns=names).convert_dtypes()  # whole numbers stay whole beside gaps
+    return table.to_csv(index=False, lineterminator="\n")
 
 
 def _place(name: str) -> int:

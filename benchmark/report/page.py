@@ -60,11 +60,12 @@ def write_page(
     """
     content, ledger = Content(studies, profile, store, seeds), Ledger(store.root)
     parts = [ledger.fingerprint(study.name) for study in studies]
-    source = repr((renderer_digest(), parts, content.source))
+    runs = sorted(store.records(), key=lambda record: record.folder.name)  # of all seeds
+    source = repr((renderer_digest(), parts, content.source, [record.digest for record in runs]))
     fingerprint = hashlib.sha256(source.encode()).hexdigest()
     if ledger.is_current("report", fingerprint) and not again:
         return False
-    ledger.write("report", fingerprint, {NAME: _html(content), RUNS: runs_csv(content.records)})
+    ledger.write("report", fingerprint, {NAME: _html(content), RUNS: runs_csv(runs)})
     return True
 
 

@@ -26,6 +26,7 @@ from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import common_fields, trunks_of
 from benchmark.environment import environment
+from benchmark.models import NETWORKS
 from benchmark.runner import Execution
 from benchmark.store import Record
 from datasets import Dataset, Split
@@ -74,6 +75,8 @@ class Estimator:
         surroundings = {name: {**environment(self._device, name), **jobs} for name in EXECUTORS}
         measured: dict[tuple[str, str], list[float]] = {}
         for record in self.records:
+            if record.config.dataset not in NETWORKS:  # of a dataset that is gone
+                continue
             there, summary = {"jobs": 1, **record.summary["environment"]}, record.summary
             here = surroundings[self._executor(record.config)]
             samples = summary["samples"] + summary["adaptation_samples"]

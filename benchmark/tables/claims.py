@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import pandas as pd
@@ -78,12 +78,18 @@ def claims(results: Results) -> Table:
     return Table(
         name=results.study.name,
         title=results.study.title,
-        caption=caption(results, text, spread=False),
+        caption=caption(_only(results, findings), text, spread=False),
         notes=absent(results),
         data=pd.DataFrame([_numbers(finding) for finding in findings], columns=_FIELDS),
         shown=shown,
         latex=shown.map(tex).rename(columns=tex),
     )
+
+
+def _only(results: Results, findings: list[_Finding]) -> Results:
+    """Without the records that no finding is of."""
+    settings = {finding.setting for finding in findings}
+    return replace(results, records={p: found for p, found in results.records.items() if p[1] in settings})
 
 
 def _find(results: Results, claim: Claim, column: Column) -> _Finding | None:

@@ -129,6 +129,8 @@ class Undocumented:
         ("name", "", "has no `name`"),
         ("title", "", "has no `title`"),
         ("reference", "", "has no `reference`"),
+        ("Hyper", type("Bare", (), {}), "Bare of 'halved' is no dataclass"),
+        ("Hyper", type("Bare", (Undocumented,), {}), "Bare of 'halved' is no dataclass"),
         ("Hyper", Undocumented, r"rate of Undocumented is no `option\(default, doc\)`"),
     ],
 )

@@ -75,11 +75,11 @@ def test_json_and_finished_run(tiny_run):
 def test_a_finished_run_of_other_code_is_not_passed_off_as_new(tiny_run, monkeypatch):
     """Whoever has just edited a method must not take the old figure for that of the edit."""
     tiny_run("--algo fedavg")
-    monkeypatch.setattr("benchmark.freshness.code_digest", lambda method: "after the edit")
+    monkeypatch.setattr("benchmark.freshness.code_of", lambda config: "after the edit")
     again = tiny_run("--algo fedavg")
     first, second = again.err.splitlines()
     assert "already finished" in first
-    assert second.startswith("note: other code than this has computed that record")
+    assert second.startswith("note: that record was computed by other code")
     assert "remove its folder" in second
 
 

@@ -219,7 +219,9 @@ LABELS = np.arange(8, dtype=np.int64) % 2
         (IMAGES, LABELS.astype(np.int32), "uint8 images and int32 labels instead of"),
         (IMAGES.transpose(0, 2, 3, 1), LABELS, r"shape \(4, 4, 1\) instead of \(1, 4, 4\)"),
         (IMAGES, LABELS + 1, "labels 1..2 instead of 0..1"),
-        (IMAGES[:6], LABELS, "6 images and 8 labels"),
+        (IMAGES[:6], LABELS, r"images \[6, 1, 4, 4\] and labels \[8\] instead of one label an image"),
+        (IMAGES, LABELS[:, None], r"labels \[8, 1\] instead of one label an image"),
+        (IMAGES.tolist(), LABELS, "int64 images and int64 labels instead of"),
         (IMAGES[:0], LABELS[:0], "no images"),
     ],
 )

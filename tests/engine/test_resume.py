@@ -1,21 +1,18 @@
 """A run that was stopped, at any moment and for any reason, ends as if nothing had happened."""
 
 import dataclasses
-import inspect
 import json
 import os
 import random
 import shutil
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
 
 import benchmark.engine.origins as origins
 import benchmark.engine.trunks as trunks
-import benchmark.freshness as freshness
 import benchmark.runner as runner
 from algorithms import ALGORITHMS
 from algorithms.adaptation import FineTuning
@@ -24,6 +21,7 @@ from benchmark.engine.executors import LoopExecutor
 from benchmark.engine.rounds import Diverged
 from benchmark.engine.trunks import TrunkStore
 from benchmark.errors import UserError
+from benchmark.freshness import code_of
 
 
 class Killer:
@@ -117,8 +115,8 @@ def as_other_code(monkeypatch):
     @contextmanager
     def other():
         with monkeypatch.context() as patch:
-            patch.setattr(freshness, "code_digest", lambda method: "another commit's")
-            patch.setattr(trunks, "code_digest", lambda: "another commit's")
+            patch.setattr(runner, "code_of", lambda config: "another commit's")
+            patch.setattr(trunks, "digest", lambda sources: "another commit's")
             yield
 
     return other
@@ -130,7 +128,7 @@ def test_rounds_of_other_code_are_told_apart(tiny, launch, as_other_code, tmp_pa
     with as_other_code():
         kill(launch, config, tmp_path, 3)  # goes on, and is stopped again
     found = launch(config, tmp_path).summary["origins"]
-    ours = freshness.code_of("fedper")
+    ours = code_of(config)
     assert [(origin["from_round"], origin["code"]) for origin in found] == [
         (1, ours), (2, "another commit's"), (4, ours),
     ]  # fmt: skip
@@ -340,19 +338,24 @@ def steps_of_nothing(self, round):
         ({"adaptation": lambda self: []}, True),
         ({"help_nobody_calls": lambda self: None}, True),
         ({"phases": steps_of_nothing}, False),
+        ({"__init__": lambda self, task, hyper: Algorithm.__init__(self, task, hyper)}, False),
         ({"aggregation": "samples"}, False),
         ({"aggregate": lambda self, mean: None}, False),
         ({"phases": steps_of_nothing, "trunks": lambda self: [Trunk("halved", 2)]}, True),  # says so itself
     ],
 )
-@pytest.mark.parametrize("mixed_in", [False, True])
-def test_a_subclass_that_trains_otherwise_shares_no_beginning(
-    own, shares, mixed_in, tiny, ready, monkeypatch
-):
+@pytest.mark.parametrize("place", ["subclass", "mixin before", "mixin behind"])
+def test_what_trains_otherwise_shares_nothing(own, shares, place, tiny, ready, monkeypatch):
     """A method made from FedAvg must neither take over FedAvg's rounds nor leave FedAvg its own."""
     naming = {"name": "halved", "title": "Halved", "reference": "none"}
-    bases = (type("Own", (), own), ALGORITHMS["fedavg"]) if mixed_in else (ALGORITHMS["fedavg"],)
-    halved = type("Halved", bases, naming if mixed_in else {**naming, **own})
+    fedavg = ALGORITHMS["fedavg"]
+    if place == "subclass":
+        halved = type("Halved", (fedavg,), {**naming, **own})
+    elif place == "mixin before":
+        halved = type("Halved", (type("Own", (Algorithm,), own), fedavg), naming)
+    else:  # between FedAvg, which names the beginning, and the base, which has the hooks
+        halved = type("Halved", (fedavg, type("Own", (Algorithm,), own)), naming)
+        shares = shares and "trunks" not in own
     monkeypatch.setitem(ALGORITHMS, "halved", halved)
     assert bool(trunks.trunks_of(ready(tiny("halved")).algorithm)) == shares
 
@@ -458,119 +461,6 @@ def test_a_beginning_belongs_to_its_data_and_precision(part, tiny, tmp_path):
     store(facts).save(trunk, {"weights": torch.ones(1)}, [{"round": 1}])
     assert store(facts).load(trunk, torch.device("cpu"))["lines"] == [{"round": 1}]
     assert store({**facts, part: "another"}).load(trunk, torch.device("cpu")) is None
-
-
-def test_all_code_that_computes_rounds_counts():
-    """Otherwise a beginning computed before an edit would be taken for the edited code's."""
-    told = {path.relative_to(origins._ROOT).as_posix() for path in origins.computing_files()}
-    assert {"benchmark/runner.py", "algorithms/ppfe/stages.py", "datasets/splits.py"} < told
-    assert {"benchmark/engine/sgd.py", "benchmark/models/network.py"} < told
-    assert not any(name.startswith(("tests/", "benchmark/tables/")) for name in told)
-
-
-def test_only_the_method_and_what_it_imports_is_its_code(algo):
-    """So that a record is not called outdated because of another method."""
-    home = origins._ROOT / "algorithms"
-    told = origins.computing_files(Path(inspect.getfile(ALGORITHMS[algo])))
-    everything = origins.computing_files()
-    assert set(told) < set(everything)
-    assert [path for path in everything if home not in path.parents] == [
-        path for path in told if home not in path.parents
-    ]
-    own = {path.relative_to(home).as_posix() for path in told if home in path.parents}
-    loaded = {
-        Path(inspect.getfile(cls)).relative_to(home).as_posix()
-        for cls in ALGORITHMS[algo].__mro__
-        if cls.__module__.startswith("algorithms.")
-    }
-    assert {"registry.py", "__init__.py"} | loaded <= own
-
-
-@pytest.mark.parametrize(
-    ("line", "counts"),
-    [
-        ("from algorithms.other import Other", True),
-        ("from algorithms import other", True),
-        ("import algorithms.other", True),
-        ("from .other import Other", True),
-        ("from . import other", True),
-        ("from benchmark.engine.other import Other", False),
-        ("other = 1", False),
-    ],
-)
-@pytest.mark.parametrize("package", [False, True])
-def test_imports_of_other_methods_are_found(line, counts, package, monkeypatch, tmp_path):
-    monkeypatch.setattr(origins, "_ROOT", tmp_path)
-    home = tmp_path / "algorithms"
-    other = home / "other" / "__init__.py" if package else home / "other.py"
-    other.parent.mkdir(parents=True)
-    other.write_text("")
-    (home / "__init__.py").write_text("")
-    (home / "mine.py").write_text(line)
-    assert (other in origins.computing_files(home / "mine.py")) == counts
-
-
-def test_records_of_other_code_are_outdated(tiny, launch, as_other_code, tmp_path):
-    summary = launch(tiny("fedper"), tmp_path).summary
-    assert not freshness.outdated("fedper", summary)
-    with as_other_code():
-        assert freshness.outdated("fedper", summary)
-        older = {name: value for name, value in summary["environment"].items() if name != "code"}
-        assert not freshness.outdated("fedper", {"environment": older})
-
-
-CODE = '''"""A module."""
-
-KINDS = {}  # by name
-"""Kinds of steps."""
-
-
-@register("step")
-class Step:
-    """A step."""
-
-    async def take(self, x, reduction="mean"):
-        """Go on."""
-        return 0.1 * x
-'''
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "same"),
-    [
-        ("A module.", "Another one.", True),
-        ("Kinds of steps.", "All kinds.", True),
-        ("A step.", "One step of it.", True),
-        ('        """Go on."""\n', "", True),
-        ("# by name", "# by their names", True),
-        ("0.1 * x", "(0.1  *  x)", True),
-        ("0.1", "0.2", False),
-        ("        return", "        x = x + 1\n        return", False),
-        ('"mean"', '"sum"', False),
-        ('@register("step")\n', "", False),
-        ("(self, x, ", "(self, x, y=1, ", False),
-    ],
-)
-def test_only_what_computes_makes_other_code(before, after, same, monkeypatch, tmp_path):
-    assert before in CODE
-    monkeypatch.setattr(origins, "_ROOT", tmp_path)
-    (tmp_path / "algorithms").mkdir()
-
-    def digest(text):
-        (tmp_path / "algorithms" / "step.py").write_text(text)
-        return origins.code_digest.__wrapped__()
-
-    assert (digest(CODE) == digest(CODE.replace(before, after))) == same
-
-
-def test_a_file_that_is_no_python_counts_byte_by_byte(monkeypatch, tmp_path):
-    monkeypatch.setattr(origins, "_ROOT", tmp_path)
-    (tmp_path / "datasets").mkdir()
-    digests = set()
-    for content in (b"def (", b"def  (", b"\0"):  # such as editors and file systems leave behind
-        (tmp_path / "datasets" / "._half.py").write_bytes(content)
-        digests.add(origins.code_digest.__wrapped__())
-    assert len(digests) == 3
 
 
 def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_rounds, tmp_path):

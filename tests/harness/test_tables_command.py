@@ -110,10 +110,10 @@ def test_fill_render_and_nothing_to_do(command, tiny_studies, tmp_path):
 
 def test_records_of_other_code_are_counted(command, tiny_studies, tmp_path, monkeypatch):
     assert "other code" not in command("--only pair").out
-    monkeypatch.setattr("benchmark.freshness.code_digest", lambda method: "after the edit")
+    monkeypatch.setattr("benchmark.freshness.code_of", lambda config: "after the edit")
     answer = command("--only pair")
     assert answer.code == 0
-    assert "2 of 2 records were computed by other code; to make them again" in answer.out
+    assert "2 of 2 records were computed by other code" in answer.out
     named = next(line for line in answer.out.splitlines() if "remove their folders" in line).split()[-1]
     assert (tmp_path / "results" / named / "done").exists()
 

@@ -1,0 +1,100 @@
+"""The source code that computes rounds, as it was when the program began."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SOURCES", "digest", "imported", "read"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_METHODS = "algorithms"
+# The runner draws splits, schedules and initial weights.
+_COMPUTING = (_METHODS, "benchmark/engine", "benchmark/models", "benchmark/runner.py", "datasets")
+
+
+def read(root: Path) -> dict[str, bytes]:
+    """The modules below `root` that compute rounds (methods, engine, networks, data), by path."""
+    sources = {}
+    for place in (root / name for name in _COMPUTING):
+        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            if path.is_file():  # editors leave links that lead nowhere
+                sources[path.relative_to(root).as_posix()] = path.read_bytes()
+    return sources
+
+
+SOURCES = read(_ROOT)  # at once: what is edited while the program runs is not what runs
+
+
+def digest(sources: Mapping[str, bytes]) -> str:
+    """Changes with what modules do, not with their layout, comments and docstrings."""
+    found = hashlib.sha256()
+    for name, source in sources.items():
+        found.update(f"{name}\0{_meaning(source)}\0".encode())
+    return found.hexdigest()
+
+
+def imported(start: Iterable[str], sources: Mapping[str, bytes]) -> set[str]:
+    """Modules of the methods `start` (such as ``fedper``) and of those that they import; packages whole."""
+    found: set[str] = set()
+    methods = list(start)
+    while methods:
+        method = methods.pop()
+        for name in sources:
+            if _method(name) == method and name not in found:
+                found.add(name)
+                methods += _imports(sources[name])
+    return found
+
+
+def _method(name: str) -> str:
+    """``ppfe`` for algorithms/ppfe/stages.py; empty for modules of anything else."""
+    folder, _, rest = name.removesuffix(".py").partition("/")
+    return rest.partition("/")[0] if folder == _METHODS else ""
+
+
+def _imports(source: bytes) -> set[str]:
+    """Names that may be methods' (others match none), such as ``fedavg`` of algorithms.fedavg."""
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return set()
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            home = _METHODS if node.level else node.module  # relative ones are taken for neighbours
+            inner = [node.module] if node.level and node.module else [alias.name for alias in node.names]
+            names += [f"{home}.{name}" for name in inner]
+    parts = [name.split(".") for name in names]
+    return {found[1] for found in parts if found[0] == _METHODS and len(found) > 1}
+
+
+@cache
+def _meaning(source: bytes) -> str:
+    """A module without layout, comments and docstrings, none of which decides a float.
+
+    The same under every version of Python; a file that is no Python counts byte by byte.
+    """
+    try:
+        return repr(_told(ast.parse(source)))
+    except (SyntaxError, ValueError):
+        return source.hex()
+
+
+def _told(part: Any) -> Any:
+    """A part of a syntax tree as nested lists, without strings that stand alone."""
+    if isinstance(part, list):
+        return [_told(item) for item in part if not _stands_alone(item)]
+    if not isinstance(part, ast.AST):
+        return repr(part)
+    # `ast.dump` would not do: from version to version it writes more, or fewer, of the fields that are empty.
+    fields = sorted((name, _told(value)) for name, value in ast.iter_fields(part) if name != "kind")
+    return [type(part).__name__, *([name, told] for name, told in fields if told != [])]
+
+
+def _stands_alone(part: Any) -> bool:
+    return isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)

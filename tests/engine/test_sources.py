@@ -1,0 +1,201 @@
+"""What counts as the code of a run, and when a record's is another."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import benchmark.engine.sources as sources
+from algorithms import ALGORITHMS
+from benchmark.engine.sources import SOURCES, digest, imported, read
+from benchmark.freshness import _digest, code_of, outdated
+from benchmark.models import NETWORKS
+from datasets import DATASETS
+from datasets.registry import MODULES
+
+ROOT = Path(sources.__file__).resolve().parents[2]
+
+
+def test_all_code_that_computes_rounds_counts():
+    """Otherwise a beginning computed before an edit would be taken for the edited code's."""
+    assert {"benchmark/runner.py", "algorithms/ppfe/stages.py", "datasets/splits.py"} < set(SOURCES)
+    assert {"benchmark/engine/sgd.py", "benchmark/models/network.py"} < set(SOURCES)
+    assert not any(name.startswith(("tests/", "benchmark/tables/")) for name in SOURCES)
+    assert read(ROOT) == SOURCES
+
+
+def test_links_that_lead_nowhere_are_no_code(tmp_path):
+    """Emacs leaves them while a file is edited."""
+    (tmp_path / "algorithms").mkdir()
+    (tmp_path / "algorithms" / "mine.py").write_text("x = 1")
+    (tmp_path / "algorithms" / ".#mine.py").symlink_to("nowhere")
+    assert read(tmp_path) == {"algorithms/mine.py": b"x = 1"}
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        ("from algorithms.other import Other", True),
+        ("from algorithms import other", True),
+        ("import algorithms.other", True),
+        ("from .other import Other", True),
+        ("from . import other", True),
+        ("from benchmark.engine.other import Other", False),
+        ("other = 1", False),
+        ("this is no Python", False),
+    ],
+)
+@pytest.mark.parametrize("module", ["algorithms/other.py", "algorithms/other/deep/parts.py"])
+def test_imports_of_other_methods_are_found(line, counts, module):
+    code = {"algorithms/mine.py": line.encode(), module: b"", "benchmark/engine/other.py": b""}
+    assert imported(["mine"], code) == {"algorithms/mine.py", *([module] if counts else [])}
+
+
+def test_imports_are_followed_and_packages_count_whole():
+    code = {
+        "algorithms/mine.py": b"from algorithms.package import Part",
+        "algorithms/package/__init__.py": b"from algorithms.package.part import Part",
+        "algorithms/package/part.py": b"from algorithms import base",
+        "algorithms/package/unused.py": b"",
+        "algorithms/base.py": b"import algorithms.mine",  # a circle
+        "algorithms/stranger.py": b"",
+    }
+    assert imported(["mine"], code) == set(code) - {"algorithms/stranger.py"}
+
+
+def test_a_method_imports_its_bases(algo):
+    bases = {cls.__module__ for cls in ALGORITHMS[algo].__mro__ if cls.__module__.startswith("algorithms.")}
+    found = imported([ALGORITHMS[algo].__module__.split(".")[1]], SOURCES)
+    assert {f"{name.replace('.', '/')}.py" for name in bases} <= found
+    assert found < set(SOURCES)
+
+
+# Records
+
+
+@pytest.fixture
+def edited(monkeypatch):
+    """``edited("datasets/splits.py")``: as if that module had been changed since."""
+
+    def edit(name):
+        monkeypatch.setitem(SOURCES, name, SOURCES.get(name, b"") + b"\nx = 1")
+        _digest.cache_clear()
+
+    yield edit
+    monkeypatch.undo()
+    _digest.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("algorithms/fedper.py", True),
+        ("algorithms/fedrep.py", False),
+        ("algorithms/new.py", False),
+        ("benchmark/engine/sgd.py", True),
+        ("benchmark/models/layers.py", True),
+        ("benchmark/models/catalogue.py", False),
+        ("benchmark/runner.py", True),
+        ("datasets/splits.py", True),
+        ("datasets/catalogue/digits.py", True),
+        ("datasets/catalogue/new.py", False),
+    ],
+)
+def test_edits_of_what_computes_a_run_make_its_record_outdated(name, counts, tiny, edited):
+    config = tiny("fedper")
+    summary = {"environment": {"code": code_of(config)}}
+    assert not outdated(config, summary)
+    edited(name)
+    assert outdated(config, summary) == counts
+
+
+def test_another_network_makes_its_records_outdated(tiny, monkeypatch):
+    config = tiny("fedper")
+    summary = {"environment": {"code": code_of(config)}}
+    monkeypatch.setitem(NETWORKS, "new", NETWORKS["digits"])
+    assert not outdated(config, summary)
+    monkeypatch.setitem(NETWORKS, "digits", NETWORKS["cifar10"])
+    assert outdated(config, summary)
+
+
+def test_some_rounds_of_other_code_make_a_record_outdated(tiny):
+    config = tiny("fedper")
+    ours = {"code": code_of(config)}
+    assert not outdated(config, {"environment": ours, "origins": [ours, {"executor": "loop"}]})
+    assert outdated(config, {"environment": ours, "origins": [{"code": "other"}, ours]})
+    assert not outdated(config, {"environment": {}})  # made before records told it
+
+
+def test_a_method_from_a_script_counts(tiny, tmp_path, monkeypatch):
+    (tmp_path / "script.py").write_text("x = 1")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    __import__("script")
+    namings = {"name": "own", "title": "Own", "reference": "none"}
+    own = type("Own", (ALGORITHMS["fedavg"],), {**namings, "__module__": "script"})
+    monkeypatch.setitem(ALGORITHMS, "own", own)
+    before = code_of(tiny("own"))
+    (tmp_path / "script.py").write_text("x = 2")
+    _digest.cache_clear()
+    assert code_of(tiny("own")) != before
+    notebook = type("Notebook", (own,), {**namings, "__module__": "__main__"})
+    monkeypatch.setitem(ALGORITHMS, "own", notebook)
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    assert code_of(tiny("own"))  # what is nowhere written down cannot count
+
+
+def test_every_dataset_has_its_module():
+    assert set(MODULES) == set(DATASETS)
+    assert {f"{name.replace('.', '/')}.py" for name in MODULES.values()} < set(SOURCES)
+
+
+# What counts of a module
+
+
+def digest_of(text):
+    return digest({"algorithms/step.py": text.encode()})
+
+
+CODE = '''"""A module."""
+
+KINDS = {}  # by name
+"""Kinds of steps."""
+
+
+@register("step")
+class Step:
+    """A step."""
+
+    async def take(self, x, reduction="mean"):
+        """Go on."""
+        return 0.1 * x
+'''
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("A module.", "Another one.", True),
+        ("Kinds of steps.", "All kinds.", True),
+        ("A step.", "One step of it.", True),
+        ('        """Go on."""\n', "", True),
+        ("# by name", "# by their names", True),
+        ("0.1 * x", "(0.1  *  x)", True),
+        ("0.1", "0.2", False),
+        ("        return", "        x = x + 1\n        return", False),
+        ('"mean"', '"sum"', False),
+        ('@register("step")\n', "", False),
+        ("(self, x, ", "(self, x, y=1, ", False),
+    ],
+)
+def test_only_what_computes_makes_other_code(before, after, same):
+    assert before in CODE
+    assert (digest_of(CODE) == digest_of(CODE.replace(before, after))) == same
+
+
+def test_line_ends_make_no_other_code():
+    assert digest_of(CODE) == digest_of(CODE.replace("\n", "\r\n"))
+
+
+def test_a_file_that_is_no_python_counts_byte_by_byte():
+    """Such as editors and file systems leave behind."""
+    assert len({digest({"datasets/._half.py": content}) for content in (b"def (", b"def  (", b"\0")}) == 3
