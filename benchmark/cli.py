@@ -132,23 +132,21 @@ class Parser(argparse.ArgumentParser):
         word = next((word for word in rest if word.startswith("-")), None)
         if word is None:
             raise UserError(f"unexpected '{rest[0]}'; values follow a flag, and --help shows all flags")
-        if name := self._hyper(word):
-            raise UserError(f"'{name}' is a hyper-parameter of a method: give it as --set {name}=VALUE")
-        raise UserError(f"unknown flag '{word.split('=')[0]}'{self._nearest(word)}; --help shows all flags")
+        flag = word.split("=")[0]
+        name = flag.lstrip("-")  # all have the dashes in common
+        if self._is_hyper(hyper := name.replace("-", "_")):
+            raise UserError(f"'{hyper}' is a hyper-parameter of a method: give it as --set {hyper}=VALUE")
+        raise UserError(f"unknown flag '{flag}'{self._nearest(name)}; --help shows all flags")
 
-    def _hyper(self, word: str) -> str:
-        """The hyper-parameter that a flag is taken for; empty if no method has it."""
+    def _is_hyper(self, name: str) -> bool:
+        """Whether this command takes hyper-parameters, and some method has this one."""
         if "--set" not in self._option_string_actions:
-            return ""
+            return False
         from algorithms import ALGORITHMS
 
-        name = word.split("=")[0].lstrip("-").replace("-", "_")
-        known = any(name == spec.name for method in ALGORITHMS.values() for spec in fields(method.Hyper))
-        return name if known else ""
+        return any(name == spec.name for method in ALGORITHMS.values() for spec in fields(method.Hyper))
 
-    def _nearest(self, word: str) -> str:
-        # Without the dashes, which all have in common.
-        name = word.split("=")[0].lstrip("-")
+    def _nearest(self, name: str) -> str:
         known = [flag.lstrip("-") for action in self._actions for flag in action.option_strings]
         close = difflib.get_close_matches(name, known, n=1)
         return f" (did you mean '--{close[0]}'?)" if close else ""
