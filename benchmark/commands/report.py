@@ -83,8 +83,9 @@ def execute(arguments: argparse.Namespace) -> None:
     store = read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
+    from benchmark.report.cautions import cautions
     from benchmark.report.flat import RUNS
-    from benchmark.report.page import NAME, mixed_studies, write_page
+    from benchmark.report.page import NAME, write_page
     from benchmark.studies.render import render, with_rendered
     from benchmark.terminal import shown_path
 
@@ -96,7 +97,7 @@ def execute(arguments: argparse.Namespace) -> None:
     written = render(studies, profile, store, seeds, again=True)
     write_page(studies, profile, store, seeds, again=True)
     print(f"{profile.name}: {len(store.records())} runs; rendered {', '.join(written)}")
-    for line in mixed_studies(studies, profile, store, seeds):
+    for line in cautions(studies, profile, store, seeds):
         print(f"  {line}")
     print(f"  {shown_path(root / RUNS)}  every run, for pandas and the like")
     print(f"  {shown_path(root / NAME)}")

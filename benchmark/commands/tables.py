@@ -194,12 +194,11 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
 
 def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
-    from benchmark.freshness import outdated
+    from benchmark.report.cautions import cautions
     from benchmark.report.flat import RUNS
-    from benchmark.report.page import NAME, mixed_studies, write_page
+    from benchmark.report.page import NAME, write_page
     from benchmark.studies.catalogue import STUDIES
     from benchmark.studies.render import render, with_rendered
-    from benchmark.studies.results import collect
     from benchmark.terminal import say, shown_path
 
     profile, store, seeds = job.profile, job.store, job.seeds
@@ -219,12 +218,8 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     for folder in ("tables", "figures"):
         files = len(list((store.root / folder).glob("*.*")))
         print(f"  {shown_path(store.root / folder)}/  {files} files")
-    for line in mixed_studies(shown, profile, store, seeds):
+    for line in cautions(shown, profile, store, seeds):
         print(f"  {line}")
-    used = {r.folder.name: r for study in shown for r in collect(study, profile, store, seeds).all()}
-    if old := [name for name, record in used.items() if outdated(record.config, record.summary)]:
-        print(f"  {len(old)} of {len(used)} records were computed by other code (its method, the engine, …);")
-        print(f"  to make them again remove their folders, such as {old[0]}")
     print(f"  {shown_path(store.root / RUNS)}  every run, for pandas and the like")
     print(f"  {shown_path(store.root / NAME)}")
     if job.execution.trackings:

@@ -10,16 +10,14 @@ from pathlib import Path
 import benchmark
 from benchmark.report.content import Content
 from benchmark.report.flat import RUNS, runs_csv
-from benchmark.report.mixtures import FIELDS, mixed
 from benchmark.report.overview import contents, header, repeat
 from benchmark.report.runs import run_list
 from benchmark.report.state import cells, environment
 from benchmark.store import Store
 from benchmark.studies.grid import Profile, Study
 from benchmark.studies.output import Ledger, renderer_digest, section_file
-from benchmark.studies.results import collect
 
-__all__ = ["NAME", "mixed_studies", "write_page"]
+__all__ = ["NAME", "write_page"]
 
 NAME = "report.html"
 
@@ -67,18 +65,6 @@ def write_page(
         return False
     ledger.write("report", fingerprint, {NAME: _html(content), RUNS: runs_csv(runs)})
     return True
-
-
-def mixed_studies(
-    studies: Sequence[Study], profile: Profile, store: Store, seeds: Sequence[int] | None = None
-) -> list[str]:
-    """A line for every kind of mixture, with the studies whose tables have it; none if there is none."""
-    names: dict[str, list[str]] = {}
-    for study in studies:
-        if not study.computed:
-            for field in mixed(collect(study, profile, store, seeds).all()):
-                names.setdefault(FIELDS[field], []).append(study.name)
-    return [f"tables mix {what}: {', '.join(where)}" for what, where in names.items()]
 
 
 def _html(content: Content) -> str:

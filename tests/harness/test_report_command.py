@@ -64,6 +64,14 @@ def test_everything_is_made_from_records_alone(call, root):
     assert records == files(root) - made
 
 
+def test_records_of_other_code_are_counted(call, root, monkeypatch):
+    assert "other code" not in call("report --only sparse").out
+    monkeypatch.setattr("benchmark.report.cautions.outdated", lambda config, summary: True)
+    answer = call("report --only sparse reduction")
+    assert "4 of 4 records were computed by other code" in answer.out  # those of both studies once
+    assert (answer.code, answer.err) == (0, "")
+
+
 def test_only_the_studies_that_were_asked_for(call, root):
     call("report --only sparse progression")
     text = (root / "report.html").read_text()

@@ -10,9 +10,10 @@ import pytest
 from record_folders import write_record, write_records
 
 from benchmark.engine.config import RunConfig
+from benchmark.report.cautions import cautions
 from benchmark.report.cells import data_cell, number
 from benchmark.report.mixtures import in_words, mixed
-from benchmark.report.page import mixed_studies, write_page
+from benchmark.report.page import write_page
 from benchmark.runner import with_hyper
 from benchmark.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
@@ -191,7 +192,7 @@ def test_mixtures_are_told_where_they_are(tmp_path):
     assert page.text.count('class="mixed"') == len(STUDIES["sparse"].tables)  # all of one of the studies
     assert "Mixes 3 commits and 2 devices" in page.shown
     assert "1 run made with code that differs" in page.shown
-    assert mixed_studies(studies, QUICK, Store.scan(tmp_path)) == [
+    assert cautions(studies, QUICK, Store.scan(tmp_path)) == [
         "tables mix commits: sparse",
         "tables mix devices: sparse",
     ]
