@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from benchmark.engine.executors import EXECUTORS, choose_executor
+from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 from benchmark.engine.local import LocalCall, LocalModel, Phase, Proximal
 from benchmark.engine.params import expand
 from benchmark.models import NETWORKS, LowRank
@@ -205,3 +206,10 @@ def test_automatic_choices_exist():
     for device in ("cpu", "cuda"):
         for network in NETWORKS.values():
             assert choose_executor(device, network) in EXECUTORS
+
+
+@pytest.mark.parametrize(("share", "cores"), [("", 4), ("3", 3), ("4", 4), ("64", 4), ("0", 1), ("many", 4)])
+def test_a_share_of_the_cores_is_at_most_what_there_is(share, cores, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(4)), raising=False)
+    monkeypatch.setenv(CORES_VARIABLE, share)
+    assert available_cores() == cores

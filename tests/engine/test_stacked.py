@@ -8,7 +8,6 @@ from tape import TapeRecorder
 
 from benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
 from benchmark.engine.executors.memory import clients_that_fit, step_bytes
-from benchmark.engine.executors.threads import CORES_VARIABLE
 from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
 from benchmark.errors import UserError
@@ -24,7 +23,7 @@ UNEVEN = {"partition": "dirichlet", "dirichlet": 0.1, "clients": 10, "samples_pe
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch):
     """Stacks are cut by the cores there are: here two, whatever the machine has."""
-    monkeypatch.setenv(CORES_VARIABLE, "2")
+    monkeypatch.setattr("benchmark.engine.executors.threads.available_cores", lambda: 2)
 
 
 @pytest.fixture

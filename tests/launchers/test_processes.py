@@ -143,7 +143,8 @@ def test_a_worker_that_is_still_starting_leaves_the_interrupt_to_us(cells, tmp_p
         crew.close()
 
 
-def test_shares_of_the_cores_are_disjoint_and_are_all_of_them():
+def test_shares_of_the_cores_are_disjoint_and_are_all_of_them(monkeypatch):
+    monkeypatch.delenv("PFL_CORES", raising=False)
     before = os.sched_getaffinity(0)
     shares = []
     for place in range(2):

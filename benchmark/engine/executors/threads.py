@@ -18,12 +18,10 @@ CORES_VARIABLE = "PFL_CORES"  # of the environment: a worker's share where sever
 
 
 def available_cores() -> int:
-    """Cores this process may use: its share, or what the system tells, or else all of the machine's."""
-    if (share := os.environ.get(CORES_VARIABLE, "")).isdecimal():
-        return max(1, int(share))
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Cores this process may use: what the system tells, and no more of them than its share."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = os.environ.get(CORES_VARIABLE, "")
+    return min(max(1, int(share)), here) if share.isdecimal() else here
 
 
 class CorePool:
