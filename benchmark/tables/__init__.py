@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from benchmark.studies.results import Results
 from benchmark.tables.accuracy import accuracy, ranks, significance, spread, worst10
+from benchmark.tables.best_round import best_round
 from benchmark.tables.claims import claims
 from benchmark.tables.communication import communication
 from benchmark.tables.protocol import calibration, rates, tuning
@@ -21,6 +22,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     "ranks": ranks,
     "worst10": worst10,
     "spread": spread,
+    "best-round": best_round,
     "claims": claims,
     "communication": communication,
     "stages": stages,

@@ -315,6 +315,25 @@ def test_spread_prefers_the_smallest_and_worst10_the_largest(main):
         assert "**" in cell(TABLES[name](main), best, column)
 
 
+def test_the_best_round_is_above_the_last_by_what_choosing_on_test_data_adds(tmp_path):
+    column, variants = STUDIES["main"].grids["quick"].columns[0], METHODS
+    for variant in variants:
+        folder = write_record(tmp_path, configure(variant, column, QUICK))
+        if variant.algo in ("fedper", "fedavg-ft"):
+            lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+            evaluated = [line for line in lines if "accuracy" in line]
+            evaluated[-3]["accuracy"] = evaluated[-1]["accuracy"] + 0.03
+            (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    table = TABLES["best-round"](results_of(tmp_path, "main"))
+    gains = table.shown.set_index("method")[column.title].to_dict()
+    assert gains.pop("FedPer") == "3.00"
+    assert gains.pop("FedAvg+FT") == gains.pop("FedBABU") == MISSING  # other models than the rounds before
+    assert set(gains.values()) == {"0.00"}
+    assert f"one in {QUICK.changes['eval_every']}, and the last" in table.caption
+    assert "fine-tune clients after the last round alone" in table.caption
+    assert "**" not in table.to_markdown()
+
+
 def test_traffic_adds_up_to_the_summaries(main):
     data = TABLES["communication"](
         dataclasses.replace(main, study=STUDIES["communication"])
