@@ -23,7 +23,7 @@ COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that 
 
 def environment(device: torch.device, executor: str) -> dict[str, Any]:
     """Versions and hardware of this process, as JSON values; names no person, host or path."""
-    return {
+    found = {
         "version": benchmark.__version__,
         "commit": commit(),
         "python": platform.python_version(),
@@ -35,6 +35,9 @@ def environment(device: torch.device, executor: str) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "executor": executor,
     }
+    if device.type == "cuda":
+        found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    return found
 
 
 @cache

@@ -233,6 +233,25 @@ def theirs(cell, width, units, params):
     return module
 
 
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("device", "gradients", "learns"), [
+    ("meta", True, True), ("meta", False, False), ("cpu", True, False),
+])  # fmt: skip
+def test_cudnn_is_told_when_gradients_will_be_asked_for(cell, device, gradients, learns, monkeypatch):
+    """Its backward pass exists in training mode alone."""
+    layer, asked, network = Recurrent("rnn", 6, 4, cell), [], getattr(torch, cell)
+
+    def watched(x, start, params, biases, layers, dropout, train, *more):
+        asked.append(train)
+        return network(x, start, params, biases, layers, dropout, train, *more)
+
+    monkeypatch.setattr(torch, cell, watched)
+    params = {name: torch.zeros(shape, device=device) for name, shape in layer.shapes().items()}
+    with torch.set_grad_enabled(gradients):
+        layer.apply(params, torch.zeros(2, 7, 7, device=device))
+    assert asked == [learns]
+
+
 def test_counts_of_the_text_network():
     network = NETWORKS["sent140"]
     assert network.names == ("rnn", "fc1", "fc2", "fc3")

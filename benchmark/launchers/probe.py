@@ -89,7 +89,7 @@ def measure(jobs: int, config: RunConfig, execution: Execution, seconds: float =
             connection.send("go")
         results = [connection.recv() for _, connection in workers]
         memory = (before - _free(device)) // jobs
-    except EOFError:  # one of them is dead: so many do not fit
+    except (EOFError, OSError):  # one of them is dead: so many do not fit
         return Reading(0.0)
     finally:
         for worker, _ in workers:

@@ -98,7 +98,7 @@ class Conv(Layer):
         self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
     ) -> Tensor:
         # The faster of the two on CPUs (docs/performance.md); on CUDA neither has been measured.
-        return (self.by_patches if x.is_cuda else self.by_groups)(params, x)
+        return (self.by_groups if x.device.type == "cpu" else self.by_patches)(params, x)
 
     def by_groups(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """`apply_stacked` as one convolution with a group for each model."""

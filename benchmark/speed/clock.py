@@ -23,6 +23,7 @@ __all__ = [
     "Ceilings",
     "ceilings",
     "device_name",
+    "forget_peak",
     "peak_memory",
     "seconds_of",
     "timed",
@@ -118,6 +119,12 @@ def peak_memory(device: torch.device) -> int:
         return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def forget_peak(device: torch.device) -> None:
+    """Let `peak_memory` of a GPU begin anew; of a process it cannot."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def device_name(device: torch.device) -> str:

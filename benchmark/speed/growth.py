@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.precision import precision
 from benchmark.runner import Execution, Prepared
-from benchmark.speed.clock import device_name, peak_memory, timed, wait_for
+from benchmark.speed.clock import device_name, forget_peak, peak_memory, timed, wait_for
 from benchmark.speed.workload import COHORT, local_call, ready
 
 __all__ = ["COHORTS", "CROWDS", "cohorts", "crowds"]
@@ -19,10 +19,14 @@ CROWDS = (100, 1_000, 10_000)
 
 
 def cohorts(
-    execution: Execution, repeats: int, cell: str, sizes: tuple[int, ...] = COHORTS
+    execution: Execution,
+    repeats: int,
+    cell: str,
+    sizes: tuple[int, ...] = COHORTS,
+    executors: Iterable[str] = tuple(EXECUTORS),
 ) -> Iterator[dict[str, Any]]:
     """Seconds of a local call as the cohort grows."""
-    for name in EXECUTORS:
+    for name in executors:
         prepared = ready(cell, name, execution, clients=max(sizes))
         calls = {str(size): local_call(prepared, list(range(size))) for size in sizes}
         with precision(execution.tf32):
@@ -43,6 +47,7 @@ def cohorts(
 def crowds(execution: Execution, repeats: int, sizes: tuple[int, ...] = CROWDS) -> Iterator[dict[str, Any]]:
     """Seconds of a FedPer round with ten participants as the number of clients grows, on digits."""
     for size in sizes:
+        forget_peak(execution.pick_device())
         prepared = ready(
             "digits", execution.executor, execution, "fedper", clients=size, samples_per_client=20,
             test_samples_per_client=4, participation=COHORT / size,

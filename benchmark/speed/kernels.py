@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad, vmap
 
+from benchmark.engine.executors.replay import Recorder
 from benchmark.engine.params import expand, row
 from benchmark.engine.precision import precision
 from benchmark.models import Conv, Network, Params, build_network
@@ -103,10 +104,16 @@ def kernels(execution: Execution, repeats: int, cells: Iterable[str]) -> Iterato
         x = torch.randn(COHORT, BATCH, *DATASETS[cell].shape, device=device)
         y = torch.arange(COHORT * BATCH, device=device).view(COHORT, BATCH) % DATASETS[cell].classes
 
-        def steps(way: Way) -> Callable[[], int]:
+        def steps(name: str) -> Callable[[], int]:
+            def step() -> None:
+                WAYS[name](network, params, x, y)  # noqa: B023
+
+            # On a CUDA device what the executors would do with it: a launch for each kernel, or one for all.
+            replay = step if name == "loop" else Recorder(device).record(step, lambda: None)
+
             def call() -> int:
                 for _ in range(STEPS):
-                    way(network, params, x, y)  # noqa: B023
+                    replay()
                 wait_for(device)
                 return STEPS * COHORT * BATCH
 
@@ -116,7 +123,7 @@ def kernels(execution: Execution, repeats: int, cells: Iterable[str]) -> Iterato
             torch.set_num_threads(threads)
             try:
                 with precision(execution.tf32):
-                    results = timed({name: steps(way) for name, way in WAYS.items()}, repeats)
+                    results = timed({name: steps(name) for name in WAYS}, repeats)
             finally:
                 torch.set_num_threads(default)
             for name, (seconds, samples) in results.items():

@@ -20,7 +20,7 @@ from benchmark.speed.equality import VARIANTS, equality
 from benchmark.speed.growth import COHORTS, CROWDS, cohorts, crowds
 from benchmark.speed.kernels import kernels
 from benchmark.speed.runs import side_by_side, tf32, whole_runs
-from benchmark.speed.workload import CELLS, TRAINERS
+from benchmark.speed.workload import CELLS, PLAIN, TRAINERS
 
 __all__ = ["PARTS", "Sizes", "load", "measure", "save", "sizes_for"]
 
@@ -51,7 +51,11 @@ def sizes_for(device: torch.device, repeats: int, chosen: Iterable[str] = ()) ->
     """Sizes for a device: on CPUs whole runs are small ones; `chosen` limits the cells."""
     picked = tuple(chosen) or tuple(CELLS)
     if device.type == "cuda":
-        return Sizes(repeats, cells=picked, cohort_cell=picked[0])
+        # `threads` is for CPUs; a loop's calls take seconds each.
+        trainers = tuple(name for name in TRAINERS if name != "threads")
+        return Sizes(
+            repeats, cells=picked, trainers=trainers, cohort_cell=picked[0], cohorts=(1, 5, 10, 20, 50)
+        )
     return Sizes(
         repeats, cells=picked, cohort_cell=picked[-1], setting="digits-s2", rounds=8, side_rounds=8,
         side_runs=4, jobs=2,
@@ -61,7 +65,9 @@ def sizes_for(device: torch.device, repeats: int, chosen: Iterable[str] = ()) ->
 def _tf32(execution: Execution, sizes: Sizes) -> Iterator[Row]:
     # CPUs have no TF32: there would be nothing to see.
     return (
-        tf32(execution, sizes.repeats, sizes.cells[0]) if execution.pick_device().type == "cuda" else iter(())
+        tf32(execution, sizes.repeats, sizes.cells[0], sizes.trainers)
+        if execution.pick_device().type == "cuda"
+        else iter(())
     )
 
 
@@ -73,7 +79,7 @@ PARTS: dict[str, tuple[str, Callable[[Execution, Sizes], Iterator[Row]]]] = {
     ),
     "cohorts": (
         "growth with the size of the cohort",
-        lambda e, s: cohorts(e, s.repeats, s.cohort_cell, s.cohorts),
+        lambda e, s: cohorts(e, s.repeats, s.cohort_cell, s.cohorts, [t for t in s.trainers if t != PLAIN]),
     ),
     "crowds": (
         "growth with the number of clients, 10 of them taking part",
@@ -140,7 +146,6 @@ def save(path: Path, rows: list[Row], execution: Execution) -> None:
     about["threads"] = torch.get_num_threads()
     about["kind"] = device.type
     if device.type == "cuda":
-        about["cuda"] = torch.version.cuda
         about["device_memory"] = torch.cuda.get_device_properties(device).total_memory
     write_json(path, {"format": FORMAT, "environment": about, "rows": rows})
 

@@ -73,10 +73,12 @@ def whole_runs(
         }
 
 
-def tf32(execution: Execution, repeats: int, cell: str) -> Iterator[dict[str, Any]]:
-    """Seconds of a cohort's local training with and without TF32, by `stacked` and `loop`."""
+def tf32(
+    execution: Execution, repeats: int, cell: str, trainers: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
+    """Seconds of a cohort's local training with and without TF32."""
     for allowed in (False, True):
-        rows = cells(replace(execution, tf32=allowed), repeats, [cell], apart=False)
+        rows = cells(replace(execution, tf32=allowed), repeats, [cell], trainers, apart=False)
         for row in rows:
             yield {**row, "part": "tf32"}
 

@@ -1,4 +1,4 @@
-"""Settings of the process: TF32 and the memory allocator."""
+"""Settings of the process: TF32, repeatable cuDNN and the memory allocator."""
 
 import json
 import sys
@@ -12,7 +12,8 @@ from benchmark.runner import Execution, run_cell
 
 
 def settings():
-    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    cudnn = torch.backends.cudnn
+    return torch.backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, cudnn.deterministic
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -21,7 +22,7 @@ def test_tf32_is_both_or_neither_and_restored(wanted):
 
     def fail():
         with precision(wanted):
-            assert settings() == (wanted, wanted)
+            assert settings() == (wanted, wanted, True)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -43,7 +44,7 @@ def test_a_run_sets_tf32_and_records_it(wanted, tiny, tmp_path):
     before = settings()
     execution = Execution(device="cpu", executor="loop", results_dir=tmp_path, tf32=wanted)
     summary = run_cell(tiny("fedavg", rounds=1), execution, Observer())
-    assert seen == [(wanted, wanted)]
+    assert seen == [(wanted, wanted, True)]
     assert settings() == before
     assert summary["environment"]["tf32"] is wanted
     (record,) = tmp_path.glob("*/summary.json")

@@ -11,7 +11,7 @@ from benchmark.engine.executors.memory import clients_that_fit, step_bytes
 from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
 from benchmark.errors import UserError
-from benchmark.models import NETWORKS, Layer, Linear
+from benchmark.models import NETWORKS, Conv, Layer, Linear
 from benchmark.runner import Execution
 from benchmark.speed.equality import VARIANTS, equality
 
@@ -26,10 +26,15 @@ def two_cores(monkeypatch):
     monkeypatch.setattr("benchmark.engine.executors.threads.available_cores", lambda: 2)
 
 
-@pytest.fixture
-def taped(monkeypatch):
-    """Steps are recorded as operations, as on a CUDA device, and only those are replayed."""
+@pytest.fixture(params=["by_groups", "by_patches"])
+def taped(request, monkeypatch):
+    """Steps are recorded as operations, as on a CUDA device, and only those are replayed.
+
+    Convolutions are computed as on a CPU, and as on a CUDA device.
+    """
     monkeypatch.setattr(stacked, "Recorder", TapeRecorder)
+    way = getattr(Conv, request.param)
+    monkeypatch.setattr(Conv, "apply_stacked", lambda self, params, x, dropout=None: way(self, params, x))
 
 
 @pytest.fixture
@@ -168,22 +173,63 @@ def test_what_cannot_be_captured_is_carried_out_as_it_is(monkeypatch, capsys):
     assert "operation not permitted" in line
 
 
-def test_memory_that_runs_out_in_a_capture_is_no_reason_to_go_on(monkeypatch):
+OUT_OF_MEMORY = (
+    torch.cuda.OutOfMemoryError("no memory"),
+    RuntimeError("CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"),
+)
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["pytorch", "runtime", "cublas"])
+def test_memory_that_runs_out_in_a_capture_is_no_reason_to_go_on(error, monkeypatch):
     recorder = replay.Recorder(torch.device("cuda"))
 
     def fail(step, reset):
-        raise torch.cuda.OutOfMemoryError("no memory")
+        raise error
 
     monkeypatch.setattr(recorder, "_capture", fail)
-    with pytest.raises(torch.cuda.OutOfMemoryError):
+    with pytest.raises(type(error)):
         recorder.record(lambda: None, lambda: None)
+
+
+def test_a_capture_that_fails_leaves_its_memory_to_no_other(monkeypatch, capsys):
+    """PyTorch may take the pool of a broken capture for one that is still being captured into."""
+    recorder, pools = replay.Recorder(torch.device("cuda")), []
+
+    def capture(step, reset):
+        pools.append(recorder._pool)
+        recorder._pool = recorder._pool or object()
+        if len(pools) == 2:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return step
+
+    monkeypatch.setattr(recorder, "_capture", capture)
+    monkeypatch.setattr(replay.torch.cuda, "synchronize", lambda device: None)
+    for _ in range(4):
+        recorder.record(lambda: None, lambda: None)
+    assert [pool is None for pool in pools] == [True, False, True, False]
+    assert "cannot be captured" in capsys.readouterr().err
+
+
+def test_recorded_steps_and_the_memory_they_share_go_together(make, memory_for, monkeypatch):
+    """A graph that outlives others of its pool, or a pool that outlives its graphs, is no safe thing."""
+    monkeypatch.setattr(stacked, "PROGRAMS", 1)
+    task, forgotten = make(), []
+    for recorder, programs in zip(task.executor._recorders, task.executor._programs, strict=True):
+        monkeypatch.setattr(recorder, "forget", lambda programs=programs: forgotten.append(len(programs)))
+    for layers in (LAYERS, LAYERS[:2], LAYERS[:2]):
+        task.executor.train(call_of(task, phases=[Phase.of(layers, 0.05, 1)]))
+    assert forgotten == [0, 0], "in each of two slots once"
+    memory_for(2)
+    task.executor.train(call_of(task, range(10)))
+    assert forgotten[2:4] == [0, 0]
 
 
 # Memory
 
 
-@pytest.fixture
-def memory_for(monkeypatch):
+@pytest.fixture(params=OUT_OF_MEMORY[:2], ids=["pytorch", "runtime"])
+def memory_for(request, monkeypatch):
     """``memory_for(2)``: calls for more clients at once do their work, then fail."""
     widths = []
 
@@ -196,7 +242,7 @@ def memory_for(monkeypatch):
                 width = len(args[1].clients) if _name == "_train" else len(args[2])
                 widths.append(width)
                 if width > most:
-                    raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+                    raise request.param
                 return result
 
             monkeypatch.setattr(stacked.StackedExecutor, name, bounded)
@@ -255,7 +301,7 @@ def test_parts_are_planned_with_the_memory_that_is_free(make, memory_for, monkey
     assert sum(widths) == 10
 
 
-def test_a_steps_memory_is_bounded_from_above():
+def test_a_steps_memory_is_bounded_from_above(monkeypatch):
     network = NETWORKS["digits"]
     one, two = (step_bytes(network, torch.empty(batch, 1, 8, 8)) for batch in (10, 20))
     conv1 = 4 * 10 * 8 * 8 * 16  # its output for ten samples, and as much again for the gradient
@@ -263,6 +309,11 @@ def test_a_steps_memory_is_bounded_from_above():
     assert one < two < 2 * one
     assert clients_that_fit(100 * one, one) == 80
     assert clients_that_fit(0, one) == 1
+    monkeypatch.setattr(
+        Conv, "apply_stacked", lambda self, params, x, dropout=None: self.by_groups(params, x)
+    )
+    patches = 4 * 10 * 4 * 4 * 16 * 9  # of conv2's input, which a GPU holds besides: it computes `by_patches`
+    assert step_bytes(network, torch.empty(10, 1, 8, 8)) + patches < one
 
 
 # What it cannot do

@@ -258,3 +258,5 @@ def test_gpus_get_the_whole_measurement_and_cpus_a_small_one():
     assert (big.setting, big.rounds, big.side_runs) == ("cifar10-s2", 160, 20)
     assert small.rounds < big.rounds
     assert small.cells == big.cells == ("cifar10", "digits")
+    assert small.trainers == TRAINERS
+    assert set(TRAINERS) - set(big.trainers) == {"threads"}

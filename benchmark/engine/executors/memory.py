@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmark.models import Network
 
-__all__ = ["clients_that_fit", "free_bytes", "result_bytes", "step_bytes"]
+__all__ = ["clients_that_fit", "free_bytes", "ran_out", "result_bytes", "step_bytes"]
 
 SHARE = 0.8  # of the free memory that is planned with: allocators and libraries want some too
 COPIES = 5  # of the parameters: start, trained, momentum, gradients, and a new momentum
@@ -68,6 +68,12 @@ def free_bytes(device: torch.device) -> int:
     """Memory of a CUDA device that this process can still get, what PyTorch keeps for reuse included."""
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + kept
+
+
+def ran_out(error: RuntimeError) -> bool:
+    """Whether a CUDA device's memory was too small: PyTorch's own error, or what its libraries say of it."""
+    said = str(error)
+    return isinstance(error, torch.cuda.OutOfMemoryError) or "out of memory" in said or "ALLOC_FAILED" in said
 
 
 def clients_that_fit(free: int, each: int) -> int:

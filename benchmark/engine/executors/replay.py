@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from benchmark.engine.executors.memory import ran_out
+
 __all__ = ["Recorder"]
 
 WARM_UPS = 3  # PyTorch's documentation: a few steps on a side stream before a capture
@@ -26,6 +28,7 @@ class Recorder:
         self.device = device
         # Nothing in a graph's private memory outlives a replay: all graphs can share one pool.
         self._pool: Any = None
+        self._stream: Any = None  # for warm-ups and captures; a new one each time would want memory each time
         self._noted = False
 
     def record(self, step: Callable[[], None], reset: Callable[[], None]) -> Callable[[], None]:
@@ -39,9 +42,10 @@ class Recorder:
             return step
         try:
             return self._capture(step, reset)
-        except torch.cuda.OutOfMemoryError:
-            raise
         except RuntimeError as error:
+            self.forget()  # a capture that was broken off may leave its pool unusable
+            if ran_out(error):
+                raise
             torch.cuda.synchronize(self.device)
             if not self._noted:
                 self._noted = True
@@ -50,19 +54,24 @@ class Recorder:
                       file=sys.stderr)  # fmt: skip
             return step
 
+    def forget(self) -> None:
+        """Every replay made so far is gone: later ones start with memory of their own."""
+        self._pool = None
+
     def _capture(self, step: Callable[[], None], reset: Callable[[], None]) -> Callable[[], None]:
         # A capture that fails leaves its stream behind as the current one; the second context puts it back.
         with torch.cuda.device(self.device), torch.cuda.stream(torch.cuda.current_stream(self.device)):
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
+            if self._stream is None:
+                self._stream = torch.cuda.Stream()
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
                 for _ in range(WARM_UPS):
                     reset()
                     step()
-            torch.cuda.current_stream().wait_stream(side)
+            torch.cuda.current_stream().wait_stream(self._stream)
             if self._pool is None:
                 self._pool = torch.cuda.graph_pool_handle()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool):
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
                 step()
         return graph.replay

@@ -7,9 +7,9 @@ keeps its parameters and momentum, so the result is the `loop` executor's.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from benchmark.engine.data import Part, draw_crops
 from benchmark.engine.executors.base import Executor
-from benchmark.engine.executors.memory import clients_that_fit, free_bytes, step_bytes
+from benchmark.engine.executors.memory import clients_that_fit, free_bytes, ran_out, step_bytes
 from benchmark.engine.executors.program import Inputs, Pool, Program, Signature, signature
 from benchmark.engine.executors.replay import Recorder
 from benchmark.engine.executors.tables import Tables, draw_tables
@@ -53,9 +53,10 @@ class StackedExecutor(Executor):
         self._pool = CorePool() if self.data.device.type == "cpu" else None
         self._slots = self._pool.size if self._pool else 1
         self._recorders = [Recorder(self.data.device) for _ in range(self._slots)]
-        self._programs: list[OrderedDict[Signature, Program]] = [OrderedDict() for _ in range(self._slots)]
+        self._programs: list[dict[Signature, Program]] = [{} for _ in range(self._slots)]
         self._fits: dict[Network, int] = {}  # clients of a network in a stack, by the memory free at first
         self._limit = sys.maxsize  # clients in a stack, after memory has run out
+        self._samples = FORWARD_SAMPLES
         self._noted = False
 
     @classmethod
@@ -77,10 +78,15 @@ class StackedExecutor(Executor):
         return bool(problem)
 
     def close(self) -> None:
-        for programs in self._programs:
-            programs.clear()
+        self._forget()
         if self._pool:
             self._pool.close()
+
+    def _forget(self) -> None:
+        """Drop all recorded steps and their buffers."""
+        for programs, recorder in zip(self._programs, self._recorders, strict=True):
+            programs.clear()
+            recorder.forget()
 
     # -- dividing a cohort into stacks ----------------------------------------------------------
 
@@ -110,23 +116,25 @@ class StackedExecutor(Executor):
                 results += self._map(partial(_nth, work, wave), len(wave))
                 done = wave[-1].stop
                 continue
-            except torch.cuda.OutOfMemoryError:
+            except RuntimeError as error:
+                if not ran_out(error):
+                    raise
                 width = max(part.stop - part.start for part in wave)
             self._shrink(width)  # here nothing of the failed attempt is referred to any more
         return results
 
     def _shrink(self, width: int) -> None:
         """Memory ran out for `width` clients at once: forget all buffers, go on with half as many."""
-        for programs in self._programs:
-            programs.clear()
+        self._forget()
         if self.data.device.type == "cuda":
+            gc.collect()  # a step that is replayed without a graph refers to itself
             torch.cuda.empty_cache()
         if width == 1:
             raise UserError(
                 f"out of memory: a single client does not fit on {self.data.device}; give a smaller "
                 "--batch-size, free memory there, or use --executor loop or --device cpu"
             )
-        self._limit = width // 2
+        self._limit, self._samples = width // 2, max(1, self._samples // 2)
         if not self._noted:
             self._noted = True
             print(f"stacked: out of memory with {width} clients at once; goes on with at most {self._limit}",
@@ -212,12 +220,14 @@ class StackedExecutor(Executor):
         key = signature(network, phase, start, tables, config.batch_size, max(self.data.train_sizes), pool)
         programs = self._programs[slot]
         if key not in programs:
+            if (
+                len(programs) >= PROGRAMS
+            ):  # all, not the oldest: graphs that are left must not miss its memory
+                programs.clear()
+                self._recorders[slot].forget()
             programs[key] = Program(
                 key, self.data, config.momentum, config.weight_decay, self._recorders[slot]
             )
-        programs.move_to_end(key)
-        while len(programs) > PROGRAMS:
-            programs.popitem(last=False)
         return programs[key]
 
     def _augmented(self, clients: Sequence[int], rngs: Sequence[np.random.Generator]) -> Tensor:
@@ -254,7 +264,7 @@ class StackedExecutor(Executor):
     def _outputs(self, network: Network, params: Params, own: Tensor, part: Part, stop: int | None) -> Tensor:
         """Evaluation-mode output [m, n, ...] for the stored samples `own` [m, n], in bounded memory."""
         stored = self.data.stored(part)[0]
-        width = max(1, FORWARD_SAMPLES // len(own))
+        width = max(1, self._samples // len(own))
 
         def output(rows: Tensor) -> Tensor:
             x = self.data.encode(stored[rows.flatten()]).unflatten(0, tuple(rows.shape))
