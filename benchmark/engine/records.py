@@ -11,7 +11,7 @@
         summary.json     headline figures, cost, environment (of each stretch of rounds, if it changed)
         done             present if the run is finished
         checkpoint.pt    state after some round, while the run is not finished
-        failed.json      why a run stopped, if its training diverged
+        failed.json      why a run stopped, if its training diverged, and versions and hardware
 
 A finished run is never run again; tables and figures are made from these files only.
 """
@@ -182,8 +182,9 @@ class RunRecord:
             return None
         return state if state["identity"] == self.config.identity else None
 
-    def fail(self, reason: str) -> None:
-        write_json(self.folder / "failed.json", {"reason": reason})
+    def fail(self, reason: str, environment: Mapping[str, Any]) -> None:
+        """Write down why and where training diverged; a later attempt removes it."""
+        write_json(self.folder / "failed.json", {"reason": reason, "environment": environment})
 
     # -- when it ends ---------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def run(
             observer.round(loop.step())
     except Diverged as error:
         record.write_rounds(loop.lines)
-        record.fail(str(error))
+        record.fail(str(error), environment)
         raise
     return loop.finish()
 
@@ -172,7 +172,7 @@ class _Loop:
             raise Diverged(
                 f"training diverged: the loss of client {clients[bad[0]]} is not a number in round {number} "
                 f"(stage {self.algorithm.stage(number)}); try a smaller --lr. "
-                f"The record in {self.record.folder} ends with round {number - 1}"
+                f"The record {self.record.folder.name} ends with round {number - 1}"
             )
 
     def _close(self, number: int, line: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.engine.files import write_bytes, write_text
+from benchmark.engine.files import write_bytes
 from benchmark.engine.records import RunRecord
 from benchmark.launchers.base import Ended, attempt, unavailable
 from benchmark.launchers.cores import use_share
@@ -110,8 +110,6 @@ class RayWorker:
             """With the path that the record will have in the end."""
             return text.replace(str(self._scratch), str(execution.results_dir))
 
-        if (failed := folder / "failed.json").exists():
-            write_text(failed, at_home(failed.read_text(encoding="utf-8")))
         summary = ended.summary and {**ended.summary, "record": at_home(ended.summary["record"])}
         self._reports.put(Files(record_files(folder)))
         self._reports.put(dataclasses.replace(ended, summary=summary, problem=at_home(ended.problem)))

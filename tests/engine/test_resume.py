@@ -242,7 +242,10 @@ def test_a_diverged_run_says_where_and_leaves_its_rounds(tiny, launch, diverging
     with pytest.raises(Diverged, match=r"client 5 .* round 3 \(stage 1\)"):
         launch(config, tmp_path)
     record = record_in(tmp_path)
-    assert "round 3" in json.loads((record / "failed.json").read_text())["reason"]
+    failed = json.loads((record / "failed.json").read_text())
+    assert "round 3" in failed["reason"]
+    assert failed["environment"]["executor"] == "loop"
+    assert str(tmp_path) not in json.dumps(failed), "records name no path"
     assert not (record / "done").exists()
     assert len((record / "rounds.jsonl").read_text().splitlines()) == 2
 
