@@ -162,7 +162,8 @@ class Job:
         width = max((len(cell.title) for cell in self.cells), default=0)
         for cell in self.cells:
             expected = seconds.get(cell.config.hash)
-            state = "done" if expected is None else f"missing, about {duration(expected)}"
+            absence = "diverged before" if cell.config.hash in self.store.failed else "missing"
+            state = "done" if expected is None else f"{absence}, about {duration(expected)}"
             if expected is not None and cell.config.dataset in absent:
                 state += f", {cell.config.dataset} is not here yet"
             print(f"{cell.title:{width}}  {state}  [{', '.join(cell.studies)}]")

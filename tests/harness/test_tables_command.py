@@ -126,6 +126,11 @@ def test_a_diverged_cell_is_named_and_the_others_are_made(command, tiny_studies,
     text = (tmp_path / "results" / "tables" / "wild.md").read_text()
     assert re.search(r"\| FedPer +\| +– \| +\*\*\d", text)
     assert "no record of FedPer on wild: training diverged" in text
+    plan = command("--only wild --dry-run")
+    assert plan.code == 0
+    (line,) = (line for line in plan.out.splitlines() if "diverged before, about" in line)
+    assert line.startswith("fedper on")
+    assert "lr 1000000000.0" in line
 
 
 def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_path):
