@@ -73,22 +73,24 @@ def entries_of(
     entries: dict[Place, Entry] = {}
     for column in results.columns:
         found = {row: some for row in results.rows if (some := values(row, column))}
-        means = {row: mean_and_std(some)[0] for row, some in found.items()}
+        moments = {row: mean_and_std(some) for row, some in found.items()}
         judged = larger_is_better is not None and _is_judged(results, column)
-        best = (max if larger_is_better else min)(map(_as_printed, means.values()), default=None)
+        best = (max if larger_is_better else min)(
+            (_as_printed(mean) for mean, _ in moments.values()), default=None
+        )
         comparisons = results.comparisons[column] if tested else {}
         most = most_seeds(results, column)
-        for row, some in found.items():
+        for row, (mean, std) in moments.items():
             compared = comparisons.get(row)
-            is_best = judged and _as_printed(means[row]) == best
+            is_best = judged and _as_printed(mean) == best
             entries[row, column] = Entry(
-                mean=means[row],
-                std=mean_and_std(some)[1],
-                seeds=len(some),
+                mean=mean,
+                std=std,
+                seeds=len(found[row]),
                 paper=papers.get((row, column)) if papers else None,
                 best=is_best,
                 tied=judged and compared is not None and not compared.significant and not is_best,
-                short=len(some) < most,
+                short=len(found[row]) < most,
                 comparison=compared,
             )
     return entries

@@ -56,7 +56,7 @@ class StackedExecutor(Executor):
         self._programs: list[dict[Signature, Program]] = [{} for _ in range(self._slots)]
         self._fits: dict[Network, int] = {}  # clients of a network in a stack, by the memory free at first
         self._limit = sys.maxsize  # clients in a stack, after memory has run out
-        self._samples = FORWARD_SAMPLES
+        self._samples = FORWARD_SAMPLES  # fewer after memory has run out
         self._noted = False
 
     @classmethod
