@@ -13,6 +13,8 @@ usage: ./run_all.sh [--profile quick|paper] [options of `python -m benchmark tab
   --profile paper  every table and figure at the paper's scale; finished cells are never run again
   --only TABLE ... only these tables (python -m benchmark tables --help names them)
   --seeds N        number of seeds
+  --results-dir D  where records, tables and figures go (results/PROFILE), such as results/mine: results/paper
+                   holds ours, and runs on another copy of their data are refused beside them
   --jobs N|auto    so many runs at a time, in processes that share the cores and the GPU
   --launcher ray   runs on a Ray cluster (--address HOST:PORT; without it one of this machine alone)
   --wandb offline  log to Weights & Biases as well (or online, with a key)

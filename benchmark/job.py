@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from benchmark.errors import UserError
 from benchmark.runner import Execution
 from benchmark.store import Store
 from benchmark.studies import computed
@@ -111,6 +112,7 @@ class Job:
         missing = [cell for cell in missing if cell.config.dataset not in absent]
         if not missing:
             return Outcome()
+        self._refuse_other_data(missing)
         estimates = {cell.config.hash: time for cell, time in self._estimated(missing, launcher.jobs)[0]}
         say(
             f"{self.profile.name}: {len(missing)} of {len(self.cells)} cells to run, "
@@ -121,6 +123,20 @@ class Job:
         for cell in missing:
             self._take_up(cell)
         return outcome
+
+    def _refuse_other_data(self, cells: Sequence[Cell]) -> None:
+        """Before the first run, as far as the data are those of this machine.
+
+        Raises:
+            UserError: the folder has records of some dataset that were made on another copy of it.
+        """
+        import datasets
+        from benchmark.same_data import data_for, refuse_other_data
+
+        of_each = {(c.dataset, c.embedding, c.validation > 0): c for c in (cell.config for cell in cells)}
+        for config in of_each.values() if self._here else ():
+            dataset = datasets.load(config.dataset, self.execution.data_dir, embedding=config.embedding)
+            refuse_other_data(self.store.root, data_for(config, dataset))
 
     def _launcher(self, missing: Sequence[Cell]) -> Launcher:
         from benchmark.launchers import Options
@@ -186,3 +202,7 @@ class Job:
         )
         for dataset in dict.fromkeys(cell.config.dataset for cell in missing):
             print(f"  times on {dataset}: {basis[dataset]}")
+        try:
+            self._refuse_other_data([cell for cell in missing if cell.config.dataset not in absent])
+        except UserError as error:
+            print(f"they would be refused: {error}")

@@ -31,6 +31,7 @@ from benchmark.errors import UserError, nearest, unknown
 from benchmark.fields import as_flags
 from benchmark.freshness import code_of
 from benchmark.models import NETWORKS, Network
+from benchmark.same_data import data_of, refuse_other_data
 from benchmark.tracking import About, Followed, Tracking
 
 __all__ = ["Execution", "Prepared", "check", "method_label", "prepare", "run_cell", "split_of", "with_hyper"]
@@ -291,13 +292,14 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
     prepared = prepare(config, execution)
     try:
         plan = plan_rounds(config, prepared.schedule, prepared.make)
+        about = {"split": _describe(prepared)}
         root = open_store(execution.results_dir)
+        refuse_other_data(root, data_of(config, about["split"]))
         record.acquire()
         try:
             if record.done:  # by another process, since we looked
                 return {**record.summary(), "record": str(record.folder)}
             data = (prepared.split.checksum, prepared.dataset.checksum)
-            about = {"split": _describe(prepared)}
             record.begin(about)
             algorithm = prepared.make(plan.rounds)
             for note in algorithm.notes():

@@ -16,6 +16,7 @@ import numpy as np
 from benchmark.engine.config import RunConfig
 from benchmark.engine.records import FORMAT
 from benchmark.errors import UserError
+from benchmark.same_data import Data, data_of
 
 __all__ = ["Damaged", "Record", "Store"]
 
@@ -28,7 +29,8 @@ class Record:
     """One finished run.
 
     Attributes:
-        split: checksum of the split; records of equal split can be compared client by client.
+        split: checksum of the split; records of equal split (and data) can be compared client by client.
+        data: what it was made on.
         accuracies, test_samples: per client [K].
         rounds: the lines of rounds.jsonl.
         digest: changes with the content of the record.
@@ -37,6 +39,7 @@ class Record:
     folder: Path
     config: RunConfig
     split: str
+    data: Data
     summary: Mapping[str, Any]
     accuracies: np.ndarray
     test_samples: np.ndarray
@@ -182,6 +185,7 @@ def _read(folder: Path) -> Record:
         folder=folder,
         config=config,
         split=about["split"]["checksum"],
+        data=data_of(config, about["split"]),
         summary=summary,
         accuracies=correct / total,
         test_samples=total.astype(int),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmark.freshness import outdated
-from benchmark.report.mixtures import FIELDS, mixed
+from benchmark.report.mixtures import mixed
 from benchmark.store import Record, Store
 from benchmark.studies.grid import Profile, Study
 from benchmark.studies.results import collect
@@ -26,8 +26,8 @@ def _mixtures(records: Mapping[str, Sequence[Record]]) -> list[str]:
     """A line for every kind of mixture, with the studies whose tables have it."""
     names: dict[str, list[str]] = {}
     for study, found in records.items():
-        for field in mixed(found):
-            names.setdefault(FIELDS[field], []).append(study)
+        for what in mixed(found):
+            names.setdefault(what, []).append(study)
     return [f"tables mix {what}: {', '.join(where)}" for what, where in names.items()]
 
 

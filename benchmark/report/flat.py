@@ -43,6 +43,7 @@ def _line(record: Record) -> dict[str, Any]:
         "record": record.folder.name,
         "method": record.folder.name.removesuffix(f"-{slug(record.config)}-{record.config.hash}"),
         "split": record.split,
+        "data": record.data.checksum,
         **config,
         **{f"{part}.{name}": _plain(value) for part, found in parts.items() for name, value in found.items()},
     }

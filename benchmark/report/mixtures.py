@@ -1,13 +1,14 @@
-"""Whether runs that stand side by side were made by different versions or on different hardware."""
+"""Whether runs that stand side by side differ in what they should share: code, versions, hardware, data."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from benchmark.same_data import copies
 from benchmark.store import Record
 
-__all__ = ["FIELDS", "UNKNOWN", "counts", "in_words", "mixed", "modified"]
+__all__ = ["COPIES", "FIELDS", "UNKNOWN", "counts", "in_words", "mixed", "modified"]
 
 # Entries of a record's environment, and what a warning calls several values of them.
 FIELDS = {
@@ -18,6 +19,7 @@ FIELDS = {
     "executor": "executors",
     "processor": "processors",
 }
+COPIES = "copies of a dataset"
 UNKNOWN = "not recorded"
 
 
@@ -36,14 +38,15 @@ def _values(record: Record, field: str) -> set[str]:
 
 
 def mixed(records: Sequence[Record]) -> dict[str, int]:
-    """The `FIELDS` in which records differ, and how many different values there are."""
-    found = {field: len(counts(records, field)) for field in FIELDS}
-    return {field: count for field, count in found.items() if count > 1}
+    """What records differ in, in words (a value of `FIELDS`, or `COPIES`), and how many of it there are."""
+    found = {what: len(counts(records, field)) for field, what in FIELDS.items()}
+    found[COPIES] = copies(record.data for record in records)
+    return {what: count for what, count in found.items() if count > 1}
 
 
 def in_words(found: dict[str, int]) -> str:
     """``3 commits and 2 devices``."""
-    words = [f"{count} {FIELDS[field]}" for field, count in found.items()]
+    words = [f"{count} {what}" for what, count in found.items()]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 

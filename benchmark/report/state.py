@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
 from benchmark.report.content import Content
-from benchmark.report.mixtures import FIELDS, counts
+from benchmark.report.mixtures import COPIES, FIELDS, counts, mixed
+from benchmark.store import Record
 
 __all__ = ["cells", "environment"]
 
@@ -68,6 +70,7 @@ def environment(content: Content) -> str:
         )
         badge = ' <span class="badge">mixed</span>' if several and field in FIELDS else ""
         rows.append(f'<tr><th scope="row">{title}{badge}</th><td>{values or "–"}</td></tr>')
+    rows += _copies(content.records)
     return (
         "<p>Accuracies of different versions, devices and executors differ by float rounding at least; "
         "seconds on different hardware cannot be compared. In brackets: how many runs.</p>\n"
@@ -75,3 +78,12 @@ def environment(content: Content) -> str:
         '<table class="wrap"><caption class="unseen" id="made-with">What the runs were made with</caption>\n'
         f"<tbody>{''.join(rows)}</tbody></table></div></figure>"
     )
+
+
+def _copies(records: Sequence[Record]) -> list[str]:
+    """A row with the data of all runs, where a dataset is there in several copies."""
+    if COPIES not in mixed(records):
+        return []
+    found = Counter(f"{record.config.dataset}, {record.data}" for record in records)
+    values = ", ".join(f"{escape(value)} ({count})" for value, count in sorted(found.items()))
+    return [f'<tr><th scope="row">data <span class="badge">mixed</span></th><td>{values}</td></tr>']

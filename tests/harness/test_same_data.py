@@ -1,0 +1,121 @@
+"""Runs on other copies of a dataset are refused beside those that are there, and told where they mix."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from record_folders import write_records
+
+import datasets
+from benchmark.cli import main
+from benchmark.errors import UserError
+from benchmark.report.cautions import cautions
+from benchmark.report.mixtures import in_words, mixed
+from benchmark.runner import Execution, prepare
+from benchmark.same_data import Data, copies, data_for, data_of
+from benchmark.store import Store
+from benchmark.studies.catalogue import STUDIES, find_profile
+
+KIND = ("cifar10", 0, False)
+OURS = Data(KIND, (20_000, 10_000), "aa")
+
+
+@pytest.mark.parametrize(
+    ("other", "differs"),
+    [
+        (OURS, False),
+        (replace(OURS, checksum="bb"), True),
+        (replace(OURS, sizes=(50_000, 10_000), checksum=""), True),
+        (replace(OURS, checksum=""), False),  # an older record does not tell
+        (replace(OURS, sizes=(), checksum=""), False),
+        (replace(OURS, kind=("cifar10", 0, True), checksum="bb"), False),  # held-out samples instead of test
+        (replace(OURS, kind=("cifar100", 0, False), checksum="bb"), False),
+    ],
+)
+def test_copies_differ_by_what_is_recorded(other, differs):
+    assert OURS.differs(other) is other.differs(OURS) is differs
+    assert copies([OURS, other, OURS]) == 1 + differs
+
+
+def test_what_is_not_recorded_is_no_further_copy():
+    silent = replace(OURS, sizes=(), checksum="")
+    assert copies([]) == 0
+    assert copies([silent, silent]) == 1
+    assert copies([silent, OURS, replace(OURS, checksum=""), replace(OURS, checksum="bb")]) == 2
+
+
+@pytest.mark.parametrize("validation", [0.0, 0.2])
+def test_what_a_run_records_is_what_was_foreseen(unbroken, tiny, launch, tmp_path, validation):
+    config = tiny("fedavg", validation=validation)
+    folder = launch(config, tmp_path).folder if validation else unbroken("fedavg").folder
+    recorded = data_of(config, json.loads((folder / "config.json").read_text())["split"])
+    assert recorded.checksum
+    assert recorded == data_for(config, datasets.load("digits"))
+    prepared = prepare(config, Execution(device="cpu", executor="loop"))
+    assert recorded.sizes == (len(prepared.dataset.train), len(prepared.dataset.test))
+
+
+def pretend(folder, **changes):
+    """Change what a record tells of its data."""
+    path = folder / "config.json"
+    about = json.loads(path.read_text())
+    about["split"].update(changes)
+    path.write_text(json.dumps(about))
+
+
+def test_a_run_is_refused_beside_runs_on_other_data(tiny, launch, tmp_path):
+    first = launch(tiny("local"), tmp_path)
+    pretend(first.folder, data_checksum="another", dataset_images=[50_000, 10_000])
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(
+        UserError, match=r"another copy of 'digits'.*50,000 and 10,000 .*--results-dir"
+    ) as told:
+        launch(tiny("fedavg"), tmp_path)
+    assert "\n" not in str(told.value)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert launch(tiny("local"), tmp_path).summary["accuracy"] == first.summary["accuracy"]  # as it is there
+    assert (
+        launch(tiny("fedavg", validation=0.2), tmp_path).summary["rounds"] == 4
+    )  # stands beside none of them
+
+
+def test_a_record_that_is_damaged_or_unfinished_refuses_nothing(tiny, launch, tmp_path):
+    damaged, unfinished = launch(tiny("local"), tmp_path).folder, launch(tiny("ditto"), tmp_path).folder
+    (damaged / "config.json").write_text("nothing")
+    pretend(unfinished, data_checksum="another")
+    (unfinished / "done").unlink()
+    assert launch(tiny("fedavg"), tmp_path).summary["rounds"] == 4
+
+
+def test_tables_are_refused_before_the_first_run(capsys, tmp_path):
+    quick = find_profile("quick")
+    (folder, *_) = write_records(tmp_path, STUDIES["sparse"], quick, skip=("fedavg",))
+    pretend(folder, data_checksum="another", dataset_images=[1, 2])
+    flags = ["tables", "--only", "main", "--results-dir", str(tmp_path), "--device", "cpu"]
+    before = sorted(tmp_path.rglob("*"))
+    assert main([*flags, "--dry-run"]) == 0
+    plan = capsys.readouterr().out
+    assert "they would be refused: " in plan.splitlines()[-1]
+    assert sorted(tmp_path.rglob("*")) == before
+    assert main(flags) == 2
+    told = capsys.readouterr()
+    (line,) = (line for line in told.err.splitlines() if line.startswith("error: "))
+    assert "1 and 2 (checksum another)" in line
+    assert not list(tmp_path.glob("local-*"))
+    assert main([*flags, "--render-only"]) == 0
+
+
+def test_copies_that_mix_are_told(tmp_path):
+    quick, study = find_profile("quick"), STUDIES["sparse"]
+    folders = write_records(tmp_path, study, quick)
+    for folder in folders:
+        pretend(folder, data_checksum="one", dataset_images=[10, 5])
+    assert mixed(Store.scan(tmp_path).records()) == {}
+    pretend(folders[0], data_checksum="other")
+    found = Store.scan(tmp_path)
+    assert in_words(mixed(found.records())) == "2 copies of a dataset"
+    assert cautions([study], quick, found) == ["tables mix copies of a dataset: sparse"]
+    assert main(["report", "--only", "sparse", "--results-dir", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "digits, 10 and 5 (checksum one)" in page
+    assert "digits, 10 and 5 (checksum other) (1)" in page
