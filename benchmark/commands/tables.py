@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STUDY",
         help="main, claims, distinct, sparse, dirichlet, reduction, fixed-heads, progression, data-size, "
         "heterogeneity, synthetic, communication (default: all of these that the profile has); on request: "
-        "calibration, protocols, tuning, rates, tuned, switches, readings",
+        "calibration, protocols, tuning, rates, points, tuned, switches, readings",
     )
     what.add_argument(
         "--settings",

@@ -20,7 +20,7 @@ from benchmark.studies.columns import (
     sizes,
 )
 from benchmark.studies.grid import Grid, Profile, Study, Variant
-from benchmark.studies.protocol import CALIBRATION, PROTOCOLS, RATES, TUNING
+from benchmark.studies.protocol import CALIBRATION, OWN_POINTS, PROTOCOLS, RATES, TUNING
 from benchmark.studies.rows import FEW_METHODS, FIXED_HEADS, METHODS, PROGRESSION, REDUCTION, SPARSE
 from benchmark.studies.switches import READINGS, SWITCHES, TUNED
 
@@ -138,6 +138,7 @@ _ALL = (
     PROTOCOLS,
     TUNING,
     RATES,
+    OWN_POINTS,
     TUNED,
     SWITCHES,
     READINGS,

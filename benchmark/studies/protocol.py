@@ -2,7 +2,8 @@
 
 `calibration` chooses what the paper leaves open for all methods at once, on rows that contain no choice of
 PPFE's; `protocols` shows what that choice does to every method, and chooses nothing. `tuning` tries every
-method at equally many points, on a validation split of the training data; `rates` is its smallest part.
+method at equally many points, on a validation split of the training data; `rates` and `points` are its
+smallest parts: three learning rates, and what is left to choose of single methods, on one setting each.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from benchmark.studies.columns import AUGMENTATIONS, under, validation
 from benchmark.studies.grid import Column, Grid, Study, Variant
 from benchmark.studies.rows import ABLATIONS, METHODS, method
 
-__all__ = ["CALIBRATION", "POINTS", "PROTOCOLS", "RATES", "TUNING"]
+__all__ = ["CALIBRATION", "OWN_POINTS", "POINTS", "PROTOCOLS", "RATES", "TUNING"]
 
 # -- calibration: augmentation × partition, dropout on CIFAR-100, momentum --------------------------------
 
@@ -103,14 +104,19 @@ def _points() -> list[Variant]:
     """Every method at its default and at points of its own (`Algorithm.tuning`), then at learning rates."""
     variants = []
     for row in METHODS:
-        own = ALGORITHMS[row.algo].tuning
-        variants.append(row)
-        for hyper in own:
-            text = ", ".join(f"{key}={_typed(value)}" for key, value in hyper.items())
-            variants.append(Variant(f"{row.title}, {text}", row.algo, hyper=hyper))
+        own = _own_points(row)
         nearest = sorted(_RATES, key=lambda rate: max(rate / 0.01, 0.01 / rate))
-        for rate in sorted(nearest[: max(0, POINTS - 1 - len(own))]):
-            variants.append(Variant(f"{row.title}, lr={rate}", row.algo, changes={"lr": rate}))
+        rates = sorted(nearest[: max(0, POINTS - 1 - len(own))])
+        variants += [row, *own]
+        variants += [Variant(f"{row.title}, lr={rate}", row.algo, changes={"lr": rate}) for rate in rates]
+    return variants
+
+
+def _own_points(row: Variant) -> list[Variant]:
+    variants = []
+    for hyper in ALGORITHMS[row.algo].tuning:
+        text = ", ".join(f"{key}={_typed(value)}" for key, value in hyper.items())
+        variants.append(Variant(f"{row.title}, {text}", row.algo, hyper=hyper))
     return variants
 
 
@@ -131,7 +137,7 @@ TUNING = Study(
     on_request=True,
 )
 
-# -- rates: what of it two cores can pay for -----------------------------------------------------------
+# -- rates and points: what of it two cores can pay for ------------------------------------------------
 
 
 def _rates(column: Column) -> tuple[Column, ...]:
@@ -152,5 +158,18 @@ RATES = Study(
         "paper": Grid(METHODS, _rates(*validation("cifar10-s5"))),
     },
     tables=("rates", "significance"),
+    on_request=True,
+)
+
+_OWN = tuple(variant for row in METHODS if (own := _own_points(row)) for variant in (row, *own))
+
+OWN_POINTS = Study(
+    "points",
+    "Every method at points of its own, on a validation split",
+    {
+        "quick": Grid(_OWN, validation("digits-s2")),
+        "paper": Grid(_OWN, validation("cifar10-s5")),
+    },
+    tables=("points",),
     on_request=True,
 )

@@ -9,7 +9,7 @@ from benchmark.tables.accuracy import accuracy, ranks, significance, spread, wor
 from benchmark.tables.best_round import best_round
 from benchmark.tables.claims import claims
 from benchmark.tables.communication import communication
-from benchmark.tables.protocol import calibration, rates, tuning
+from benchmark.tables.protocol import calibration, points, rates, tuning
 from benchmark.tables.stages import stages
 from benchmark.tables.table import MISSING, WORDS, Table
 
@@ -29,6 +29,7 @@ TABLES: dict[str, Callable[[Results], Table]] = {
     "calibration": calibration,
     "tuning": tuning,
     "rates": rates,
+    "points": points,
 }
 
 

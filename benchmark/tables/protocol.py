@@ -12,9 +12,9 @@ from benchmark.store import Record
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Results
 from benchmark.tables.captions import SELECTION, TEST, caption, notes
-from benchmark.tables.table import MISSING, Table, percent, signed, tex
+from benchmark.tables.table import MISSING, Table, p_value, percent, signed, tex
 
-__all__ = ["calibration", "rates", "tuning"]
+__all__ = ["calibration", "points", "rates", "tuning"]
 
 
 _TOTAL = "total deviation"
@@ -125,6 +125,46 @@ def rates(results: Results) -> Table:
     return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words)
 
 
+def points(results: Results) -> Table:
+    """Validation accuracy of every method's own points, tested against its default, and the search's cost."""
+    (column,) = results.columns
+    means = results.means()[column]
+    titles: dict[str, list[str]] = {}
+    for variant in results.grid.variants:
+        titles.setdefault(variant.algo, []).append(variant.title)
+    lines: list[dict[str, object]] = []
+    shown: list[dict[str, str]] = []
+    rules = []
+    for own in titles.values():
+        default = own[0]
+        best = means[own].max(skipna=False)
+        tests = compare_with_best({title: results.samples(title, column) for title in own}, default)
+        rules.append(len(lines))
+        for title in own:
+            mean, spent = float(means[title]), _samples(results.at(title, column))
+            point = title.removeprefix(f"{default}, ") if title != default else "default"
+            line: dict[str, object] = {"method": default, "point": point}
+            text = {"method": default, "point": point}
+            line["accuracy"], text["accuracy"] = _figure(mean, best)
+            text |= dict.fromkeys(("against default", "p"), "" if title == default else MISSING)
+            if test := tests.get(title):
+                line["difference"] = -100 * test.difference
+                line["standard_error"] = 100 * test.standard_error
+                line["p_holm"] = test.p_holm
+                text["against default"] = f"{signed(-test.difference)} ({percent(test.standard_error)})"
+                text["p"] = p_value(test.p_holm)
+            line["samples"] = spent
+            text["samples trained on"] = f"{spent:,}" if spent else MISSING
+            lines.append(line)
+            shown.append(text)
+    words = (
+        f"Accuracy in % {SELECTION}; test data are not looked at. Bold: best point of a method, where all "
+        "have a record. Against default: mean over clients of the difference, in brackets its standard error "
+        f"(clients taken as independent). p: {TEST}, Holm-corrected within the method."
+    )
+    return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words, tuple(rules[1:]))
+
+
 def _figure(mean: float, best: float | None) -> tuple[float | None, str]:
     """An accuracy in percent, and as printed: bold if it is `best`; NaN stands for no record."""
     if math.isnan(mean):
@@ -137,7 +177,9 @@ def _samples(records: Iterable[Record]) -> int:
     return sum(int(r.summary["samples"]) + int(r.summary["adaptation_samples"]) for r in records)
 
 
-def _table(results: Results, data: pd.DataFrame, shown: pd.DataFrame, text: str) -> Table:
+def _table(
+    results: Results, data: pd.DataFrame, shown: pd.DataFrame, text: str, rules: tuple[int, ...] = ()
+) -> Table:
     if MISSING in shown.to_numpy():
         text += f" {MISSING}: no record."
     latex = shown.map(_bold).rename(columns=tex)
@@ -149,6 +191,7 @@ def _table(results: Results, data: pd.DataFrame, shown: pd.DataFrame, text: str)
         data=data,
         shown=shown,
         latex=latex,
+        rules=rules,
     )
 
 

@@ -22,7 +22,9 @@ from benchmark.tables import TABLES
 from benchmark.tables.captions import augmentation
 
 PAPER, QUICK = PROFILES["paper"], PROFILES["quick"]
-CALIBRATION, RATES, TUNING = (STUDIES[name] for name in ("calibration", "rates", "tuning"))
+CALIBRATION, POINTS_OF_ITS_OWN, RATES, TUNING = (
+    STUDIES[name] for name in ("calibration", "points", "rates", "tuning")
+)
 
 
 def table_of(study, profile, root):
@@ -251,6 +253,49 @@ def test_rates_are_held_against_the_methods_default(tmp_path):
     assert np.isnan(errors["Ditto"])
     spent = table.data.set_index("method")["samples"]
     assert spent["Local Only"] > spent["FedPer"] > spent["Ditto"] == 0
+
+
+# Points of a method's own
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_point_of_a_methods_own_is_tried_beside_its_default(profile):
+    cells = plan([POINTS_OF_ITS_OWN], PROFILES[profile], (0,))
+    (column,) = POINTS_OF_ITS_OWN.grids[profile].columns
+    everything = {cell.config.hash for cell in plan([TUNING], PROFILES[profile], (0,))}
+    assert {cell.config.hash for cell in cells} < everything
+    assert Counter(cell.config.algo for cell in cells) == {
+        name: 1 + len(cls.tuning) for name, cls in ALGORITHMS.items() if cls.tuning
+    }
+    assert all(cell.config.validation > 0 for cell in cells)
+    assert len({cell.config.lr for cell in cells}) == 1
+    assert column.setting.endswith(("s2", "s5"))
+
+
+def test_points_are_held_against_the_methods_default(tmp_path):
+    grid = POINTS_OF_ITS_OWN.grids["quick"]
+    (column,) = grid.columns
+    shares = {"ditto": iter((0.6, 0.5, 0.7, 0.6)), "ppfe": iter((0.5, 0.6))}  # the latter unfinished
+    for variant in grid.variants:
+        share = next(shares.get(variant.algo, iter(())), None)
+        if share is not None:
+            config = configure(variant, column, QUICK)
+            write_record(tmp_path, config, shares=np.full(config.clients, share))
+    table = table_of(POINTS_OF_ITS_OWN, QUICK, tmp_path)
+    shown = table.shown.set_index(["method", "point"])
+    ditto = shown.loc["Ditto"]
+    assert list(ditto.index) == ["default", "lam=0.1", "lam=0.75", "lam=2.0"]
+    assert list(ditto["accuracy"]) == ["60.00", "50.00", "**70.00**", "60.00"]
+    assert list(ditto["against default"]) == ["", "−10.00 (0.00)", "+10.00 (0.00)", "+0.00 (0.00)"]
+    assert list(ditto["p"]) == ["", "< 0.001", "< 0.001", "1.000"]
+    ppfe = shown.loc["PPFE"]
+    assert list(ppfe["accuracy"])[:3] == ["50.00", "60.00", "–"]
+    assert list(ppfe["against default"])[1:] == ["+10.00 (0.00)", *["–"] * (len(ppfe) - 2)]
+    assert set(shown.loc["FedRep", "p"]) == {"", "–"}
+    spent = table.data.groupby("method")["samples"].sum()
+    assert spent["Ditto"] > spent["PPFE"] > spent["FedRep"] == 0
+    starts = [place for place, point in enumerate(table.shown["point"]) if point == "default"]
+    assert list(table.rules) == starts[1:]
 
 
 def test_tuned_rows_are_points_that_were_tried_on_the_validation_split():
