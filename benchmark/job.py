@@ -83,6 +83,7 @@ class Job:
 
         missing = self.missing
         launcher = self._launcher(missing) if missing else None  # first of all: it may refuse the flags
+        unseen = self._refuse_other_data(missing)
         open_store(self.store.root)
         for line in self.store.set_aside():
             say(line)
@@ -92,15 +93,15 @@ class Job:
         if launcher is None:
             return 0
         with launcher:
-            outcome = self._run(missing, launcher)
+            outcome = self._run(missing, launcher, unseen)
         for fault in outcome.faults:
             say(fault)
         for cell, problem in outcome.failed:
             say(f"failed: {cell.title}: {problem}")
         return len(outcome.failed)
 
-    def _run(self, missing: Sequence[Cell], launcher: Launcher) -> Outcome:
-        """Run the cells whose data can be had, and take their records up."""
+    def _run(self, missing: Sequence[Cell], launcher: Launcher, unseen: Sequence[Cell]) -> Outcome:
+        """Run the cells whose data can be had (those of `unseen` were not here), and take up the records."""
         from benchmark.launchers import Outcome
         from benchmark.studies.display import CellProgress
         from benchmark.studies.estimate import together
@@ -112,7 +113,7 @@ class Job:
         missing = [cell for cell in missing if cell.config.dataset not in absent]
         if not missing:
             return Outcome()
-        self._refuse_other_data(missing)
+        self._refuse_other_data(unseen)  # which may have been downloaded just now
         estimates = {cell.config.hash: time for cell, time in self._estimated(missing, launcher.jobs)[0]}
         say(
             f"{self.profile.name}: {len(missing)} of {len(self.cells)} cells to run, "
@@ -124,19 +125,27 @@ class Job:
             self._take_up(cell)
         return outcome
 
-    def _refuse_other_data(self, cells: Sequence[Cell]) -> None:
-        """Before the first run, as far as the data are those of this machine.
+    def _refuse_other_data(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Before the first run, as far as the data are on this machine and the runs will be.
+
+        Returns:
+            The cells whose data are not here.
 
         Raises:
             UserError: the folder has records of some dataset that were made on another copy of it.
         """
         import datasets
-        from benchmark.same_data import data_for, refuse_other_data
+        from benchmark.same_data import Kind, data_for, refuse_other_data
 
-        of_each = {(c.dataset, c.embedding, c.validation > 0): c for c in (cell.config for cell in cells)}
-        for config in of_each.values() if self._here else ():
-            dataset = datasets.load(config.dataset, self.execution.data_dir, embedding=config.embedding)
+        folder, unseen = self.execution.data_dir, set()
+        for kind, config in {Kind.of(cell.config): cell.config for cell in cells if self._here}.items():
+            try:
+                dataset = datasets.load(config.dataset, folder, download=False, embedding=config.embedding)
+            except UserError:  # told elsewhere
+                unseen.add(kind)
+                continue
             refuse_other_data(self.store.root, data_for(config, dataset))
+        return [cell for cell in cells if Kind.of(cell.config) in unseen]
 
     def _launcher(self, missing: Sequence[Cell]) -> Launcher:
         from benchmark.launchers import Options
@@ -203,6 +212,6 @@ class Job:
         for dataset in dict.fromkeys(cell.config.dataset for cell in missing):
             print(f"  times on {dataset}: {basis[dataset]}")
         try:
-            self._refuse_other_data([cell for cell in missing if cell.config.dataset not in absent])
+            self._refuse_other_data(missing)
         except UserError as error:
-            print(f"they would be refused: {error}")
+            print(f"nothing of it would be run: {error}")

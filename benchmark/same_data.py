@@ -11,13 +11,26 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import datasets
 from benchmark.engine.config import RunConfig
+from benchmark.engine.records import FOLDER
 from benchmark.errors import UserError
 
-__all__ = ["Data", "copies", "data_for", "data_of", "refuse_other_data"]
+__all__ = ["Data", "Kind", "copies", "data_for", "data_of", "refuse_other_data"]
+
+
+class Kind(NamedTuple):
+    """What has to be the same in two runs before their data can be: a copy is one of these."""
+
+    dataset: str
+    embedding: int  # width of word vectors
+    validation: bool  # training samples are held out, and stand in the place of test samples
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Kind:
+        return cls(config.dataset, config.embedding, config.validation > 0)
 
 
 @dataclass(frozen=True)
@@ -25,13 +38,11 @@ class Data:
     """What a run trained and tested on.
 
     Attributes:
-        kind: what has to be the same in two runs before their data can be: dataset, width of word vectors and
-            whether training samples were held out for validation.
         sizes: numbers of training and test samples; empty in records that do not tell (older ones).
         checksum: of all samples and labels; likewise.
     """
 
-    kind: tuple[str, int, bool]
+    kind: Kind
     sizes: tuple[int, ...]
     checksum: str
 
@@ -41,33 +52,32 @@ class Data:
         return self.kind == other.kind and any(one and two and one != two for one, two in pairs)
 
     def __str__(self) -> str:
-        counts = " and ".join(f"{size:,}" for size in self.sizes) or "samples that are not recorded"
-        return f"{counts} (checksum {self.checksum})" if self.checksum else counts
+        """``20,000 and 10,000 samples, checksum 02f5ef655e6f2036``."""
+        sizes = self.sizes[:1] if self.kind.validation else self.sizes
+        words = " and ".join(f"{size:,}" for size in sizes) + " samples" if sizes else "samples not recorded"
+        words += " with some held out" * self.kind.validation
+        return f"{words}, checksum {self.checksum}" if self.checksum else words
 
 
 def data_of(config: RunConfig, split: Mapping[str, Any]) -> Data:
     """The data of a run, from the description of its split that config.json holds."""
-    sizes: tuple[int, ...] = next((tuple(split[name]) for name in split if name.startswith("dataset_")), ())
-    return Data(_kind(config), sizes, split.get("data_checksum", ""))
+    sizes = next((split[name] for name in split if name.startswith("dataset_")), ())
+    return Data(Kind.of(config), tuple(map(int, sizes)), str(split.get("data_checksum", "")))
 
 
 def data_for(config: RunConfig, dataset: datasets.Dataset) -> Data:
     """The data that a run would be made on, from the dataset as it is loaded."""
     if config.validation:  # as `datasets.hold_out` leaves it
         dataset = dataclasses.replace(dataset, test=dataset.train)
-    return Data(_kind(config), (len(dataset.train), len(dataset.test)), dataset.checksum)
+    return Data(Kind.of(config), (len(dataset.train), len(dataset.test)), dataset.checksum)
 
 
-def _kind(config: RunConfig) -> tuple[str, int, bool]:
-    return config.dataset, config.embedding, config.validation > 0
-
-
-def copies(found: Iterable[Data]) -> int:
-    """How many copies of a dataset are among them, at least; of the dataset that has most."""
-    groups: dict[tuple[Any, ...], dict[tuple[int, ...], set[str]]] = defaultdict(lambda: defaultdict(set))
+def copies(found: Iterable[Data]) -> dict[Kind, int]:
+    """How many copies of each are among them, at least."""
+    groups: dict[Kind, dict[tuple[int, ...], set[str]]] = defaultdict(lambda: defaultdict(set))
     for data in found:
         groups[data.kind][data.sizes].add(data.checksum)
-    return max((_distinct(sizes) for sizes in groups.values()), default=0)
+    return {kind: _distinct(sizes) for kind, sizes in groups.items()}
 
 
 def _distinct(sizes: Mapping[tuple[int, ...], set[str]]) -> int:
@@ -85,21 +95,26 @@ def refuse_other_data(root: Path, here: Data) -> None:
     Raises:
         UserError: a finished record of `root` has other data.
     """
-    dataset = here.kind[0]
-    for there in _finished(root, dataset):
-        if here.differs(there):
-            raise UserError(
-                f"{root} has runs on another copy of '{dataset}', with which new ones could not be compared "
-                f"(training and test samples there: {there}, here: {here}); choose another --results-dir, "
-                "such as results/mine, or name the folder of those data with --data-dir"
-            )
+    others = [(folder, there) for folder, there in _finished(root, here.kind.dataset) if here.differs(there)]
+    if others:
+        folder, there = others[0]
+        runs = f"{len(others)} finished run{'s' * (len(others) > 1)}"
+        raise UserError(
+            f"{root} has {runs} on another copy of '{here.kind.dataset}', with which new ones could not be "
+            f"compared ({there} in {folder.name}; {here} here); choose another --results-dir, such as "
+            "results/mine, or bring those data back (--data-dir), or remove those runs"
+        )
 
 
-def _finished(root: Path, dataset: str) -> Iterator[Data]:
-    """The data of the finished records of a dataset; what cannot be read is not for here to tell."""
-    for marker in root.glob(f"*-{dataset}-*/done"):
-        try:
-            about = json.loads((marker.parent / "config.json").read_text(encoding="utf-8"))
-            yield data_of(RunConfig.from_dict(about["config"]), about["split"])
-        except (OSError, ValueError, KeyError, TypeError, UserError):
+def _finished(root: Path, dataset: str) -> Iterator[tuple[Path, Data]]:
+    """The finished records of a dataset; what cannot be read is not for here to tell."""
+    for marker in sorted(root.glob(f"*-{dataset}-*/done")):
+        folder = marker.parent
+        if not FOLDER.fullmatch(folder.name):  # set aside
             continue
+        try:
+            about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            data = data_of(RunConfig.from_dict(about["config"]), about["split"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, UserError):
+            continue
+        yield folder, data

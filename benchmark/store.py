@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from benchmark.engine.config import RunConfig
-from benchmark.engine.records import FORMAT
+from benchmark.engine.records import FOLDER, FORMAT
 from benchmark.errors import UserError
 from benchmark.same_data import Data, data_of
 
 __all__ = ["Damaged", "Record", "Store"]
 
-_FOLDER = re.compile(r".+-[0-9a-f]{10}")  # as `benchmark.engine.records.RunRecord` names it
 _FILES = ("config.json", "summary.json", "clients.csv", "rounds.jsonl")
 
 
@@ -29,7 +27,7 @@ class Record:
     """One finished run.
 
     Attributes:
-        split: checksum of the split; records of equal split (and data) can be compared client by client.
+        split: checksum of the split; records of equal split can be compared client by client.
         data: what it was made on.
         accuracies, test_samples: per client [K].
         rounds: the lines of rounds.jsonl.
@@ -79,7 +77,7 @@ class Store:
         """
         store = cls(root)
         try:
-            folders = sorted(path for path in root.iterdir() if _FOLDER.fullmatch(path.name))
+            folders = sorted(path for path in root.iterdir() if FOLDER.fullmatch(path.name))
         except FileNotFoundError:
             return store
         except OSError as error:

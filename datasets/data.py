@@ -61,10 +61,10 @@ class Dataset:
 
     @cached_property
     def checksum(self) -> str:
-        """First 16 hex digits of the sha256 of all samples, labels and word vectors."""
+        """First 16 hex digits of the sha256 of all samples, labels, word vectors and users."""
         digest = hashlib.sha256()
-        arrays = [self.train.x, self.train.y, self.test.x, self.test.y]
-        for array in arrays if self.vectors is None else [*arrays, self.vectors]:
+        samples = (self.train.x, self.train.y, self.test.x, self.test.y)
+        for array in (*samples, *(more for more in (self.vectors, self.users) if more is not None)):
             # Little-endian on every machine.
             plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
             digest.update(f"{plain.shape} {plain.dtype.str} ".encode())

@@ -22,6 +22,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,9 +36,10 @@ from benchmark.engine.evaluate import ClientMetrics
 from benchmark.engine.files import save_tensors, write_json, write_text
 from benchmark.errors import UserError
 
-__all__ = ["FORMAT", "RunRecord", "open_store"]
+__all__ = ["FOLDER", "FORMAT", "RunRecord", "open_store", "slug"]
 
 FORMAT = 1  # of the record files; a store of another format is refused, never mixed
+FOLDER = re.compile(r".+-[0-9a-f]{10}")  # names of record folders; of those set aside the end is another
 
 
 def open_store(root: Path) -> Path:

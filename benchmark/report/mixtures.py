@@ -40,7 +40,7 @@ def _values(record: Record, field: str) -> set[str]:
 def mixed(records: Sequence[Record]) -> dict[str, int]:
     """What records differ in, in words (a value of `FIELDS`, or `COPIES`), and how many of it there are."""
     found = {what: len(counts(records, field)) for field, what in FIELDS.items()}
-    found[COPIES] = copies(record.data for record in records)
+    found[COPIES] = max(copies(record.data for record in records).values(), default=0)
     return {what: count for what, count in found.items() if count > 1}
 
 

@@ -126,7 +126,7 @@ def _detail(record: Record, studies: Sequence[str]) -> str:
     again = command(record.config)
     parts = [
         f"<p>Record: <code>{escape(record.folder.name)}</code>. Used by: {escape(used)}. "
-        f"Split: <code>{escape(record.split)}</code> of {record.data} training and test samples.</p>",
+        f"Split: <code>{escape(record.split)}</code> of {escape(str(record.data))}.</p>",
         f"<pre><code>{escape(again)}</code></pre>" if again else "",
         *(f"<p>{escape(str(note))}</p>" for note in summary.get("notes", ())),
         *(f"<p>{escape(line)}.</p>" for line in foreign_rounds(summary.get("origins", ()))),

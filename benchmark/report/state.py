@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from html import escape
 
 from benchmark.report.content import Content
-from benchmark.report.mixtures import COPIES, FIELDS, counts, mixed
+from benchmark.report.mixtures import FIELDS, counts
+from benchmark.same_data import copies
 from benchmark.store import Record
 
 __all__ = ["cells", "environment"]
@@ -81,9 +82,12 @@ def environment(content: Content) -> str:
 
 
 def _copies(records: Sequence[Record]) -> list[str]:
-    """A row with the data of all runs, where a dataset is there in several copies."""
-    if COPIES not in mixed(records):
-        return []
-    found = Counter(f"{record.config.dataset}, {record.data}" for record in records)
-    values = ", ".join(f"{escape(value)} ({count})" for value, count in sorted(found.items()))
-    return [f'<tr><th scope="row">data <span class="badge">mixed</span></th><td>{values}</td></tr>']
+    """A row for every dataset that is there in several copies."""
+    rows = []
+    for kind, count in copies(record.data for record in records).items():
+        if count > 1:
+            found = Counter(str(record.data) for record in records if record.data.kind == kind)
+            values = "; ".join(f"{escape(value)} ({number})" for value, number in found.most_common())
+            name = f'{escape(kind.dataset)} <span class="badge">mixed</span>'
+            rows.append(f'<tr><th scope="row">{name}</th><td>{values}</td></tr>')
+    return rows

@@ -3,7 +3,7 @@
 `calibration` chooses what the paper leaves open for all methods at once, on rows that contain no choice of
 PPFE's; `protocols` shows what that choice does to every method, and chooses nothing. `tuning` tries every
 method at equally many points, on a validation split of the training data; `rates` and `points` are its
-smallest parts: three learning rates, and what is left to choose of single methods, on one setting each.
+smallest parts: three learning rates, and hyper-parameters of single methods, on one setting.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ _OWN = tuple(variant for row in METHODS if (own := _own_points(row)) for variant
 
 OWN_POINTS = Study(
     "points",
-    "Every method at points of its own, on a validation split",
+    "Method-specific hyper-parameters, on a validation split",
     {
         "quick": Grid(_OWN, validation("digits-s2")),
         "paper": Grid(_OWN, validation("cifar10-s5")),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from benchmark.statistics import compare_with_best, mean_and_std
 from benchmark.store import Record
 from benchmark.studies.paper import paper_accuracy
-from benchmark.studies.results import Results
+from benchmark.studies.results import Place, Results
 from benchmark.tables.captions import SELECTION, TEST, caption, notes
 from benchmark.tables.table import MISSING, Table, p_value, percent, signed, tex
 
@@ -100,7 +100,7 @@ def rates(results: Results) -> Table:
     lines, shown = [], []
     for method in results.rows:
         figures = {column: float(means[column][method]) for column in results.columns}
-        best = None if any(map(math.isnan, figures.values())) else max(figures.values())
+        best = _best(results, [(method, column) for column in results.columns])
         samples = {column: results.samples(method, column) for column in results.columns}
         tests = compare_with_best(samples, default)
         line: dict[str, object] = {"method": method}
@@ -119,14 +119,14 @@ def rates(results: Results) -> Table:
         shown.append(text)
     words = (
         f"Accuracy in % {SELECTION}; test data are not looked at. Bold: a method's best learning rate, "
-        f"where all have a record. †: not significantly different from the method's default, {default} "
-        f"(p ≥ 0.05; {TEST}, Holm-corrected within the method). All else of a method is at its default."
+        "where all have a record (of the same seeds). †: not significantly different from the method's "
+        f"default, {default} (p ≥ 0.05; {TEST}, Holm-corrected within the method). All else is its default."
     )
     return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words)
 
 
 def points(results: Results) -> Table:
-    """Validation accuracy of every method's own points, tested against its default, and the search's cost."""
+    """Validation accuracy of method-specific hyper-parameters, tested against the default, and the cost."""
     (column,) = results.columns
     means = results.means()[column]
     titles: dict[str, list[str]] = {}
@@ -137,7 +137,7 @@ def points(results: Results) -> Table:
     rules = []
     for own in titles.values():
         default = own[0]
-        best = means[own].max(skipna=False)
+        best = _best(results, [(title, column) for title in own])
         tests = compare_with_best({title: results.samples(title, column) for title in own}, default)
         rules.append(len(lines))
         for title in own:
@@ -159,10 +159,19 @@ def points(results: Results) -> Table:
             shown.append(text)
     words = (
         f"Accuracy in % {SELECTION}; test data are not looked at. Bold: best point of a method, where all "
-        "have a record. Against default: mean over clients of the difference, in brackets its standard error "
-        f"(clients taken as independent). p: {TEST}, Holm-corrected within the method."
+        "have a record (of the same seeds). Against default: mean difference over clients and the seeds that "
+        "both have, in brackets its standard error (clients taken as independent). p: "
+        f"{TEST}, Holm-corrected for those points of the method that have a record."
     )
     return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words, tuple(rules[1:]))
+
+
+def _best(results: Results, places: Sequence[Place]) -> float | None:
+    """The largest mean of some places; None unless all have records, and of the same seeds."""
+    seeds = {tuple(results.records.get(place, ())) for place in places}
+    if len(seeds) > 1 or () in seeds:
+        return None
+    return max(mean_and_std(results.values(*place))[0] for place in places)
 
 
 def _figure(mean: float, best: float | None) -> tuple[float | None, str]:

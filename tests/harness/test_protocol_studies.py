@@ -298,6 +298,20 @@ def test_points_are_held_against_the_methods_default(tmp_path):
     assert list(table.rules) == starts[1:]
 
 
+def test_the_best_is_among_points_of_the_same_seeds(tmp_path):
+    grid = POINTS_OF_ITS_OWN.grids["quick"]
+    (column,) = grid.columns
+    for variant in grid.variants:
+        if variant.algo == "ditto":
+            for seed in (0, 1) if variant.title == "Ditto" else (0,):
+                config = configure(variant, column, QUICK, seed)
+                share = (0.4 if seed else 0.6) + 0.1 * bool(variant.hyper)
+                write_record(tmp_path, config, shares=np.full(config.clients, share))
+    ditto = table_of(POINTS_OF_ITS_OWN, QUICK, tmp_path).shown.set_index(["method", "point"]).loc["Ditto"]
+    assert list(ditto["accuracy"]) == ["50.00", "70.00", "70.00", "70.00"]
+    assert set(ditto["against default"][1:]) == {"+10.00 (0.00)"}
+
+
 def test_tuned_rows_are_points_that_were_tried_on_the_validation_split():
     grid = STUDIES["tuned"].grids["paper"]
     (column,) = grid.columns

@@ -12,11 +12,11 @@ from benchmark.errors import UserError
 from benchmark.report.cautions import cautions
 from benchmark.report.mixtures import in_words, mixed
 from benchmark.runner import Execution, prepare
-from benchmark.same_data import Data, copies, data_for, data_of
+from benchmark.same_data import Data, Kind, copies, data_for, data_of
 from benchmark.store import Store
 from benchmark.studies.catalogue import STUDIES, find_profile
 
-KIND = ("cifar10", 0, False)
+KIND = Kind("cifar10", 0, False)
 OURS = Data(KIND, (20_000, 10_000), "aa")
 
 
@@ -28,20 +28,23 @@ OURS = Data(KIND, (20_000, 10_000), "aa")
         (replace(OURS, sizes=(50_000, 10_000), checksum=""), True),
         (replace(OURS, checksum=""), False),  # an older record does not tell
         (replace(OURS, sizes=(), checksum=""), False),
-        (replace(OURS, kind=("cifar10", 0, True), checksum="bb"), False),  # held-out samples instead of test
-        (replace(OURS, kind=("cifar100", 0, False), checksum="bb"), False),
+        (
+            replace(OURS, kind=KIND._replace(validation=True), checksum="bb"),
+            False,
+        ),  # held-out samples instead of test
+        (replace(OURS, kind=KIND._replace(dataset="cifar100"), checksum="bb"), False),
     ],
 )
 def test_copies_differ_by_what_is_recorded(other, differs):
     assert OURS.differs(other) is other.differs(OURS) is differs
-    assert copies([OURS, other, OURS]) == 1 + differs
+    assert copies([OURS, other, OURS])[KIND] == 1 + differs
 
 
 def test_what_is_not_recorded_is_no_further_copy():
     silent = replace(OURS, sizes=(), checksum="")
-    assert copies([]) == 0
-    assert copies([silent, silent]) == 1
-    assert copies([silent, OURS, replace(OURS, checksum=""), replace(OURS, checksum="bb")]) == 2
+    assert copies([]) == {}
+    assert copies([silent, silent]) == {KIND: 1}
+    assert copies([silent, OURS, replace(OURS, checksum=""), replace(OURS, checksum="bb")]) == {KIND: 2}
 
 
 @pytest.mark.parametrize("validation", [0.0, 0.2])
@@ -67,23 +70,27 @@ def test_a_run_is_refused_beside_runs_on_other_data(tiny, launch, tmp_path):
     first = launch(tiny("local"), tmp_path)
     pretend(first.folder, data_checksum="another", dataset_images=[50_000, 10_000])
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(
-        UserError, match=r"another copy of 'digits'.*50,000 and 10,000 .*--results-dir"
-    ) as told:
+    with pytest.raises(UserError, match="1 finished run on another copy of 'digits'") as told:
         launch(tiny("fedavg"), tmp_path)
+    for word in ("50,000 and 10,000 samples, checksum another", first.folder.name, "--results-dir"):
+        assert word in str(told.value)
     assert "\n" not in str(told.value)
     assert sorted(tmp_path.rglob("*")) == before
-    assert launch(tiny("local"), tmp_path).summary["accuracy"] == first.summary["accuracy"]  # as it is there
-    assert (
-        launch(tiny("fedavg", validation=0.2), tmp_path).summary["rounds"] == 4
-    )  # stands beside none of them
+    assert launch(tiny("local"), tmp_path).summary["accuracy"] == first.summary["accuracy"]
+    held_out = tiny("fedavg", validation=0.2)  # tested on other samples, it stands beside none of them
+    assert launch(held_out, tmp_path).summary["rounds"] == 4
 
 
-def test_a_record_that_is_damaged_or_unfinished_refuses_nothing(tiny, launch, tmp_path):
-    damaged, unfinished = launch(tiny("local"), tmp_path).folder, launch(tiny("ditto"), tmp_path).folder
-    (damaged / "config.json").write_text("nothing")
-    pretend(unfinished, data_checksum="another")
+@pytest.mark.parametrize("broken", ["nothing", "[]", '{"config": {}, "split": []}'])
+def test_what_is_no_finished_record_refuses_nothing(tiny, launch, tmp_path, broken):
+    damaged, unfinished, aside = (
+        launch(tiny(algo), tmp_path).folder for algo in ("local", "ditto", "fedper")
+    )
+    for folder in (unfinished, aside):
+        pretend(folder, data_checksum="another")
+    (damaged / "config.json").write_text(broken)
     (unfinished / "done").unlink()
+    aside.rename(aside.with_name(f"{aside.name}.damaged"))
     assert launch(tiny("fedavg"), tmp_path).summary["rounds"] == 4
 
 
@@ -91,17 +98,17 @@ def test_tables_are_refused_before_the_first_run(capsys, tmp_path):
     quick = find_profile("quick")
     (folder, *_) = write_records(tmp_path, STUDIES["sparse"], quick, skip=("fedavg",))
     pretend(folder, data_checksum="another", dataset_images=[1, 2])
-    flags = ["tables", "--only", "main", "--results-dir", str(tmp_path), "--device", "cpu"]
+    flags = ["tables", "--only", "main", "synthetic", "--results-dir", str(tmp_path), "--device", "cpu"]
     before = sorted(tmp_path.rglob("*"))
     assert main([*flags, "--dry-run"]) == 0
     plan = capsys.readouterr().out
-    assert "they would be refused: " in plan.splitlines()[-1]
+    assert plan.splitlines()[-1].startswith("nothing of it would be run: ")
     assert sorted(tmp_path.rglob("*")) == before
     assert main(flags) == 2
     told = capsys.readouterr()
     (line,) = (line for line in told.err.splitlines() if line.startswith("error: "))
-    assert "1 and 2 (checksum another)" in line
-    assert not list(tmp_path.glob("local-*"))
+    assert "1 and 2 samples, checksum another" in line
+    assert sorted(tmp_path.rglob("*")) == before  # synthetic is computed, but not before a refusal
     assert main([*flags, "--render-only"]) == 0
 
 
@@ -117,5 +124,6 @@ def test_copies_that_mix_are_told(tmp_path):
     assert cautions([study], quick, found) == ["tables mix copies of a dataset: sparse"]
     assert main(["report", "--only", "sparse", "--results-dir", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
-    assert "digits, 10 and 5 (checksum one)" in page
-    assert "digits, 10 and 5 (checksum other) (1)" in page
+    assert (
+        f"10 and 5 samples, checksum one ({len(folders) - 1}); 10 and 5 samples, checksum other (1)" in page
+    )
