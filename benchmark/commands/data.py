@@ -82,6 +82,7 @@ def execute(arguments: argparse.Namespace) -> None:
         "unit": dataset.unit,
         "users": split.facts,
         "checksum": split.checksum,
+        "data_checksum": dataset.checksum,
         "picture": shown_path(picture),
     }
     if arguments.json:
@@ -104,7 +105,7 @@ def _overview(facts: dict[str, Any], table: pd.DataFrame) -> str:
     rows = [
         ("setting", f"{facts['setting']}{changed}, seed {facts['seed']}"),
         ("source", f"{facts['dataset']}, {facts['source']}"),
-        (unit, f"{samples}, {facts['dataset_classes']} classes"),
+        (unit, f"{samples}, {facts['dataset_classes']} classes, checksum {facts['data_checksum']}"),
         ("split", facts["split"]),
         ("training", f"{_range(table['train'])} {unit} a client, {table['train'].sum():,} in all"),
         ("test", f"{_range(table['test'])} {unit} a client"),

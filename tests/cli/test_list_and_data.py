@@ -102,7 +102,7 @@ def test_data_of_a_changed_setting(command, tmp_path, monkeypatch):
     )
     digits = datasets.load("digits")
     split = split_of(config, digits)
-    assert found["checksum"] == split.checksum
+    assert (found["checksum"], found["data_checksum"]) == (split.checksum, digits.checksum)
     assert found["changed"] == {"partition": "dirichlet", "dirichlet": 0.1, "clients": 5}
     assert [client["train"] for client in found["clients"]] == split.train_sizes.tolist()
     assert [len(client["class_names"]) for client in found["clients"]] == [
