@@ -31,6 +31,7 @@ _DITTO = method("ditto")
 _FDA = method("pfedfda")
 _PPFE = method("ppfe")
 _HEAD_OF_FT = _switch(_FT, ", 10 epochs of the head", ft_part="head", ft_epochs=10)
+_MORE_BODY_OF_REP = _switch(_REP, ", 1 head epoch, 4 of the body", head_epochs=1, body_epochs=4)
 _LONGER_BABU = _switch(_BABU, ", 10 epochs", ft_epochs=10)
 _OF_PPFE = (
     _PPFE,
@@ -84,7 +85,9 @@ TUNED = Study(
     "Methods as the validation split prefers them, on test data",
     {
         "paper": Grid(
-            (  # the default, then the best point of `rates` and of `tuning` where these are others
+            (  # the default, then the best learning rate and the best point of its own where these are others
+                _LOCAL,
+                _at_rate(_LOCAL, 0.02),
                 _FT,
                 _at_rate(_FT, 0.005),
                 _HEAD_OF_FT,
@@ -94,6 +97,7 @@ TUNED = Study(
                 _LONGER_BABU,
                 _REP,
                 _at_rate(_REP, 0.02),
+                _MORE_BODY_OF_REP,
                 _PER,
                 _at_rate(_PER, 0.02),
                 _FDA,
