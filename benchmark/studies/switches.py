@@ -92,6 +92,7 @@ TUNED = Study(
                 _at_rate(_FT, 0.005),
                 _HEAD_OF_FT,
                 _DITTO,
+                _switch(_DITTO, ", λ = 0.75", lam=0.75),
                 _BABU,
                 _at_rate(_BABU, 0.005),
                 _LONGER_BABU,

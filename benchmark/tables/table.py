@@ -31,6 +31,7 @@ _TEX = {
     "α": r"$\alpha$",
     "β": r"$\beta$",
     "ε": r"$\varepsilon$",
+    "λ": r"$\lambda$",
     "ω": r"$\omega$",
     "Σ": r"$\Sigma$",
     "²": r"$^2$",
