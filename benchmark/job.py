@@ -129,7 +129,7 @@ class Job:
         """Before the first run, as far as the data are on this machine and the runs will be.
 
         Returns:
-            The cells whose data are not here.
+            The cells whose data are not here to be compared with those of records.
 
         Raises:
             UserError: the folder has records of some dataset that were made on another copy of it.
@@ -138,13 +138,17 @@ class Job:
         from benchmark.same_data import Kind, data_for, refuse_other_data
 
         folder, unseen = self.execution.data_dir, set()
-        for kind, config in {Kind.of(cell.config): cell.config for cell in cells if self._here}.items():
+        finished = {record.folder.name: record.data for record in self.store.records()} if self._here else {}
+        known = {data.kind for data in finished.values()}
+        for kind, config in {Kind.of(cell.config): cell.config for cell in cells}.items():
+            if kind not in known:
+                continue
             try:
                 dataset = datasets.load(config.dataset, folder, download=False, embedding=config.embedding)
             except UserError:  # told elsewhere
                 unseen.add(kind)
                 continue
-            refuse_other_data(self.store.root, data_for(config, dataset))
+            refuse_other_data(self.store.root, data_for(config, dataset), finished)
         return [cell for cell in cells if Kind.of(cell.config) in unseen]
 
     def _launcher(self, missing: Sequence[Cell]) -> Launcher:

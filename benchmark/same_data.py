@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,36 +85,39 @@ def _distinct(sizes: Mapping[tuple[int, ...], set[str]]) -> int:
     return max(1, sum(len(sums - {""}) or bool(size) for size, sums in sizes.items()))
 
 
-def refuse_other_data(root: Path, here: Data) -> None:
+def refuse_other_data(root: Path, here: Data, finished: Mapping[str, Data] | None = None) -> None:
     """Refuse to put runs on some data beside finished ones on another copy of the dataset.
 
     Args:
         root: the results folder.
         here: what the new runs would be made on.
+        finished: the data of its finished records, by folder's name; None: they are read.
 
     Raises:
         UserError: a finished record of `root` has other data.
     """
-    others = [(folder, there) for folder, there in _finished(root, here.kind.dataset) if here.differs(there)]
+    found = _finished(root, here.kind.dataset) if finished is None else finished
+    others = [(name, there) for name, there in found.items() if here.differs(there)]
     if others:
-        folder, there = others[0]
+        name, there = others[0]
         runs = f"{len(others)} finished run{'s' * (len(others) > 1)}"
         raise UserError(
             f"{root} has {runs} on another copy of '{here.kind.dataset}', with which new ones could not be "
-            f"compared ({there} in {folder.name}; {here} here); choose another --results-dir, such as "
+            f"compared ({there} in {name}; {here} here); choose another --results-dir, such as "
             "results/mine, or bring those data back (--data-dir), or remove those runs"
         )
 
 
-def _finished(root: Path, dataset: str) -> Iterator[tuple[Path, Data]]:
-    """The finished records of a dataset; what cannot be read is not for here to tell."""
+def _finished(root: Path, dataset: str) -> dict[str, Data]:
+    """The data of the finished records of a dataset; what cannot be read is not for here to tell."""
+    found = {}
     for marker in sorted(root.glob(f"*-{dataset}-*/done")):
         folder = marker.parent
         if not FOLDER.fullmatch(folder.name):  # set aside
             continue
         try:
             about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            data = data_of(RunConfig.from_dict(about["config"]), about["split"])
+            found[folder.name] = data_of(RunConfig.from_dict(about["config"]), about["split"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, UserError):
             continue
-        yield folder, data
+    return found

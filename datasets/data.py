@@ -63,8 +63,8 @@ class Dataset:
     def checksum(self) -> str:
         """First 16 hex digits of the sha256 of all samples, labels, word vectors and users."""
         digest = hashlib.sha256()
-        samples = (self.train.x, self.train.y, self.test.x, self.test.y)
-        for array in (*samples, *(more for more in (self.vectors, self.users) if more is not None)):
+        arrays = (self.train.x, self.train.y, self.test.x, self.test.y, self.vectors, self.users)
+        for array in (one for one in arrays if one is not None):
             # Little-endian on every machine.
             plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
             digest.update(f"{plain.shape} {plain.dtype.str} ".encode())

@@ -31,7 +31,6 @@ _DITTO = method("ditto")
 _FDA = method("pfedfda")
 _PPFE = method("ppfe")
 _HEAD_OF_FT = _switch(_FT, ", 10 epochs of the head", ft_part="head", ft_epochs=10)
-_MORE_BODY_OF_REP = _switch(_REP, ", 1 head epoch, 4 of the body", head_epochs=1, body_epochs=4)
 _LONGER_BABU = _switch(_BABU, ", 10 epochs", ft_epochs=10)
 _OF_PPFE = (
     _PPFE,
@@ -98,7 +97,7 @@ TUNED = Study(
                 _LONGER_BABU,
                 _REP,
                 _at_rate(_REP, 0.02),
-                _MORE_BODY_OF_REP,
+                _switch(_REP, ", 1 head epoch, 4 of the body", head_epochs=1, body_epochs=4),
                 _PER,
                 _at_rate(_PER, 0.02),
                 _FDA,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
-from benchmark.statistics import compare_with_best, mean_and_std
+from benchmark.statistics import Comparison, compare_with_best, mean_and_std
 from benchmark.store import Record
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Place, Results
@@ -18,6 +18,7 @@ __all__ = ["calibration", "points", "rates", "tuning"]
 
 
 _TOTAL = "total deviation"
+_HELD_OUT = f"Accuracy in % {SELECTION}; test data are not looked at."
 
 
 def calibration(results: Results) -> Table:
@@ -80,15 +81,14 @@ def tuning(results: Results) -> Table:
             mean = float(means[column][title])
             line[column], text[column] = _figure(mean, best[algo, column])
         records = [record for column in results.columns for record in results.at(title, column)]
-        samples = _samples(records)
-        line |= {"runs": len(records), "samples": samples}
+        line["runs"] = len(records)
         text["runs"] = str(len(records)) if records else MISSING
-        text["samples trained on"] = f"{samples:,}" if records else MISSING
+        _add_cost(line, text, records)
         lines.append(line)
         shown.append(text)
     words = (
-        f"Accuracy in % {SELECTION}; test data are not looked at. Bold: best point of a method. Every method "
-        "is tried at equally many points, the first of them its default."
+        f"{_HELD_OUT} Bold: best point of a method. Every method is tried at equally many points, the first "
+        "of them its default."
     )
     return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words)
 
@@ -108,19 +108,16 @@ def rates(results: Results) -> Table:
         for column, mean in figures.items():
             line[column], text[column] = _figure(mean, best)
             if column in tests:
-                line[f"difference, {column}"] = -100 * tests[column].difference  # from the default
-                line[f"standard_error, {column}"] = 100 * tests[column].standard_error
-                line[f"p_holm, {column}"] = tests[column].p_holm
+                found = _against_default(tests[column])
+                line |= {f"{name}, {column}": value for name, value in found.items()}
                 text[column] += " †" * (not tests[column].significant)
-        spent = _samples(record for column in results.columns for record in results.at(method, column))
-        line["samples"] = spent
-        text["samples trained on"] = f"{spent:,}" if spent else MISSING
+        _add_cost(line, text, [r for column in results.columns for r in results.at(method, column)])
         lines.append(line)
         shown.append(text)
     words = (
-        f"Accuracy in % {SELECTION}; test data are not looked at. Bold: a method's best learning rate, "
-        "where all have a record (of the same seeds). †: not significantly different from the method's "
-        f"default, {default} (p ≥ 0.05; {TEST}, Holm-corrected within the method). All else is its default."
+        f"{_HELD_OUT} Bold: a method's best learning rate, where all have a record (of the same seeds). †: "
+        f"not significantly different from the method's default, {default} (p ≥ 0.05; "
+        f"{TEST}, Holm-corrected within the method). All else is its default."
     )
     return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words)
 
@@ -141,27 +138,23 @@ def points(results: Results) -> Table:
         tests = compare_with_best({title: results.samples(title, column) for title in own}, default)
         rules.append(len(lines))
         for title in own:
-            mean, spent = float(means[title]), _samples(results.at(title, column))
             point = title.removeprefix(f"{default}, ") if title != default else "default"
             line: dict[str, object] = {"method": default, "point": point}
             text = {"method": default, "point": point}
-            line["accuracy"], text["accuracy"] = _figure(mean, best)
+            line["accuracy"], text["accuracy"] = _figure(float(means[title]), best)
             text |= dict.fromkeys(("against default", "p"), "" if title == default else MISSING)
             if test := tests.get(title):
-                line["difference"] = -100 * test.difference
-                line["standard_error"] = 100 * test.standard_error
-                line["p_holm"] = test.p_holm
+                line |= _against_default(test)
                 text["against default"] = f"{signed(-test.difference)} ({percent(test.standard_error)})"
                 text["p"] = p_value(test.p_holm)
-            line["samples"] = spent
-            text["samples trained on"] = f"{spent:,}" if spent else MISSING
+            _add_cost(line, text, results.at(title, column))
             lines.append(line)
             shown.append(text)
     words = (
-        f"Accuracy in % {SELECTION}; test data are not looked at. Bold: best point of a method, where all "
-        "have a record (of the same seeds). Against default: mean difference over clients and the seeds that "
-        "both have, in brackets its standard error (clients taken as independent). p: "
-        f"{TEST}, Holm-corrected for those points of the method that have a record."
+        f"{_HELD_OUT} Bold: best point of a method, where all have a record (of the same seeds). Against "
+        "default: mean difference over clients and the seeds that both have, in brackets its standard "
+        f"error (clients taken as independent). p: {TEST}, Holm-corrected for those points of "
+        "the method that have a record."
     )
     return _table(results, pd.DataFrame(lines), pd.DataFrame(shown), words, tuple(rules[1:]))
 
@@ -181,9 +174,20 @@ def _figure(mean: float, best: float | None) -> tuple[float | None, str]:
     return 100 * mean, f"**{percent(mean)}**" if mean == best else percent(mean)
 
 
-def _samples(records: Iterable[Record]) -> int:
-    """All samples that runs have trained on, fine-tuning included."""
-    return sum(int(r.summary["samples"]) + int(r.summary["adaptation_samples"]) for r in records)
+def _against_default(test: Comparison) -> dict[str, float]:
+    """Of the other of a comparison with the default: its gain, and how sure that is."""
+    return {
+        "difference": -100 * test.difference,
+        "standard_error": 100 * test.standard_error,
+        "p_holm": test.p_holm,
+    }
+
+
+def _add_cost(line: dict[str, object], text: dict[str, str], records: Sequence[Record]) -> None:
+    """Enter all samples that runs have trained on, fine-tuning included."""
+    spent = sum(int(r.summary["samples"]) + int(r.summary["adaptation_samples"]) for r in records)
+    line["samples"] = spent
+    text["samples trained on"] = f"{spent:,}" if records else MISSING
 
 
 def _table(

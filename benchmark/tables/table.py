@@ -11,15 +11,8 @@ __all__ = ["MISSING", "WORDS", "Table", "p_value", "percent", "signed", "tex"]
 
 MISSING = "–"  # where there is no record, never a number
 
-WORDS = (
-    "setting",
-    "method",
-    "choice",
-    "claim",
-    "verdict",
-    "personal",
-    "point",
-)  # columns of words, not of figures
+# Columns of words, not of figures.
+WORDS = ("setting", "method", "choice", "claim", "verdict", "personal", "point")
 
 _TEX = {
     "\\": r"\textbackslash{}",
