@@ -15,6 +15,7 @@ from benchmark.studies.grid import Cell, Profile, Study, plan
 from benchmark.terminal import duration, say
 
 if TYPE_CHECKING:
+    from benchmark.engine.records import RunRecord
     from benchmark.launchers import Launcher, Outcome
 
 __all__ = ["Job"]
@@ -58,6 +59,16 @@ class Job:
 
     @property
     def missing(self) -> list[Cell]:
+        """The runs that are not done and not known to diverge."""
+        return [cell for cell in self._unfinished if cell.config.hash not in self.store.failed]
+
+    @property
+    def diverged(self) -> list[Cell]:
+        """The runs whose training has diverged, as it would again: they are not made anew."""
+        return [cell for cell in self._unfinished if cell.config.hash in self.store.failed]
+
+    @property
+    def _unfinished(self) -> list[Cell]:
         return [cell for cell in self.cells if self.store.find(cell.config) is None]
 
     @property
@@ -81,12 +92,17 @@ class Job:
         """
         from benchmark.engine.records import open_store
 
-        missing = self.missing
+        missing, diverged = self.missing, self.diverged
         launcher = self._launcher(missing) if missing else None  # first of all: it may refuse the flags
         unseen = self._refuse_other_data(missing)
         open_store(self.store.root)
         for line in self.store.set_aside():
             say(line)
+        for cell in diverged:
+            say(
+                f"not run again: {cell.title}: {self.store.failed[cell.config.hash].split(';')[0]}; to try "
+                f"anew, remove {self._record(cell).folder}"
+            )
         for study in self.outdated:
             say(f"{study.name}: computing")
             computed.fill(study, self.profile, self.store.root, self.seeds)
@@ -157,10 +173,13 @@ class Job:
         return self._make(Options(self._jobs, self._address, self.execution, missing))
 
     def _take_up(self, cell: Cell) -> None:
+        self.store.add(self._record(cell).folder)
+
+    def _record(self, cell: Cell) -> RunRecord:
         from benchmark.engine.records import RunRecord
         from benchmark.runner import method_label
 
-        self.store.add(RunRecord(self.store.root, cell.config, method_label(cell.config)).folder)
+        return RunRecord(self.store.root, cell.config, method_label(cell.config))
 
     def _estimated(self, cells: Sequence[Cell], jobs: int) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
         """Expected seconds of cells in this order, beside others, and what they rest on by dataset."""
@@ -182,7 +201,7 @@ class Job:
         """Print every cell with its state, and what is left to do in time."""
         from benchmark.studies.estimate import together
 
-        missing = self.missing
+        missing, diverged = self.missing, self.diverged
         with self._launcher(missing) as launcher:
             jobs, place = launcher.jobs, launcher.place
             absent = launcher.unavailable(missing, download=False)
@@ -191,8 +210,9 @@ class Job:
         width = max((len(cell.title) for cell in self.cells), default=0)
         for cell in self.cells:
             expected = seconds.get(cell.config.hash)
-            absence = "diverged before" if cell.config.hash in self.store.failed else "missing"
-            state = "done" if expected is None else f"{absence}, about {duration(expected)}"
+            state = "done" if expected is None else f"missing, about {duration(expected)}"
+            if cell.config.hash in self.store.failed:
+                state = "diverged before, not run again"
             if expected is not None and cell.config.dataset in absent:
                 state += f", {cell.config.dataset} is not here yet"
             print(f"{cell.title:{width}}  {state}  [{', '.join(cell.studies)}]")
@@ -206,12 +226,14 @@ class Job:
             own = [cell for cell in missing if study.name in cell.studies]
             count = sum(study.name in cell.studies for cell in self.cells)
             if count:
+                done = count - len(own) - sum(study.name in cell.studies for cell in diverged)
                 time = duration(together((seconds[cell.config.hash] for cell in own), jobs))
-                print(f"{study.name:14} {count - len(own):4} of {count:4} done, about {time} left")
+                print(f"{study.name:14} {done:4} of {count:4} done, about {time} left")
         total = duration(together(seconds.values(), jobs))
         print(
-            f"{self.profile.name}: {len(self.cells)} cells, {len(self.cells) - len(missing)} done, "
-            f"{len(missing)} missing: about {total} {place}"
+            f"{self.profile.name}: {len(self.cells)} cells, "
+            f"{len(self.cells) - len(missing) - len(diverged)} done, "
+            f"{f'{len(diverged)} diverged, ' * bool(diverged)}{len(missing)} missing: about {total} {place}"
         )
         for dataset in dict.fromkeys(cell.config.dataset for cell in missing):
             print(f"  times on {dataset}: {basis[dataset]}")

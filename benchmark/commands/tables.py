@@ -209,9 +209,10 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     shown = with_rendered(job.studies, STUDIES.values(), profile, store.root)
     written = render(shown, profile, store, seeds)
     write_page(shown, profile, store, seeds)
-    missing, count = len(job.missing), len(job.cells)
-    state = f"{missing} of {count} cells missing" if missing else f"all {count} cells done"
-    state = state if count else "no cells to run"
+    count = len(job.cells)
+    left = {"missing": len(job.missing), "diverged": len(job.diverged)}
+    state = ", ".join(f"{some} of {count} cells {what}" for what, some in left.items() if some)
+    state = (state or f"all {count} cells done") if count else "no cells to run"
     state += f" on {', '.join(settings)}" if settings else ""
     done = f"rendered {', '.join(written)}" if written else "tables and figures are up to date"
     print(f"{profile.name}: {state}; {done}")

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 
 import pytest
 from record_folders import write_records
@@ -122,15 +123,30 @@ def test_a_diverged_cell_is_named_and_the_others_are_made(command, tiny_studies,
     answer = command("--only wild")
     assert answer.code == 1
     assert "failed: fedper on digits-s2, lr 1000000000.0, seed 0: training diverged" in answer.err
-    assert "1 of 2 cells missing" in answer.out
+    assert "1 of 2 cells diverged" in answer.out
     text = (tmp_path / "results" / "tables" / "wild.md").read_text()
     assert re.search(r"\| FedPer +\| +– \| +\*\*\d", text)
     assert "no record of FedPer on wild: training diverged" in text
+
+
+def test_a_diverged_cell_is_not_run_again_until_its_folder_is_removed(command, tiny_studies):
+    command("--only wild")
     plan = command("--only wild --dry-run")
-    assert plan.code == 0
-    (line,) = (line for line in plan.out.splitlines() if "diverged before, about" in line)
+    (line,) = (line for line in plan.out.splitlines() if "diverged before, not run again" in line)
     assert line.startswith("fedper on")
     assert "lr 1000000000.0" in line
+    assert "2 cells, 1 done, 1 diverged, 0 missing" in plan.out
+    again = command("--only wild")
+    assert again.code == 0
+    assert "to run" not in again.err
+    (line,) = (line for line in again.err.splitlines() if line.startswith("not run again: fedper on"))
+    assert "training diverged" in line
+    assert "1 of 2 cells diverged" in again.out
+    (folder,) = {line.rpartition("remove ")[2]}
+    shutil.rmtree(folder)
+    anew = command("--only wild")
+    assert anew.code == 1
+    assert "1 of 2 cells to run" in anew.err
 
 
 def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_path):
