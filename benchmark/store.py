@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from benchmark.engine.config import RunConfig
-from benchmark.engine.records import FOLDER, FORMAT
+from benchmark.engine.records import FOLDER, FORMAT, slug
 from benchmark.errors import UserError
 from benchmark.same_data import Data, data_of
 
-__all__ = ["Damaged", "Record", "Store"]
+__all__ = ["Damaged", "Record", "Store", "family"]
 
 _FILES = ("config.json", "summary.json", "clients.csv", "rounds.jsonl")
 
@@ -44,6 +44,11 @@ class Record:
     rounds: list[dict[str, Any]]
     diagnostics: Mapping[str, Any]
     digest: str
+
+    @property
+    def method(self) -> str:
+        """Readable name of the method and its variant: the beginning of the folder's name."""
+        return self.folder.name.removesuffix(f"-{slug(self.config)}-{self.config.hash}")
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError, UserError) as error:
             self.damaged.append(Damaged(folder, _say(error)))
             return
-        self._records.setdefault(_family(record.config), {})[record.config.seed] = record
+        self._records.setdefault(family(record.config), {})[record.config.seed] = record
 
     def find(self, config: RunConfig) -> Record | None:
         """The record of exactly this run."""
@@ -109,7 +114,7 @@ class Store:
 
     def seeds(self, config: RunConfig) -> dict[int, Record]:
         """The records of this run with whatever seed, by seed in increasing order."""
-        return dict(sorted(self._records.get(_family(config), {}).items()))
+        return dict(sorted(self._records.get(family(config), {}).items()))
 
     def records(self) -> list[Record]:
         """All of them."""
@@ -145,7 +150,7 @@ class Store:
         return lines
 
 
-def _family(config: RunConfig) -> str:
+def family(config: RunConfig) -> str:
     """The identity of a run without its seed."""
     return dataclasses.replace(config, seed=0).hash
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark.engine.records import slug
 from benchmark.store import Record
 
 __all__ = ["RUNS", "runs_csv"]
@@ -41,7 +40,7 @@ def _line(record: Record) -> dict[str, Any]:
     }
     return {
         "record": record.folder.name,
-        "method": record.folder.name.removesuffix(f"-{slug(record.config)}-{record.config.hash}"),
+        "method": record.method,
         "split": record.split,
         "data": record.data.checksum,
         **config,

@@ -8,7 +8,6 @@ from html import escape
 from typing import Any
 
 from benchmark.engine.origins import foreign_rounds
-from benchmark.engine.records import slug
 from benchmark.fields import setting_in_words
 from benchmark.report.command import command
 from benchmark.report.content import bytes_sent
@@ -71,7 +70,6 @@ def run_list(records: Sequence[Record], studies: Mapping[str, Sequence[str]], pr
 def _run(place: int, record: Record, studies: Sequence[str], profile: Profile) -> str:
     config, summary = record.config, record.summary
     environment = summary["environment"]
-    method = record.folder.name.removesuffix(f"-{slug(config)}-{config.hash}")
     setting = setting_in_words(config, common=profile.changes)
     sent = bytes_sent(record)
     figures = (
@@ -85,7 +83,7 @@ def _run(place: int, record: Record, studies: Sequence[str], profile: Profile) -
     words = f"seed{config.seed} {' '.join(studies)}"
     cells = [
         '<th scope="row"><button type="button" class="open" aria-expanded="false" '
-        f'aria-controls="run-{place}">{escape(method)}</button></th>',
+        f'aria-controls="run-{place}">{escape(record.method)}</button></th>',
         f"<td>{escape(setting)}</td>",
         *(f'<td class="figure" data-v="{value:.10g}">{escape(text)}</td>' for text, value in figures),
         *(
