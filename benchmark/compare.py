@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
-from benchmark.engine.records import FOLDER
-from benchmark.errors import UserError, nearest
+import numpy as np
+
+from benchmark.errors import UserError
 from benchmark.fields import (
     DATA_FIELDS,
     PROTOCOL_FIELDS,
@@ -17,12 +19,15 @@ from benchmark.fields import (
     nearest_setting,
     setting_in_words,
 )
+from benchmark.same_data import Kind
 from benchmark.statistics import Comparison, compare_with_best, mean_and_std
-from benchmark.store import Record, Store, family
+from benchmark.store import Record, family
 
-__all__ = ["Contest", "Entrant", "Standing", "contests", "read_records"]
+__all__ = ["Contest", "Difference", "Entrant", "Standing", "contests"]
 
 _FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
+
+Split = tuple[Kind, int, str]  # of which data, seed and checksum: clients of equal splits are pairs
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,27 @@ class Entrant:
         return mean_and_std([record.summary["accuracy"] for record in self.records.values()])
 
     @property
-    def by_split(self) -> dict[tuple[int, str], Record]:
-        """The records by seed and split: others can be paired with those of the same."""
-        return {(seed, record.split): record for seed, record in self.records.items()}
+    def by_split(self) -> dict[Split, Record]:
+        """The records by what they can be paired by."""
+        return {_split(record): record for record in self.records.values()}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of accuracies in 0..1, an entrant's minus the reference's, clients weighted by their test samples.
+
+    Attributes:
+        by_seed: in the seeds and splits that both have.
+        standard_error: of `mean`, clients and seeds taken as independent; NaN of a single pair.
+    """
+
+    by_seed: Mapping[int, float]
+    standard_error: float
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return float(np.mean(list(self.by_seed.values())))
 
 
 @dataclass(frozen=True)
@@ -54,29 +77,27 @@ class Standing:
     """How an entrant fares against the reference.
 
     Attributes:
-        by_seed: accuracy minus that of the reference, clients weighted by their test samples, in the seeds
-            that both have.
-        test: the reference against it (`Comparison.best` is the reference); None of the reference itself, and
-            where the two have no seed and split in common.
+        difference, test: None of the reference itself, and where the two have no split in common.
+            In `test` the reference is `Comparison.best`.
     """
 
     entrant: Entrant
-    by_seed: Mapping[int, float]
+    difference: Difference | None
     test: Comparison | None
 
     @property
-    def difference(self) -> float | None:
-        """Mean over the seeds that both have; None where there is none."""
-        return fmean(self.by_seed.values()) if self.test is not None else None
-
-    @property
     def verdict(self) -> str:
-        """``better`` or ``worse`` than the reference by the test, ``undecided``, or empty without a test."""
-        if self.test is None:
+        """``better`` or ``worse`` than the reference by the test, ``undecided``, or empty without a test.
+
+        With ``by ranks`` where the mean difference says otherwise: most clients gain a little, others lose
+        much, or the reverse.
+        """
+        if self.test is None or self.difference is None:
             return ""
-        if not self.test.significant:
+        sign = -self.test.direction
+        if not self.test.significant or not sign:
             return "undecided"
-        return {1: "worse", -1: "better"}.get(self.test.direction, "undecided")
+        return ("better" if sign > 0 else "worse") + " by ranks" * (sign * self.difference.mean <= 0)
 
 
 @dataclass(frozen=True)
@@ -95,80 +116,49 @@ class Contest:
     def records(self) -> list[Record]:
         return [record for entrant in self.entrants for record in entrant.records.values()]
 
+    @property
+    def best(self) -> Entrant:
+        """The best of those with the most seeds: means over different seeds cannot be ranked."""
+        most = max(len(entrant.records) for entrant in self.entrants)
+        return next(entrant for entrant in self.entrants if len(entrant.records) == most)
+
     def find(self, folder: Path) -> Entrant | None:
-        """The entrant that has the record in this folder."""
+        """The entrant that has this record, or a copy of it."""
+        identity = folder.resolve().name[-10:]
         for entrant in self.entrants:
-            if folder.resolve() in (record.folder.resolve() for record in entrant.records.values()):
+            if identity in (record.config.hash for record in entrant.records.values()):
                 return entrant
         return None
 
     def standings(self, reference: Entrant) -> list[Standing]:
         """Everybody against `reference`, in the order of `entrants`."""
-        keys = {str(place): entrant for place, entrant in enumerate(self.entrants)}  # titles may be alike
+        keys = {entrant.title: entrant for entrant in self.entrants}
         samples = {
-            key: {split: record.accuracies for split, record in entrant.by_split.items()}
-            for key, entrant in keys.items()
+            title: {split: record.accuracies for split, record in entrant.by_split.items()}
+            for title, entrant in keys.items()
         }
-        (own,) = (key for key, entrant in keys.items() if entrant is reference)
-        tests = compare_with_best(samples, own)
-        theirs = reference.by_split
+        tests = compare_with_best(samples, reference.title)
         return [
-            Standing(
-                entrant,
-                {
-                    split[0]: record.summary["accuracy"] - theirs[split].summary["accuracy"]
-                    for split, record in entrant.by_split.items()
-                    if key in tests and split in theirs
-                },
-                tests.get(key),
-            )
-            for key, entrant in keys.items()
+            Standing(entrant, _difference(entrant, reference) if title in tests else None, tests.get(title))
+            for title, entrant in keys.items()
         ]
 
 
-def read_records(folders: Iterable[Path]) -> list[Record]:
-    """The finished runs in `folders`, each of which is a record or a results folder with records in it.
-
-    Raises:
-        UserError: one is neither, is not finished, is damaged, or two are of the same run and differ.
-    """
-    found: dict[str, Record] = {}
-    for folder in folders:
-        for record in _records_in(folder):
-            known = found.setdefault(record.config.hash, record)
-            if known.digest != record.digest:
-                raise UserError(
-                    f"{known.folder} and {record.folder} are of the same run and differ; give one of them"
-                )
-    return list(found.values())
-
-
-def _records_in(folder: Path) -> list[Record]:
-    if not folder.is_dir():
-        siblings = [other.name for other in folder.parent.iterdir()] if folder.parent.is_dir() else []
-        raise UserError(
-            f"there is no folder {folder}{nearest(folder.name, siblings)}; give folders of finished runs"
-        )
-    path = folder.resolve()  # its name counts, which "." has not
-    if not FOLDER.fullmatch(path.name):
-        store = Store.scan(path)
-    else:
-        store = Store(path.parent)
-        store.add(path)
-    if store.damaged:
-        damaged = store.damaged[0]
-        raise UserError(
-            f"the record {damaged.folder.name} is damaged: {damaged.reason}; remove it and run it again, or "
-            "leave it out"
-        )
-    records = store.records()
-    if records:
-        return records
-    if store.failed and path.name[-10:] in store.failed:
-        raise UserError(f"{folder} has no result: {store.failed[path.name[-10:]]}; leave it out")
-    if (path / "config.json").exists():
-        raise UserError(f"the run in {folder} is not finished; give its command again, which continues it")
-    raise UserError(f"{folder} holds no finished run; give records, or a results folder that has some")
+def _difference(entrant: Entrant, reference: Entrant) -> Difference:
+    ours, theirs = entrant.by_split, reference.by_split
+    common = sorted((split for split in ours if split in theirs), key=lambda split: split[1])
+    gaps = [ours[split].accuracies - theirs[split].accuracies for split in common]
+    samples = [ours[split].test_samples for split in common]
+    by_seed = {
+        split[1]: ours[split].summary["accuracy"] - theirs[split].summary["accuracy"] for split in common
+    }
+    weights = np.concatenate([counts / counts.sum() for counts in samples]) / len(common)
+    gap = np.concatenate(gaps)
+    error = math.nan
+    if len(gap) > 1:
+        around = gap - np.mean(list(by_seed.values()))
+        error = math.sqrt(np.sum((weights * around) ** 2) * len(gap) / (len(gap) - 1))
+    return Difference(by_seed, error)
 
 
 def contests(records: Iterable[Record]) -> list[Contest]:
@@ -180,9 +170,9 @@ def contests(records: Iterable[Record]) -> list[Contest]:
     families: dict[str, dict[int, Record]] = {}
     for record in records:
         families.setdefault(family(record.config), {})[record.config.seed] = record
-    groups: list[tuple[set[tuple[int, str]], list[dict[int, Record]]]] = []
+    groups: list[tuple[set[Split], list[dict[int, Record]]]] = []
     for found in families.values():
-        splits, members = {(seed, record.split) for seed, record in found.items()}, [found]
+        splits, members = {_split(record) for record in found.values()}, [dict(sorted(found.items()))]
         for group in [group for group in groups if group[0] & splits]:
             groups.remove(group)
             splits, members = splits | group[0], [*group[1], *members]
@@ -190,26 +180,36 @@ def contests(records: Iterable[Record]) -> list[Contest]:
     return [_contest(members) for _, members in groups]
 
 
+def _split(record: Record) -> Split:
+    return record.data.kind, record.config.seed, record.split
+
+
 def _contest(members: Sequence[Mapping[int, Record]]) -> Contest:
-    everything = [record for found in members for record in found.values()]
-    for record in everything[1:]:
-        if record.data.differs(everything[0].data):
-            raise UserError(
-                f"{everything[0].folder.name} and {record.folder.name} were made on different copies of "
-                f"'{record.config.dataset}' ({everything[0].data}; {record.data}), which cannot be compared; "
-                "leave out one of them"
-            )
-    configs = [next(iter(found.values())).config for found in members]
+    _refuse_other_data([record for found in members for record in found.values()])
+    firsts = [next(iter(found.values())) for found in members]
+    configs = [record.config for record in firsts]
     values = {name: {getattr(c, name) for c in configs if name not in c.idle} for name in _FIELDS}
     common = [name for name, found in values.items() if len(found) < 2]
     differing = [name for name in _FIELDS if name not in common]
-    setting = nearest_setting(configs[0], common)
+    fullest = min(configs, key=lambda config: len(config.idle))
+    setting = nearest_setting(fullest, common)
+    titles = [_title(record, setting, differing) for record in firsts]
     entrants = [
-        Entrant(_title(next(iter(found.values())), setting, differing), dict(sorted(found.items())))
-        for found in members
+        Entrant(title if titles.count(title) == 1 else f"{title} ({first.config.hash})", found)
+        for title, first, found in zip(titles, firsts, members, strict=True)
     ]
     entrants.sort(key=lambda entrant: -entrant.accuracy[0])
-    return Contest(setting_in_words(configs[0], common), tuple(entrants))
+    return Contest(setting_in_words(fullest, common), tuple(entrants))
+
+
+def _refuse_other_data(records: Sequence[Record]) -> None:
+    for one, other in itertools.combinations(records, 2):
+        if one.data.differs(other.data):
+            raise UserError(
+                f"{one.folder.name} and {other.folder.name} were made on different copies of "
+                f"'{one.config.dataset}' ({one.data}; {other.data}), which cannot be compared; leave out one "
+                "of them"
+            )
 
 
 def _title(record: Record, setting: str, fields: Iterable[str]) -> str:

@@ -204,7 +204,10 @@ def path(name: str) -> Callable[[str], Path]:
     def read(text: str) -> Path:
         if not text:
             raise UserError(f"{name} is empty; expected a path")
-        return Path(text).expanduser()
+        try:
+            return Path(text).expanduser()
+        except RuntimeError as error:  # ~name of a user whom this machine does not know
+            raise UserError(f"{name} is {text}: {error}; expected a path") from error
 
     return read
 

@@ -15,7 +15,6 @@ from benchmark.studies.grid import Cell, Profile, Study, plan
 from benchmark.terminal import duration, say
 
 if TYPE_CHECKING:
-    from benchmark.engine.records import RunRecord
     from benchmark.launchers import Launcher, Outcome
 
 __all__ = ["Job"]
@@ -64,7 +63,7 @@ class Job:
 
     @property
     def diverged(self) -> list[Cell]:
-        """The runs whose training has diverged, as it would again: they are not made anew."""
+        """The runs whose training has diverged, as it would again by the same code: not made anew."""
         return [cell for cell in self._unfinished if cell.config.hash in self.store.failed]
 
     @property
@@ -101,7 +100,7 @@ class Job:
         for cell in diverged:
             say(
                 f"not run again: {cell.title}: {self.store.failed[cell.config.hash].split(';')[0]}; to try "
-                f"anew, remove {self._record(cell).folder}"
+                f"anew (with other code, say), remove {self.store.root}/*-{cell.config.hash}"
             )
         for study in self.outdated:
             say(f"{study.name}: computing")
@@ -173,13 +172,10 @@ class Job:
         return self._make(Options(self._jobs, self._address, self.execution, missing))
 
     def _take_up(self, cell: Cell) -> None:
-        self.store.add(self._record(cell).folder)
-
-    def _record(self, cell: Cell) -> RunRecord:
         from benchmark.engine.records import RunRecord
         from benchmark.runner import method_label
 
-        return RunRecord(self.store.root, cell.config, method_label(cell.config))
+        self.store.add(RunRecord(self.store.root, cell.config, method_label(cell.config)).folder)
 
     def _estimated(self, cells: Sequence[Cell], jobs: int) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
         """Expected seconds of cells in this order, beside others, and what they rest on by dataset."""
@@ -208,10 +204,11 @@ class Job:
         estimated, basis = self._estimated(missing, jobs)
         seconds = {cell.config.hash: expected for cell, expected in estimated}
         width = max((len(cell.title) for cell in self.cells), default=0)
+        hopeless = {cell.config.hash for cell in diverged}
         for cell in self.cells:
             expected = seconds.get(cell.config.hash)
             state = "done" if expected is None else f"missing, about {duration(expected)}"
-            if cell.config.hash in self.store.failed:
+            if cell.config.hash in hopeless:
                 state = "diverged before, not run again"
             if expected is not None and cell.config.dataset in absent:
                 state += f", {cell.config.dataset} is not here yet"
@@ -226,9 +223,11 @@ class Job:
             own = [cell for cell in missing if study.name in cell.studies]
             count = sum(study.name in cell.studies for cell in self.cells)
             if count:
-                done = count - len(own) - sum(study.name in cell.studies for cell in diverged)
+                lost = sum(study.name in cell.studies for cell in diverged)
+                done = count - len(own) - lost
                 time = duration(together((seconds[cell.config.hash] for cell in own), jobs))
-                print(f"{study.name:14} {done:4} of {count:4} done, about {time} left")
+                some = f", {lost} diverged" * bool(lost)
+                print(f"{study.name:14} {done:4} of {count:4} done{some}, about {time} left")
         total = duration(together(seconds.values(), jobs))
         print(
             f"{self.profile.name}: {len(self.cells)} cells, "

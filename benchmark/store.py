@@ -27,6 +27,7 @@ class Record:
     """One finished run.
 
     Attributes:
+        method: its readable name and variant, as the folder is called.
         split: checksum of the split; records of equal split can be compared client by client.
         data: what it was made on.
         accuracies, test_samples: per client [K].
@@ -36,6 +37,7 @@ class Record:
 
     folder: Path
     config: RunConfig
+    method: str
     split: str
     data: Data
     summary: Mapping[str, Any]
@@ -44,11 +46,6 @@ class Record:
     rounds: list[dict[str, Any]]
     diagnostics: Mapping[str, Any]
     digest: str
-
-    @property
-    def method(self) -> str:
-        """Readable name of the method and its variant: the beginning of the folder's name."""
-        return self.folder.name.removesuffix(f"-{slug(self.config)}-{self.config.hash}")
 
 
 @dataclass(frozen=True)
@@ -97,11 +94,11 @@ class Store:
         """Take note of one record folder, whatever its state."""
         identity = folder.name[-10:]
         self.failed.pop(identity, None)
-        if not (folder / "done").exists():
-            if (folder / "failed.json").exists():
-                self.failed[identity] = _reason(folder / "failed.json")
-            return
         try:
+            if not (folder / "done").exists():
+                if (folder / "failed.json").exists():
+                    self.failed[identity] = _reason(folder / "failed.json")
+                return
             record = _read(folder)
         except (OSError, ValueError, KeyError, TypeError, UserError) as error:
             self.damaged.append(Damaged(folder, _say(error)))
@@ -187,6 +184,7 @@ def _read(folder: Path) -> Record:
     return Record(
         folder=folder,
         config=config,
+        method=folder.name.removesuffix(f"-{slug(config)}-{config.hash}"),
         split=about["split"]["checksum"],
         data=data_of(config, about["split"]),
         summary=summary,

@@ -56,6 +56,9 @@ def test_the_worked_example_is_one_new_file_and_runs(checkout):
     body_floats = 15_466 - 330
     assert summary["bytes_up"] == summary["bytes_down"] == (1 + 4) * 4 * body_floats
     assert "fast-head" in python(checkout, "benchmark", "list", "methods")
+    python(checkout, "benchmark", "--algo", "fedper", *small)
+    (contest,) = json.loads(python(checkout, "benchmark", "compare", "results/runs", "--json"))
+    assert {run["title"] for run in contest["runs"]} == {"fast-head-head_rate=5.0", "fedper"}
 
 
 def test_the_suite_takes_the_example_in(checkout):

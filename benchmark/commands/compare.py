@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from benchmark.errors import UserError
 from benchmark.flags import path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from benchmark.compare import Contest, Entrant, Standing
     from benchmark.store import Record
 
@@ -25,11 +24,13 @@ USAGE = "FOLDER [FOLDER ...] [--against RECORD_FOLDER] [--json]"
 EXAMPLES = """\
   python -m benchmark compare results/runs                 all that lies there, setting by setting
   python -m benchmark compare results/runs/fedper-digits-* results/runs/ditto-digits-*
-  python -m benchmark compare results/runs results/paper --against results/runs/mymethod-cifar10-...
+  python -m benchmark compare results/runs results/paper --against results/runs/mymethod-cifar10-*
   python -m benchmark compare results/runs --json | jq '.[0].runs[] | {title, p_holm}'
 
 Runs that differ in their seed alone count as one. Runs of a seed can be paired if they were made on the same
 split; whatever else they differ in (method, hyper-parameters, protocol) is told and may be what is tested."""
+
+_SEVERAL = 3  # seeds whose differences a table still has room for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,11 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         type=path("--against"),
+        nargs="+",
+        default=[],
         metavar="RECORD_FOLDER",
-        help="the run (with its other seeds) that all others are compared with (default: the best of each "
-        "setting)",
+        help="the run (one or more of its seeds) that all others are compared with (default: the best of "
+        "each setting)",
     )
-    parser.add_argument("--json", action="store_true", help="print the figures as a JSON list instead")
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON list instead (accuracies and differences in 0..1)"
+    )
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -57,29 +62,56 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: a folder without finished runs, damaged ones, runs that have no split in common.
     """
-    from benchmark.compare import contests, read_records
+    from benchmark.compare import contests
+    from benchmark.gather import gather
+    from benchmark.report.mixtures import in_words, mixed
     from benchmark.terminal import say
 
-    against: Path | None = arguments.against
-    records = read_records([*arguments.folders, *([against] if against else [])])
-    found = contests(records)
-    chosen = [(contest, _reference(contest, against)) for contest in found]
+    against: list[Path] = arguments.against
+    gathered = gather([*arguments.folders, *against])
+    records = gathered.records
+    chosen = [(contest, _reference(contest, against)) for contest in contests(records)]
     shown = [(c, reference) for c, reference in chosen if reference is not None and len(c.entrants) > 1]
-    if against and not any(reference for _, reference in chosen):
-        raise UserError(f"--against is {against}, a results folder; give the record of one run in it")
     if not shown:
-        raise UserError(
-            "these runs cannot be compared: no two of them that differ in more than their seed have a seed "
-            f"and its split in common{_copies(records)}; give runs on the same setting"
-        )
+        _complain(records, against)
     if arguments.json:
         print(json.dumps([_numbers(*pair) for pair in shown], indent=2))
-        return
-    for contest, reference in shown:
-        _show(contest, reference)
-    _explain()
-    if left := sum(len(contest.records) for contest in found) - sum(len(c.records) for c, _ in shown):
+    else:
+        for contest, reference in shown:
+            _show(contest, reference)
+        _explain([s for pair in shown for s in pair[0].standings(pair[1])], chosen=not against)
+    for contest, _ in shown:
+        if found := mixed(contest.records):
+            say(f"warning: {contest.setting} mixes {in_words(found)}")
+    for line in gathered.left_out:
+        say(f"left out: {line}")
+    if left := len(records) - sum(len(contest.records) for contest, _ in shown):
         say(f"left out: {left} of {len(records)} runs, on other splits than those compared{_copies(records)}")
+
+
+def _reference(contest: Contest, against: Sequence[Path]) -> Entrant | None:
+    """The entrant that others are compared with; None if it is of another contest."""
+    if not against:
+        return contest.best
+    found = [contest.find(folder) for folder in against]
+    if any(entrant is not found[0] for entrant in found):
+        raise UserError("--against names runs that differ in more than their seed; give one of them")
+    return found[0]
+
+
+def _complain(records: Sequence[Record], against: Sequence[Path]) -> None:
+    if not all((folder / "config.json").exists() for folder in against):
+        raise UserError(f"--against is {against[0]}, a results folder; give the record of one run in it")
+    if len(records) == 1:
+        raise UserError("there is one run here, and nothing to compare it with; give more folders")
+    which = (
+        f"none of the others has a seed and its split in common with {against[0]}"
+        if against
+        else ("no two of them that differ in more than their seed have a seed and its split in common")
+    )
+    raise UserError(
+        f"these runs cannot be compared: {which}{_copies(records)}; give runs on the same setting"
+    )
 
 
 def _copies(records: Sequence[Record]) -> str:
@@ -90,63 +122,80 @@ def _copies(records: Sequence[Record]) -> str:
     return "".join(f" ({count} copies of '{name}' are among their data)" for name, count in found.items())
 
 
-def _reference(contest: Contest, against: Path | None) -> Entrant | None:
-    return contest.entrants[0] if against is None else contest.find(against)
-
-
 def _show(contest: Contest, reference: Entrant) -> None:
     """The table of one contest."""
-    from benchmark.report.mixtures import in_words, mixed
-    from benchmark.tables.table import p_value, percent, signed
-    from benchmark.terminal import say, show
+    from benchmark.terminal import show
 
     standings = contest.standings(reference)
-    several = any(len(standing.by_seed) > 1 for standing in standings)
+    by_seed = any(map(_tells_seeds, standings))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("", overflow="fold")
-    for head in ("seeds", "accuracy", "difference", "error", "p"):
+    table.add_column("", overflow="fold", min_width=20)
+    for head in ("seeds", "accuracy", "difference", "error", "pairs", "p"):
         table.add_column(head, justify="left" if head == "seeds" else "right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    if several:
+    table.add_column("")
+    if by_seed:
         table.add_column("by seed")
     for standing in standings:
-        mean, std = standing.entrant.accuracy
-        cells = [
-            standing.entrant.title,
-            ", ".join(map(str, standing.entrant.records)),
-            percent(mean) if std is None else f"{percent(mean)} ± {percent(std)}",
-        ]
-        if standing.test is not None and standing.difference is not None:
-            error = standing.test.standard_error
-            seeds = (f"{seed}: {signed(found)}" for seed, found in standing.by_seed.items())
-            cells += [
-                signed(standing.difference),
-                percent(error) if error == error else "",  # NaN of a single client
-                p_value(standing.test.p_holm),
-                standing.verdict,
-                *[", ".join(seeds)] * (len(standing.by_seed) > 1),
-            ]
-        else:
-            cells += ["reference" if standing.entrant is reference else "no seed in common"]
-        table.add_row(*cells)
+        table.add_row(*_cells(standing, standing.entrant is reference))
     show(Text(contest.setting, "bold"), "", Padding(table, (0, 0, 0, 2)), "")
-    if found := mixed(contest.records):
-        say(f"warning: {contest.setting} mixes {in_words(found)}")
 
 
-def _explain() -> None:
+def _cells(standing: Standing, is_reference: bool) -> list[str]:
+    from benchmark.tables.table import p_value, percent, signed
+
+    mean, std = standing.entrant.accuracy
+    seeds = list(standing.entrant.records)
+    run = len(seeds) > _SEVERAL and seeds == list(range(seeds[0], seeds[-1] + 1))
+    cells = [
+        standing.entrant.title,
+        f"{seeds[0]} to {seeds[-1]}" if run else ", ".join(map(str, seeds)),
+        percent(mean) if std is None else f"{percent(mean)} ± {percent(std)}",
+    ]
+    difference, test = standing.difference, standing.test
+    if difference is None or test is None:
+        return [*cells, "reference" if is_reference else "no split in common"]
+    error = difference.standard_error
+    told = (f"{seed}: {signed(gap)}" for seed, gap in difference.by_seed.items())
+    return [
+        *cells,
+        signed(difference.mean),
+        percent(error) if error == error else "",  # NaN of a single client
+        str(test.pairs),
+        p_value(test.p_holm),
+        standing.verdict,
+        ", ".join(told) if _tells_seeds(standing) else "",
+    ]
+
+
+def _tells_seeds(standing: Standing) -> bool:
+    """Whether there is more to say than the mean: several seeds, or not all that the entrant has."""
+    if standing.difference is None:
+        return False
+    compared = list(standing.difference.by_seed)
+    return 1 < len(compared) <= _SEVERAL or compared != list(standing.entrant.records)
+
+
+def _explain(standings: Sequence[Standing], chosen: bool) -> None:
     """What the columns are."""
     from benchmark.statistics import LEVEL
     from benchmark.tables.captions import DEPENDENT, SELECTION, TEST
     from benchmark.terminal import show
 
-    show(
-        f"Accuracy in % {SELECTION}, clients weighted by their test samples; ±: sample standard deviation "
-        "over seeds. Difference: in percentage points to the reference, over the seeds that both have. "
-        "Error: standard error of the unweighted mean difference, clients and seeds taken as independent. p: "
-        f"{TEST}, Holm-corrected within the table; {DEPENDENT}. Better, worse: p < {LEVEL}. These tests tell "
-        "nothing of other seeds."
+    text = (
+        f"Accuracy in % {SELECTION}, clients weighted by the samples they are evaluated on; ±: sample "
+        "standard deviation over seeds. Difference: in percentage points to the reference, over the seeds "
+        "that both have. Error: its standard error, clients and seeds taken as independent. p: "
+        f"{TEST}, which are not weighted, Holm-corrected within the table; {DEPENDENT}. Better, worse: p < "
+        f"{LEVEL}. These tests tell nothing of other seeds."
     )
+    if any(standing.verdict.endswith("ranks") for standing in standings):
+        text += " By ranks: the test speaks for one side and the mean difference for the other."
+    if chosen:
+        text += (
+            " The reference is the best of these very figures, which makes p somewhat too small: a "
+            "comparison that was meant before anything was run is asked for by --against."
+        )
+    show(text)
 
 
 def _numbers(contest: Contest, reference: Entrant) -> dict[str, Any]:
@@ -158,7 +207,7 @@ def _numbers(contest: Contest, reference: Entrant) -> dict[str, Any]:
 
 
 def _of(standing: Standing) -> dict[str, Any]:
-    entrant, test = standing.entrant, standing.test
+    entrant, difference, test = standing.entrant, standing.difference, standing.test
     mean, std = entrant.accuracy
     told = {
         "title": entrant.title,
@@ -167,12 +216,12 @@ def _of(standing: Standing) -> dict[str, Any]:
         "accuracy": mean,
         "accuracy_std": std,
     }
-    if test is None:
+    if difference is None or test is None:
         return told
-    error = test.standard_error
+    error = difference.standard_error
     return told | {
-        "difference": standing.difference,
-        "difference_by_seed": {str(seed): found for seed, found in standing.by_seed.items()},
+        "difference": difference.mean,
+        "difference_by_seed": {str(seed): found for seed, found in difference.by_seed.items()},
         "standard_error": error if error == error else None,
         "pairs": test.pairs,
         "p": test.p,

@@ -36,7 +36,8 @@ EXAMPLES = """\
   python -m benchmark tables --profile paper --jobs 4      four cells at a time on this machine
   python -m benchmark tables --profile paper --launcher ray --address auto
 
-Finished runs are not run again; interrupted ones go on from where they were at the same command."""
+Finished runs are not run again, nor those whose training diverged, until their folder is removed; interrupted
+ones go on from where they were at the same command."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +111,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     Raises:
         UserError: unknown study, profile or setting, a folder that cannot be used.
-        SystemExit: with code 1, if a run has failed.
+        SystemExit: with code 1, if a run of this call has failed.
     """
     from benchmark.studies.catalogue import find_profile, find_studies
 

@@ -1,5 +1,6 @@
 """The command `compare`, on made-up records: what is paired, what the figures are, what is refused."""
 
+import dataclasses
 import json
 import shutil
 
@@ -10,8 +11,9 @@ from record_folders import with_seed, write_record
 from scipy import stats
 
 from benchmark.cli import main
-from benchmark.compare import contests, read_records
+from benchmark.compare import contests
 from benchmark.engine.config import RunConfig
+from benchmark.gather import gather
 
 CONFIG = RunConfig(
     dataset="digits", clients=20, samples_per_client=20, test_samples_per_client=40, rounds=4, seed=0
@@ -95,7 +97,8 @@ def test_equal_runs_are_undecided(tmp_path, compare):
 def test_seeds_count_as_one_and_only_common_ones_are_compared(tmp_path, compare):
     for seed in (0, 1, 2):
         write_record(tmp_path, config_of("ditto", seed), 0.7)
-    two = [write_record(tmp_path, config_of("fedper", seed), 0.5) for seed in (1, 2)]
+    for seed in (1, 2):
+        write_record(tmp_path, config_of("fedper", seed), 0.5)
     (contest,) = numbers(compare(tmp_path, "--json"))
     ditto, fedper = contest["runs"]
     assert (ditto["seeds"], fedper["seeds"]) == ([0, 1, 2], [1, 2])
@@ -105,18 +108,79 @@ def test_seeds_count_as_one_and_only_common_ones_are_compared(tmp_path, compare)
     code, out, _ = compare(tmp_path)
     (line,) = (line for line in out.splitlines() if line.startswith("  fedper"))
     assert (code, "1, 2" in line, "1: −" in line, "2: −" in line) == (0, True, True, True)
-    assert {record.folder for record in read_records(two)} == set(two)
 
 
-def test_what_has_no_seed_in_common_with_the_reference_says_so(tmp_path, compare):
-    write_record(tmp_path, config_of("ditto", 0), 0.7)
+def test_what_has_no_split_in_common_with_the_reference_says_so(tmp_path, compare):
+    ditto = write_record(tmp_path, config_of("ditto", 0), 0.7)
     for seed in (0, 1):
         write_record(tmp_path, config_of("fedavg", seed), 0.4)
     write_record(tmp_path, config_of("fedper", 1), 0.5)
-    code, out, _ = compare(tmp_path)
+    code, out, _ = compare(tmp_path, "--against", ditto)
     assert code == 0
     (line,) = (line for line in out.splitlines() if line.startswith("  fedper"))
-    assert "no seed in common" in line
+    assert "no split in common" in line
+
+
+def test_the_reference_is_the_best_of_those_with_most_seeds(tmp_path, compare):
+    """One lucky seed is no reason to measure all others by it."""
+    for seed in (0, 1):
+        write_record(tmp_path, config_of("ditto", seed), 0.5)
+        write_record(tmp_path, config_of("fedavg", seed), 0.4)
+    write_record(tmp_path, config_of("fedper", 0), 0.7)
+    (contest,) = numbers(compare(tmp_path, "--json"))
+    assert [run["title"] for run in contest["runs"]] == ["fedper", "ditto", "fedavg"]
+    assert contest["reference"] == "ditto"
+    assert contest["runs"][0]["verdict"] == "better"
+
+
+def test_the_seeds_of_a_difference_are_told_where_they_are_not_all(tmp_path, compare):
+    for algo, level in (("ditto", 0.7), ("fedper", 0.5)):
+        write_record(tmp_path, config_of(algo, 0), level)
+        write_record(tmp_path, config_of(algo, 1), level, split=f"that of {algo}")
+    code, out, _ = compare(tmp_path)
+    (line,) = (line for line in out.splitlines() if line.startswith("  fedper"))
+    assert (code, "0, 1" in line, "0: −" in line, "1: −" in line) == (0, True, True, False)
+
+
+def test_clients_are_weighted_by_their_test_samples(tmp_path):
+    """As accuracies are; the error is that of the weighted mean, or the usual one where weights are equal."""
+    for algo in ("ditto", "fedper"):
+        write_record(tmp_path, config_of(algo))
+    (contest,) = contests(gather([tmp_path]).records)
+    for counts in (np.full(20, 40), np.arange(20) + 1):
+        records = [
+            dataclasses.replace(
+                record,
+                test_samples=counts,
+                accuracies=shares,
+                summary={**record.summary, "accuracy": np.average(shares, weights=counts)},
+            )
+            for record, shares in zip(contest.records, np.random.default_rng(1).random((2, 20)), strict=True)
+        ]
+        (fresh,) = contests(records)
+        one, other = fresh.entrants
+        (standing,) = (s for s in fresh.standings(one) if s.entrant is other)
+        gap = other.records[0].accuracies - one.records[0].accuracies
+        weights = counts / counts.sum()
+        assert standing.difference.mean == pytest.approx(weights @ gap)
+        spread = np.sqrt(np.sum(weights**2 * (gap - weights @ gap) ** 2) * 20 / 19)
+        assert standing.difference.standard_error == pytest.approx(spread)
+    equal = np.full(20, 1 / 20)
+    usual = gap.std(ddof=1) / np.sqrt(20)
+    assert np.sqrt(np.sum(equal**2 * (gap - gap.mean()) ** 2) * 20 / 19) == pytest.approx(usual)
+
+
+def test_a_verdict_against_the_difference_says_that_it_is_by_ranks(tmp_path, compare):
+    """Most clients lose a little, some gain much."""
+    base = np.full(100, 0.5)
+    gains = np.where(np.arange(100) < 12, 0.5, -0.05)
+    write_record(tmp_path, config_of("fedper", clients=100), shares=base)
+    write_record(tmp_path, config_of("ditto", clients=100), shares=base + gains)
+    (contest,) = numbers(compare(tmp_path, "--json"))
+    assert contest["reference"] == "ditto"
+    assert contest["runs"][1]["difference"] < 0
+    assert contest["runs"][1]["verdict"] == "better by ranks"
+    assert "By ranks: the test speaks for one side" in " ".join(compare(tmp_path)[1].split())
 
 
 def test_entrants_are_named_by_what_they_differ_in(tmp_path, compare):
@@ -127,6 +191,7 @@ def test_entrants_are_named_by_what_they_differ_in(tmp_path, compare):
     (contest,) = numbers(compare(tmp_path, "--json"))
     titles = [run["title"] for run in contest["runs"]]
     assert len(set(titles)) == 3
+    assert "ditto" in titles  # as the setting has it
     assert any("lr 0.5" in title for title in titles)
     assert any("lam=0.5" in title for title in titles)
     assert not any("epochs" in title for title in titles)
@@ -141,7 +206,26 @@ def test_settings_are_kept_apart(tmp_path, compare):
     code, out, err = compare(tmp_path)
     assert (code, out.count("reference\n")) == (0, 2)
     assert "left out: 1 of 5 runs" in err
-    assert len(contests(read_records([tmp_path]))) == 3
+    assert len(contests(gather([tmp_path]).records)) == 3
+
+
+def test_runs_on_different_datasets_are_no_pairs(tmp_path, compare):
+    """A split is indices: those of two datasets may be the same."""
+    write_record(tmp_path, config_of("ditto"), split="indices")
+    write_record(tmp_path, config_of("fedper", dataset="fmnist"), split="indices")
+    refused(compare(tmp_path), "cannot be compared")
+
+
+def test_titles_that_would_be_alike_get_their_hash(tmp_path, compare):
+    folders = [
+        write_record(tmp_path, config_of("fedavg-ft", hyper={"ft_epochs": epochs})) for epochs in (2, 3)
+    ]
+    (contest,) = contests(gather(folders).records)
+    alike = [dataclasses.replace(record, method="one name") for record in contest.records]
+    (contest,) = contests(alike)
+    assert {entrant.title for entrant in contest.entrants} == {
+        f"one name ({folder.name[-10:]})" for folder in folders
+    }
 
 
 def test_mixtures_are_told(tmp_path, compare):
@@ -178,12 +262,21 @@ def refused(answer, *parts):
 def test_bad_input(tmp_path, compare):
     one = write_record(tmp_path, config_of("ditto"))
     refused(compare(), "FOLDER")
-    refused(compare(one), "cannot be compared", "give runs on the same setting")
     refused(compare(one.parent / one.name.replace("ditto", "dito")), f"did you mean '{one.name}'")
     (tmp_path / "empty").mkdir()
     refused(compare(tmp_path / "empty"), "holds no finished run")
+    refused(compare(one), "one run here", "give more folders")
     refused(compare(one, "--against", tmp_path), "--against", "give the record of one run")
-    other = write_record(tmp_path, config_of("fedper"))
+    refused(compare(one / "done"), "done is no folder")
+    refused(compare("~nobody-of-that-name/x"), "expected a path")
+    refused(compare(tmp_path / ("x" * 300)), "cannot read", "give folders")
+    other = write_record(tmp_path, config_of("fedper"), split="another")
+    refused(compare(one, other), "cannot be compared: no two of them", "give runs on the same setting")
+    refused(
+        compare(one, "--against", other),
+        "none of the others has a seed and its split in",
+    )
+    refused(compare(one, "--against", one, other), "--against names runs that differ in more than")
     (other / "done").unlink()
     refused(compare(one, other), "is not finished", "give its command again")
     (other / "failed.json").write_text('{"reason": "training diverged"}')
@@ -193,7 +286,26 @@ def test_bad_input(tmp_path, compare):
 def test_a_damaged_record_is_named(tmp_path, compare):
     one, two = (write_record(tmp_path, config_of(algo)) for algo in ("ditto", "fedper"))
     (two / "clients.csv").write_text("nothing")
-    refused(compare(one, two), two.name, "is damaged", "clients.csv")
+    refused(compare(one, two), two.name, "cannot be used", "clients.csv")
+    aside = two.rename(two.with_name(f"{two.name}.damaged"))
+    refused(compare(one, aside), "cannot be used")
+
+
+def test_what_has_no_result_is_told_and_left_out_of_a_results_folder(tmp_path, compare):
+    """So that nobody takes a table for complete from which a method is missing because it diverged."""
+    one, two, damaged, unfinished, diverged = (
+        write_record(tmp_path, config_of(algo)) for algo in ("ditto", "fedper", "fedavg", "fedrep", "local")
+    )
+    (damaged / "clients.csv").write_text("nothing")
+    for folder in (unfinished, diverged):
+        (folder / "done").unlink()
+    (diverged / "failed.json").write_text('{"reason": "training diverged"}')
+    code, out, err = compare(tmp_path, "--json")
+    assert code == 0
+    assert {folder for run in json.loads(out)[0]["runs"] for folder in run["records"]} == {str(one), str(two)}
+    assert f"left out: {damaged.name} cannot be used: clients.csv" in err
+    assert f"left out: 1 in {tmp_path} whose training diverged ({diverged.name})" in err
+    assert f"left out: 1 in {tmp_path} not finished" in err
 
 
 def test_two_records_of_one_run_that_differ_are_refused(tmp_path, compare):
@@ -207,13 +319,21 @@ def test_two_records_of_one_run_that_differ_are_refused(tmp_path, compare):
     refused(compare(tmp_path / "a", copy), "are of the same run and differ")
 
 
+def test_the_reference_may_be_a_copy(tmp_path, compare):
+    one, two = (write_record(tmp_path / "a", config_of(algo)) for algo in ("ditto", "fedper"))
+    copy = shutil.copytree(two, tmp_path / "b" / two.name)
+    (contest,) = numbers(compare(one, two, "--against", copy, "--json"))
+    assert contest["reference"] == "fedper"
+
+
 def test_other_copies_of_the_data_are_refused(tmp_path, compare):
     folders = [write_record(tmp_path, config_of(algo)) for algo in ("ditto", "fedper")]
+    untold = write_record(tmp_path, config_of("fedavg"))  # as older records are; hides nothing
     for number, folder in enumerate(folders):
         about = json.loads((folder / "config.json").read_text())
         about["split"]["data_checksum"] = f"{number:016x}"
         (folder / "config.json").write_text(json.dumps(about))
-    refused(compare(*folders), "different copies of 'digits'")
+    refused(compare(untold, *folders), "different copies of 'digits'")
     about["split"]["checksum"] = "another"
     (folders[1] / "config.json").write_text(json.dumps(about))
     refused(compare(*folders), "cannot be compared", "2 copies of 'digits'")
