@@ -78,7 +78,7 @@ def significance(results: Results) -> Table:
     ]  # fmt: skip
     text = (
         f"Corrected p-values: {_TEST}. †: p ≥ 0.05. The pairs are clients' test accuracies, unweighted; "
-        f"{DEPENDENT}."
+        f"{DEPENDENT}. The best is chosen by the same figures, which makes p somewhat too small."
     )
     return Table(
         name=f"{results.study.name}-significance",
