@@ -172,6 +172,8 @@ def _read(folder: Path) -> Record:
     if len(table) != config.clients:
         raise ValueError(f"clients.csv has {len(table)} of {config.clients} clients")
     total, correct = table[:, 1], table[:, 2]
+    if not (total > 0).all():
+        raise ValueError("clients.csv has clients without test samples")
     if not abs(correct.sum() / total.sum() - summary["accuracy"]) < 1e-4:
         raise ValueError("clients.csv and summary.json give different accuracies")
     lines = content["rounds.jsonl"].splitlines()

@@ -73,7 +73,7 @@ def execute(arguments: argparse.Namespace) -> None:
     chosen = [(contest, _reference(contest, against)) for contest in contests(records)]
     shown = [(c, reference) for c, reference in chosen if reference is not None and len(c.entrants) > 1]
     if not shown:
-        _complain(records, against)
+        _complain(records, against, gathered.left_out)
     if arguments.json:
         print(json.dumps([_numbers(*pair) for pair in shown], indent=2))
     else:
@@ -99,15 +99,16 @@ def _reference(contest: Contest, against: Sequence[Path]) -> Entrant | None:
     return found[0]
 
 
-def _complain(records: Sequence[Record], against: Sequence[Path]) -> None:
+def _complain(records: Sequence[Record], against: Sequence[Path], left_out: Sequence[str]) -> None:
     if not all((folder / "config.json").exists() for folder in against):
         raise UserError(f"--against is {against[0]}, a results folder; give the record of one run in it")
     if len(records) == 1:
-        raise UserError("there is one run here, and nothing to compare it with; give more folders")
+        more = f" (left out: {'; '.join(left_out)})" if left_out else ""
+        raise UserError(f"there is one run here, and nothing to compare it with{more}; give more folders")
     which = (
         f"none of the others has a seed and its split in common with {against[0]}"
         if against
-        else ("no two of them that differ in more than their seed have a seed and its split in common")
+        else "no two of them that differ in more than their seed have a seed and its split in common"
     )
     raise UserError(
         f"these runs cannot be compared: {which}{_copies(records)}; give runs on the same setting"

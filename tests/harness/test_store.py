@@ -1,6 +1,7 @@
 """Reading records back: what was written is found, what is damaged is named and set aside."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -55,6 +56,7 @@ DAMAGES = {
     "half a summary": (_edit("summary.json", lambda text: text[: len(text) // 2]), "summary.json"),
     "no clients": (lambda folder: (folder / "clients.csv").unlink(), "clients.csv"),
     "a client less": (_edit("clients.csv", lambda text: text[: text[:-1].rfind("\n") + 1]), "5 of 6 clients"),
+    "no samples": (_edit("clients.csv", lambda text: re.sub(r"\n0,\d+,\d+", "\n0,0,0", text)), "without"),
     "better": (_edit("summary.json", lambda text: text.replace('racy": 0.', 'racy": 1.', 1)), "accuracies"),
     "a round less": (_edit("rounds.jsonl", lambda text: text[: text[:-1].rfind("\n") + 1]), "7 of 8 rounds"),
     "another run": (_edit("config.json", lambda text: text.replace('"seed": 0', '"seed": 1')), "run"),
