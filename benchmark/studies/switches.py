@@ -101,6 +101,7 @@ TUNED = Study(
                 _PER,
                 _at_rate(_PER, 0.02),
                 _FDA,
+                _switch(_FDA, ", one β for mean and covariance", single_beta=True),
                 _PPFE,
             ),
             tuple(column for column in under("shards", "flips") if column.setting == "cifar10-s5"),
