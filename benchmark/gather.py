@@ -69,9 +69,7 @@ def _in(folder: Path) -> Gathered:
 
 def _record(folder: Path, path: Path) -> Gathered:
     if not (path / "done").exists() and not (path / "failed.json").exists():
-        raise UserError(
-            f"the run in {folder} is not finished; leave it out, or give its command again, which continues it"
-        )
+        raise UserError(f"the run in {folder} is not finished; leave it out, or continue it by its command")
     store = Store(path.parent)
     store.add(path)
     for problem in store.damaged:

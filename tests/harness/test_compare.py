@@ -278,7 +278,7 @@ def test_bad_input(tmp_path, compare):
     )
     refused(compare(one, "--against", one, other), "--against names runs that differ in more than")
     (other / "done").unlink()
-    refused(compare(one, other), "is not finished", "give its command again")
+    refused(compare(one, other), "is not finished", "continue it")
     (other / "failed.json").write_text('{"reason": "training diverged"}')
     refused(compare(one, other), "has no result: training diverged")
 
