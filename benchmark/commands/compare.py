@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,15 +75,17 @@ def execute(arguments: argparse.Namespace) -> None:
     shown = [(c, reference) for c, reference in chosen if reference is not None and len(c.entrants) > 1]
     if not shown:
         _complain(records, against, gathered.left_out)
+    standings = [contest.standings(reference) for contest, reference in shown]
     if arguments.json:
-        print(json.dumps([_numbers(*pair) for pair in shown], indent=2))
+        numbers = [_numbers(*pair, found) for pair, found in zip(shown, standings, strict=True)]
+        print(json.dumps(numbers, indent=2))
     else:
-        for contest, reference in shown:
-            _show(contest, reference)
-        _explain([s for pair in shown for s in pair[0].standings(pair[1])], chosen=not against)
+        for (contest, reference), found in zip(shown, standings, strict=True):
+            _show(contest, reference, found)
+        _explain(itertools.chain(*standings), chosen=not against)
     for contest, _ in shown:
-        if found := mixed(contest.records):
-            say(f"warning: {contest.setting} mixes {in_words(found)}")
+        if mixture := mixed(contest.records):
+            say(f"warning: {contest.setting} mixes {in_words(mixture)}")
     for line in gathered.left_out:
         say(f"left out: {line}")
     if left := len(records) - sum(len(contest.records) for contest, _ in shown):
@@ -123,11 +126,10 @@ def _copies(records: Sequence[Record]) -> str:
     return "".join(f" ({count} copies of '{name}' are among their data)" for name, count in found.items())
 
 
-def _show(contest: Contest, reference: Entrant) -> None:
+def _show(contest: Contest, reference: Entrant, standings: Sequence[Standing]) -> None:
     """The table of one contest."""
     from benchmark.terminal import show
 
-    standings = contest.standings(reference)
     by_seed = any(map(_tells_seeds, standings))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("", overflow="fold", min_width=20)
@@ -176,7 +178,7 @@ def _tells_seeds(standing: Standing) -> bool:
     return 1 < len(compared) <= _SEVERAL or compared != list(standing.entrant.records)
 
 
-def _explain(standings: Sequence[Standing], chosen: bool) -> None:
+def _explain(standings: Iterable[Standing], chosen: bool) -> None:
     """What the columns are."""
     from benchmark.statistics import LEVEL
     from benchmark.tables.captions import DEPENDENT, SELECTION, TEST
@@ -199,11 +201,11 @@ def _explain(standings: Sequence[Standing], chosen: bool) -> None:
     show(text)
 
 
-def _numbers(contest: Contest, reference: Entrant) -> dict[str, Any]:
+def _numbers(contest: Contest, reference: Entrant, standings: Sequence[Standing]) -> dict[str, Any]:
     return {
         "setting": contest.setting,
         "reference": reference.title,
-        "runs": [_of(standing) for standing in contest.standings(reference)],
+        "runs": [_of(standing) for standing in standings],
     }
 
 
