@@ -100,6 +100,8 @@ TUNED = Study(
                 _switch(_REP, ", 1 head epoch, 4 of the body", head_epochs=1, body_epochs=4),
                 _PER,
                 _at_rate(_PER, 0.02),
+                _LG,
+                _switch(_LG, " after 20 rounds of FedAvg", lg_warm=20),
                 _FDA,
                 _switch(_FDA, ", one β for mean and covariance", single_beta=True),
                 _PPFE,
