@@ -10,7 +10,7 @@ from benchmark.engine.records import FOLDER
 from benchmark.errors import UserError, nearest
 from benchmark.store import Record, Store
 
-__all__ = ["Gathered", "gather"]
+__all__ = ["Gathered", "gather", "require_folder"]
 
 
 @dataclass
@@ -54,15 +54,25 @@ def gather(folders: Iterable[Path]) -> Gathered:
     return gathered
 
 
+def require_folder(folder: Path) -> None:
+    """See to it that what was given as the folder of a run is one.
+
+    Raises:
+        UserError: it is not; suggests the nearest beside it.
+    """
+    if folder.is_dir():
+        return
+    if folder.exists():
+        raise UserError(f"{folder} is no folder; give the folder of a finished run")
+    parent = folder.parent
+    siblings = [other.name for other in parent.iterdir() if other.is_dir()] if parent.is_dir() else []
+    raise UserError(
+        f"there is no folder {folder}{nearest(folder.name, siblings)}; give the folder of a finished run"
+    )
+
+
 def _in(folder: Path) -> Gathered:
-    if not folder.is_dir():
-        if folder.exists():
-            raise UserError(f"{folder} is no folder; give folders of finished runs")
-        parent = folder.parent
-        siblings = [other.name for other in parent.iterdir() if other.is_dir()] if parent.is_dir() else []
-        raise UserError(
-            f"there is no folder {folder}{nearest(folder.name, siblings)}; give folders of finished runs"
-        )
+    require_folder(folder)
     path = folder.resolve()  # its name counts, which "." has not
     return _record(folder, path) if (path / "config.json").exists() else _results(folder, path)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,23 +71,25 @@ def execute(arguments: argparse.Namespace) -> None:
     gathered = gather([*arguments.folders, *against])
     records = gathered.records
     chosen = [(contest, _reference(contest, against)) for contest in contests(records)]
-    shown = [(c, reference) for c, reference in chosen if reference is not None and len(c.entrants) > 1]
+    shown = [
+        (contest, reference, contest.standings(reference))
+        for contest, reference in chosen
+        if reference is not None and len(contest.entrants) > 1
+    ]
     if not shown:
         _complain(records, against, gathered.left_out)
-    standings = [contest.standings(reference) for contest, reference in shown]
     if arguments.json:
-        numbers = [_numbers(*pair, found) for pair, found in zip(shown, standings, strict=True)]
-        print(json.dumps(numbers, indent=2))
+        print(json.dumps([_numbers(*part) for part in shown], indent=2))
     else:
-        for (contest, reference), found in zip(shown, standings, strict=True):
-            _show(contest, reference, found)
-        _explain(itertools.chain(*standings), chosen=not against)
-    for contest, _ in shown:
+        for part in shown:
+            _show(*part)
+        _explain([standing for *_, standings in shown for standing in standings], chosen=not against)
+    for contest, *_ in shown:
         if mixture := mixed(contest.records):
             say(f"warning: {contest.setting} mixes {in_words(mixture)}")
     for line in gathered.left_out:
         say(f"left out: {line}")
-    if left := len(records) - sum(len(contest.records) for contest, _ in shown):
+    if left := len(records) - sum(len(contest.records) for contest, *_ in shown):
         say(f"left out: {left} of {len(records)} runs, on other splits than those compared{_copies(records)}")
 
 
@@ -178,7 +179,7 @@ def _tells_seeds(standing: Standing) -> bool:
     return 1 < len(compared) <= _SEVERAL or compared != list(standing.entrant.records)
 
 
-def _explain(standings: Iterable[Standing], chosen: bool) -> None:
+def _explain(standings: Sequence[Standing], chosen: bool) -> None:
     """What the columns are."""
     from benchmark.statistics import LEVEL
     from benchmark.tables.captions import DEPENDENT, SELECTION, TEST

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.errors import UserError, nearest
+from benchmark.errors import UserError
 from benchmark.flags import path
 from benchmark.terminal import percent, show, shown_path
 
@@ -74,11 +74,9 @@ def read_stages(folder: Path) -> list[dict[str, Any]]:
     Raises:
         UserError: there is no such record, it is not finished, it has no stages, or it is damaged.
     """
-    if not folder.is_dir():
-        siblings = [other.name for other in folder.parent.iterdir()] if folder.parent.is_dir() else []
-        raise UserError(
-            f"there is no folder {folder}{nearest(folder.name, siblings)}; give the folder of a finished run"
-        )
+    from benchmark.gather import require_folder
+
+    require_folder(folder)
     file = folder / "diagnostics.json"
     if not file.exists():
         if not (folder / "config.json").exists():
