@@ -22,6 +22,12 @@ class FineTuning:
         choices=("full", "head", "body"),
     )
     ft_epochs: int = option(5, "epochs of fine-tuning; 0 evaluates the global model", least=0)
+    ft_lr: float = option(
+        0.0,
+        "learning rate of fine-tuning; 0: that of the training (FedBABU analysis.ipynb: 0.001)",
+        least=0,
+        added=True,
+    )
 
 
 def fine_tuning(algorithm: Algorithm) -> list[Phase]:
@@ -30,7 +36,7 @@ def fine_tuning(algorithm: Algorithm) -> list[Phase]:
     if not hyper.ft_epochs:
         return []
     layers = _part(algorithm.network, hyper.ft_part)
-    return [Phase.of(layers, algorithm.config.lr, hyper.ft_epochs)]
+    return [Phase.of(layers, hyper.ft_lr or algorithm.config.lr, hyper.ft_epochs)]
 
 
 def _part(network: Network, part: str) -> tuple[str, ...]:

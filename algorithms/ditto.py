@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task
+from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.hyper import option
 from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase, Proximal
@@ -57,6 +57,15 @@ class Ditto(Algorithm):
             proximal=Proximal(self.hyper.lam, self.server),
         )
         return [common, personal]
+
+    def first_download(self) -> Params:
+        return self.task.initial
+
+    def broadcast(self) -> Params:
+        return {}  # clients are evaluated with what they keep
+
+    def traffic(self, round: int) -> Traffic:
+        return replace(super().traffic(round), closing=0)
 
     def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
         call = super().begin(clients, message, round)

@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from algorithms.adaptation import FineTuning, fine_tuning
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Trunk
+from benchmark.engine.hyper import option
 from benchmark.engine.local import Phase
+from benchmark.engine.params import select
+from benchmark.models import Params
 
 __all__ = ["FedBABU"]
+
+LR_STEPS, LR_FACTOR = (0.5, 0.75), 0.1  # FedBABU main_fed.py
+
+
+@dataclass(frozen=True)
+class FedBABUHyper(FineTuning):
+    """Hyper-parameters of FedBABU."""
+
+    lr_steps: bool = option(
+        False,
+        "a tenth of the learning rate after half of the rounds, a hundredth after three quarters",
+        added=True,
+    )
 
 
 @register
 class FedBABU(Algorithm):
-    """The common head stays at θ_0 until the end; it follows from the seed and is never sent.
+    """The common head stays at θ_0 until the end; every client receives it once.
 
     Source: Oh et al., ICLR 2022; jhoon-oh/FedBABU (main_fed.py with `body`/`body`). Fine-tuning as in its
-    analysis.ipynb: 5 epochs, body and head, at the training learning rate. The paper's own sentence says
-    the head is fine-tuned: ``--set ft_part=head``.
+    analysis.ipynb: 5 epochs, body and head, at the training learning rate. There the rate is 1e-3, what is
+    left of it after the steps of the training: ``--set lr_steps=true``, ``--set ft_lr=0.001``. The paper's
+    own sentence says the head is fine-tuned: ``--set ft_part=head``.
     """
 
     name = "fedbabu"
     title = "FedBABU"
     reference = "Oh et al., ICLR 2022; jhoon-oh/FedBABU"
-    Hyper = FineTuning
+    Hyper = FedBABUHyper
     tuning = ({"ft_epochs": 1}, {"ft_epochs": 10}, {"ft_part": "head"})
 
     def shared_layers(self) -> tuple[str, ...]:
@@ -31,11 +50,20 @@ class FedBABU(Algorithm):
     def personal_layers(self) -> tuple[str, ...]:
         return ()
 
+    def first_download(self) -> Params:
+        return select(self.task.initial, self.network.keys(self.network.names[-1:]))
+
     def phases(self, round: int) -> list[Phase]:
-        return [Phase.of(self.shared_layers(), self.config.lr, self.config.local_epochs)]
+        return [Phase.of(self.shared_layers(), self.config.lr * self._step(round), self.config.local_epochs)]
+
+    def _step(self, round: int) -> float:
+        """Factor of the learning rate in a round."""
+        passed = sum(round > self.task.rounds * share for share in LR_STEPS)
+        return LR_FACTOR**passed if self.hyper.lr_steps else 1.0
 
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)
 
     def trunks(self) -> list[Trunk]:
-        return [Trunk("fedbabu", self.task.rounds)]  # every round: only the fine-tuning differs
+        key = "fedbabu, lr steps" if self.hyper.lr_steps else "fedbabu"
+        return [Trunk(key, self.task.rounds)]  # every round: only the fine-tuning differs

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from algorithms.decoupled import Decoupled, DecoupledHyper
 from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Traffic
+from benchmark.engine.algorithm import Traffic
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import option
 from benchmark.engine.local import Outcome, Phase
@@ -20,7 +21,7 @@ FROZEN_EPOCHS = 10  # least epochs of FedRep's extra last round
 
 
 @dataclass(frozen=True)
-class FedPerHyper:
+class FedPerHyper(DecoupledHyper):
     """Hyper-parameters of methods that split the network into a shared body and a personal head."""
 
     n_personal: int = option(1, "number of last layers that are personal", least=0)
@@ -38,7 +39,7 @@ class FedPerHyper:
 
 
 @register
-class FedPer(Algorithm):
+class FedPer(Decoupled):
     """Body averaged, head kept; both trained together in each local call.
 
     Source: Arivazhagan et al., 2019 (no official code); personal part = the last layer as in FedRep's
@@ -80,7 +81,7 @@ class FedPer(Algorithm):
 
     def traffic(self, round: int) -> Traffic:
         usual = super().traffic(round)
-        return Traffic(usual.down, 0) if self._frozen(round) else usual
+        return replace(usual, up=0) if self._frozen(round) else usual
 
     def _frozen(self, round: int) -> bool:
         return self.hyper.final_round == "frozen" and round == self.task.rounds

@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from algorithms.decoupled import Decoupled, DecoupledHyper
 from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Task, Traffic, Trunk
+from benchmark.engine.algorithm import Task, Traffic, Trunk
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import option
 from benchmark.engine.params import select
 from benchmark.errors import UserError
-from benchmark.models import Network
+from benchmark.models import Network, Params
 
 __all__ = ["LGFedAvg"]
 
 
 @dataclass(frozen=True)
-class LGHyper:
+class LGHyper(DecoupledHyper):
     """Hyper-parameters of LG-FedAvg."""
 
     lg_shared: int = option(2, "number of last layers that are shared (2: fc2 and fc3)", least=0)
@@ -29,7 +30,7 @@ class LGHyper:
 
 
 @register
-class LGFedAvg(Algorithm):
+class LGFedAvg(Decoupled):
     """The reverse of FedPer: clients keep the representation and average the upper layers.
 
     Source: Liang et al., 2020; split fc2 + fc3 as in FedRep's main_fedrep.py (`lg`). pliang279/LG-FedAvg
@@ -58,6 +59,10 @@ class LGFedAvg(Algorithm):
     def shared_layers(self) -> tuple[str, ...]:
         return self.network.names if self._warm else self.network.tail(self.hyper.lg_shared)
 
+    def first_download(self) -> Params:
+        # After the warm rounds everyone has the lower layers from their broadcast.
+        return super().first_download() if self._averaging or not self.hyper.lg_warm else {}
+
     def stage(self, round: int) -> int:
         return 2 if 0 < self.hyper.lg_warm < round else 1
 
@@ -76,9 +81,13 @@ class LGFedAvg(Algorithm):
             self.server = select(self.server, self.network.keys(self.shared_layers()))
 
     def traffic(self, round: int) -> Traffic:
-        warm = round <= self.hyper.lg_warm
-        size = 4 * self.network.count(None if warm else self.network.tail(self.hyper.lg_shared))
-        return Traffic(size, size)
+        if round <= self.hyper.lg_warm:
+            size = 4 * self.network.count()
+            return Traffic(size, size)
+        size = 4 * self.network.count(self.network.tail(self.hyper.lg_shared))
+        lower = 4 * self.network.count() - size
+        first = lower if self._averaging or not self.hyper.lg_warm else 0
+        return Traffic(size, size + lower if self._averaging else size, first if size else 0)
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "warm": self._warm}

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from benchmark.engine.evaluate import summand
+
 __all__ = ["best_common_weights", "ensemble_weights", "weighted_scores"]
 
 _PARTS = 10  # weights looked through are multiples of a tenth,
@@ -26,9 +28,9 @@ def weighted_scores(scores: Sequence[Tensor], weights: Tensor, space: str) -> Te
     Args:
         scores: logits of each stage [n, C].
         weights: the client's weights [stages].
-        space: what is summed: ``logit`` or ``probability``.
+        space: what is summed (`benchmark.engine.evaluate.SPACES`).
     """
-    parts = [_summed(score, space) for score in scores]
+    parts = [summand(score, space) for score in scores]
     return torch.stack([weight * part for weight, part in zip(weights, parts, strict=True)]).sum(0)
 
 
@@ -47,7 +49,7 @@ def best_common_weights(
     Returns:
         Share of all samples classified correctly, and weights [stages] with sum 1 that reach it.
     """
-    models = torch.stack([_summed(torch.cat(list(stage)), space) for stage in scores])  # [stages, n, C]
+    models = torch.stack([summand(torch.cat(list(stage)), space) for stage in scores])  # [stages, n, C]
     truth = torch.cat(list(labels))
     best, chosen = -1, torch.empty(0)
     for weights in _simplex(len(models)):
@@ -69,8 +71,3 @@ def _simplex(stages: int) -> Iterator[Tensor]:
             yield from ((first, *rest) for rest in split(left - first, places - 1))
 
     return (torch.tensor(counts) / parts for counts in split(parts, stages))
-
-
-def _summed(logits: Tensor, space: str) -> Tensor:
-    """What is summed of a model's logits [n, C]."""
-    return logits.softmax(1) if space == "probability" else logits

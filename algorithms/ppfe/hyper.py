@@ -6,13 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from algorithms.decoupled import DecoupledHyper
+from benchmark.engine.evaluate import SPACES
 from benchmark.engine.hyper import option
 
-__all__ = ["ABLATIONS", "TEXT_ROUNDS", "PPFEHyper"]
+__all__ = ["ABLATIONS", "RESHAPING", "TEXT_ROUNDS", "PPFEHyper"]
+
+
+# Readings of how reduced stages begin; `PPFE._enter` says what each takes from where.
+STARTS = ("prev", "fedavg_heads", "fedavg", "fedavg_chain", "fedavg_all")
+RESHAPING = ("svd", "width")  # reductions that change the shapes of layers
 
 
 @dataclass(frozen=True)
-class PPFEHyper:
+class PPFEHyper(DecoupledHyper):
     """Every choice the paper varies or leaves open; defaults are its text where it is unambiguous."""
 
     T: int = option(4, "stages: one more than fully connected layers that may become personal", least=1)
@@ -50,11 +57,20 @@ class PPFEHyper:
     )
     width_alpha: float = option(0.25, "width: personal hidden layers of stage t have W·t^(−α) units", least=0)
     fc_init: str = option(
-        "prev",
-        "start of stages 3 and 4: the previous stage's model, FedAvg's dense layers, or all of FedAvg's",
-        choices=("prev", "fedavg", "fedavg_all"),
+        "auto",
+        "start of reduced stages. prev: each client's model of the previous stage. From the FedAvg model of "
+        "stage 1 instead: fedavg_heads: personal layers; fedavg: fully connected layers; fedavg_chain: the "
+        "whole of stage 3, later fully connected layers; fedavg_all: everything. "
+        "auto: fedavg_heads, or prev where the reduction leaves shapes as they are",
+        choices=("auto", *STARTS),
     )
     reweight: bool = option(True, "reweight samples between stages")
+    rw_apply: str = option(
+        "loss",
+        "what weights do: weigh losses, or set the chances by which each epoch's samples are drawn",
+        choices=("loss", "resample"),
+        added=True,
+    )
     rw_loss: str = option(
         "ce_norm",
         "loss ℓ of reweighting: cross-entropy over its maximum, 0/1 error, or raw cross-entropy as exponent",
@@ -70,7 +86,7 @@ class PPFEHyper:
     beta_neg: bool = option(False, "allow negative ensemble weights β")
     samme: bool = option(False, "add SAMME's log(C − 1) to β")
     ens_space: str = option(
-        "logit", "what the ensemble sums: logits or probabilities", choices=("logit", "probability")
+        "logit", "what the ensemble sums: logits, probabilities, or one vote a stage", choices=SPACES
     )
     ensemble: str = option("all", "stages that predict: all, or the last one alone", choices=("all", "last"))
     beta_data: str = option(
@@ -82,6 +98,11 @@ class PPFEHyper:
     full_last_only: bool = option(
         False, "everyone takes part in the last round of the run only, not of every stage", added=True
     )
+
+    def __post_init__(self) -> None:
+        if self.fc_init == "auto":
+            start = "fedavg_heads" if self.reduction in RESHAPING else "prev"
+            object.__setattr__(self, "fc_init", start)
 
 
 def _fixed_head(layers: int) -> Mapping[str, Any]:

@@ -9,19 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from algorithms.decoupled import Decoupled
 from algorithms.ppfe.diagnostics import StageRecord, describe
 from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
-from algorithms.ppfe.hyper import ABLATIONS, TEXT_ROUNDS, PPFEHyper
-from algorithms.ppfe.reduction import REDUCTIONS, Step
+from algorithms.ppfe.hyper import ABLATIONS, RESHAPING, TEXT_ROUNDS, PPFEHyper
+from algorithms.ppfe.reduction import FIRST_REDUCED_STAGE, REDUCTIONS, Step
 from algorithms.ppfe.reweight import reweight
 from algorithms.ppfe.stages import Stage, check_stages, least_rounds, plan_stages
 from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic, Trunk
+from benchmark.engine.algorithm import Member, Task, Traffic, Trunk
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
-from benchmark.engine.evaluate import chunks
+from benchmark.engine.evaluate import as_logits, chunks
 from benchmark.engine.local import LocalCall, Phase
-from benchmark.engine.params import clone, expand, select
+from benchmark.engine.params import clone, expand
 from benchmark.errors import UserError
 from benchmark.models import Network, Params
 
@@ -35,7 +36,7 @@ HOLDOUT = 0.2  # share of a client's training samples under ``beta_data=holdout2
 
 
 @register
-class PPFE(Algorithm):
+class PPFE(Decoupled):
     """Stages of growing personalization, each started from the one before, boosted into an ensemble.
 
     Stage 1 is FedAvg. Stage t makes the last t − 1 layers personal, shrinks the fully connected layers from
@@ -70,6 +71,15 @@ class PPFE(Algorithm):
     def check(cls, config: RunConfig, network: Network, hyper: PPFEHyper) -> None:
         if hyper.rw_sign not in (1, -1):
             raise UserError(f"rw_sign={hyper.rw_sign}: expected 1 (Algorithm 1) or -1 (the text)")
+        if hyper.fc_init != "prev" and hyper.reduction not in RESHAPING:
+            raise UserError(
+                f"fc_init={hyper.fc_init}: reduction={hyper.reduction} leaves the shapes of layers as they "
+                "are, so that all go on from the previous stage; leave fc_init out, or give reduction=svd"
+            )
+        if hyper.rw_apply != "loss" and not hyper.reweight:
+            raise UserError(
+                f"rw_apply={hyper.rw_apply}: reweight=false has no sample weights to apply; leave one out"
+            )
         check_stages(network, config.rounds, hyper)
         REDUCTIONS[hyper.reduction].check(network, hyper)
 
@@ -139,7 +149,20 @@ class PPFE(Algorithm):
         stage = self._stage_of(round)
         network = self.networks[stage.number]
         size = 4 * network.count(name for name in network.names if name not in stage.personal)
-        return Traffic(size, size)
+        personal = 4 * network.count(stage.personal) if self._averages(stage) else 0
+        return Traffic(size, size + personal, personal, size)
+
+    def _averages(self, stage: Stage) -> bool:
+        """Whether clients that are new in a stage begin from others' personal layers."""
+        return self.hyper.personal_start == "average" and not self._carries_over(stage)
+
+    @property
+    def _averaging(self) -> bool:
+        return self._averages(self.current)
+
+    def first_download(self) -> Params:
+        # Else personal layers begin from what a client has from the stages before.
+        return super().first_download() if self._averaging else {}
 
     def capacities(self) -> list[tuple[int, int]]:
         return [
@@ -153,24 +176,36 @@ class PPFE(Algorithm):
         if stage.number != self.current.number:
             self._enter(stage)
 
+    def _carries_over(self, stage: Stage) -> bool:
+        """Whether every client begins a stage from its own model of the one before."""
+        return stage.number > 2 and self.hyper.fc_init == "prev"
+
+    def _from_server(self, stage: Stage) -> tuple[str, ...]:
+        """Layers that begin a stage as the server's of the one before; the rest is θ_F's or the clients'."""
+        dense, reading = self.task.network, self.hyper.fc_init
+        never_reduced = tuple(name for name in dense.names if name not in dense.splittable)
+        if stage.number == 2 or reading == "fedavg_all":
+            return ()
+        if reading == "fedavg" or (reading == "fedavg_chain" and stage.number > FIRST_REDUCED_STAGE):
+            return never_reduced
+        if reading == "fedavg_chain":
+            return ()
+        return tuple(name for name in dense.names if name not in stage.personal)
+
     def _enter(self, stage: Stage) -> None:
-        """Build the network of a stage and its start values (specification 4.5)."""
-        target, dense = self.networks[stage.number], self.task.network
-        shared = [name for name in target.names if name not in stage.personal]
-        if stage.number == 2 or self.hyper.fc_init != "prev":
-            start = expand(self._fedavg, 1)
-            if self.hyper.fc_init != "fedavg_all" and stage.number > 2:
-                convolutions = dense.keys(name for name in dense.names if name not in dense.splittable)
-                start.update(expand(select(self.server, convolutions), 1))
-            made = self.reduction.convert(start, Step(dense, target, stage.personal), target.names)
-            common = {key: value[0].clone() for key, value in made.items()}
-            server = select(common, target.keys(shared))
-            clients = ClientStore(select(common, target.keys(stage.personal)), self.task.data.clients)
-        else:
-            step = Step(self.network, target, stage.personal)
-            made = self.reduction.convert(expand(self.server, 1), step, shared)
-            server = {key: value[0].clone() for key, value in made.items()}
+        """Build the network of a stage and its start values (results/ppfe.md, "How stages begin")."""
+        target, carried = self.networks[stage.number], self._from_server(stage)
+        step = Step(self.network, target, stage.personal)
+        made = self.reduction.convert(expand(self.server, 1), step, carried)
+        if self._carries_over(stage):
             clients = self._inherit(step)
+        else:
+            rest = [name for name in target.names if name not in carried]
+            from_fedavg = replace(step, source=self.task.network)
+            made |= self.reduction.convert(expand(self._fedavg, 1), from_fedavg, rest)
+            personal = {key: made.pop(key)[0].clone() for key in target.keys(stage.personal)}
+            clients = ClientStore(personal, self.task.data.clients)
+        server = {key: value[0].clone() for key, value in made.items()}
         self.current, self.network, self.server, self.clients = stage, target, server, clients
 
     def _inherit(self, step: Step) -> ClientStore:
@@ -201,8 +236,11 @@ class PPFE(Algorithm):
     def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
         if (self.hyper.reweight and self.current.number > 1) or self.hyper.beta_data != "train":
-            device = self.task.data.device
-            call.sample_weights = [self._training_weights(client).to(device) for client in clients]
+            weights = [self._training_weights(client) for client in clients]
+            if self.hyper.rw_apply == "resample":
+                call.chances = weights
+            else:
+                call.sample_weights = [own.to(self.task.data.device) for own in weights]
         return call
 
     def _draw_judged(self, client: int) -> Tensor | None:
@@ -270,7 +308,7 @@ class PPFE(Algorithm):
         weights = ensemble_weights([record.betas for record in self._records])[client]
         parts = [record.scores[part][client] for record in self._records]
         scores = weighted_scores(parts, weights, self.hyper.ens_space)
-        return scores.clamp_min(1e-12).log() if self.hyper.ens_space == "probability" else scores
+        return as_logits(scores, self.hyper.ens_space)
 
     # -- evaluation -----------------------------------------------------------------------------
 

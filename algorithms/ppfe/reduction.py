@@ -20,7 +20,7 @@ from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
 from benchmark.models import Layer, Linear, LowRank, Network, Params
 
-__all__ = ["REDUCTIONS", "Reduction", "Step", "factor"]
+__all__ = ["FIRST_REDUCED_STAGE", "REDUCTIONS", "Reduction", "Step", "factor"]
 
 FIRST_REDUCED_STAGE = 3
 

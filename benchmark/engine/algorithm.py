@@ -65,10 +65,17 @@ class Member:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of one client's participation in a round."""
+    """Bytes of one client's participation in a round.
+
+    Attributes:
+        first: received besides when the client takes part for the first time in the round's stage.
+        closing: received after the round if it closes a stage; None: as much as `down`.
+    """
 
     down: int
     up: int
+    first: int = 0
+    closing: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,8 @@ class Algorithm:
     """Base of all methods, by itself FedAvg (McMahan et al., 2017).
 
     A subclass sets the class attributes and overrides the hooks it needs. The engine calls, in each round:
-    `start_round`, `download`, `begin`, (local training), `upload`, `keep`, `aggregate`, `finish_round`.
+    `start_round`, `download`, `first_download`, `begin`, (local training), `upload`, `keep`, `aggregate`,
+    `broadcast` (if the round closes a stage), `finish_round`.
 
     Attributes:
         server: what the server holds and sends, by tensor name.
@@ -101,7 +109,7 @@ class Algorithm:
     # What the tuning study tries beside the default and other learning rates: at most six points.
     tuning: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     aggregation: ClassVar[Literal["uniform", "samples"]] = "uniform"  # weights of the server's mean
-    ensemble_space: str = "logit"  # what the members of an ensemble are summed in: logit or probability
+    ensemble_space: str = "logit"  # what the members of an ensemble are summed in (`evaluate.SPACES`)
 
     def __init__(self, task: Task, hyper: Any) -> None:
         self.task, self.hyper = task, hyper
@@ -137,6 +145,13 @@ class Algorithm:
         """What the server sends to every participant."""
         return self.server
 
+    def first_download(self) -> Params:
+        """What a participant receives besides in its first round of a stage: its personal layers at θ_0.
+
+        Nothing in methods without a server: their clients begin by themselves.
+        """
+        return select(self.task.initial, self.network.keys(self.personal_layers())) if self.server else {}
+
     def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
         """The local work of some participants that have received `message`."""
         model = LocalModel(self.network, self.assemble(clients, message))
@@ -153,6 +168,10 @@ class Algorithm:
     def aggregate(self, mean: Params) -> None:
         """Take over the weighted mean of the uploads."""
         self.server.update(mean)
+
+    def broadcast(self) -> Params:
+        """What everyone receives after a round that closes a stage: what `members` needs of the server."""
+        return self.download()
 
     def finish_round(self, round: int) -> None:
         """After aggregation; a staged method closes its stage here."""
@@ -188,7 +207,7 @@ class Algorithm:
     def traffic(self, round: int) -> Traffic:
         """Bytes of one participation, known in advance: what a byte budget is planned with."""
         size = nbytes(self.server)
-        return Traffic(size, size)
+        return Traffic(size, size, nbytes(self.first_download()))
 
     def weights(self, clients: Sequence[int]) -> Tensor:
         """Weights of the participants in the server's mean [m]."""

@@ -16,7 +16,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.schedule import Schedule
 from benchmark.errors import UserError
 
-__all__ = ["Plan", "plan_rounds"]
+__all__ = ["Plan", "newcomers", "plan_rounds"]
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,21 @@ def planned_bytes(algorithm: Algorithm, schedule: Schedule) -> int:
     for round in range(1, algorithm.task.rounds + 1):
         traffic = algorithm.traffic(round)
         total += schedule.size(algorithm.takes_everyone(round)) * (traffic.down + traffic.up)
-        total += schedule.clients * traffic.down if algorithm.closes_stage(round) else 0
+        total += newcomers(algorithm, schedule, round) * traffic.first if traffic.first else 0
+        if algorithm.closes_stage(round):
+            total += schedule.clients * (traffic.down if traffic.closing is None else traffic.closing)
     return total
+
+
+def newcomers(algorithm: Algorithm, schedule: Schedule, round: int) -> int:
+    """Number of clients that take part in `round` for the first time in its stage."""
+    stage = algorithm.stage(round)
+    met: set[int] = set()
+    earlier = round - 1
+    while earlier and algorithm.stage(earlier) == stage and len(met) < schedule.clients:
+        met.update(schedule.cohort(earlier, algorithm.takes_everyone(earlier)))
+        earlier -= 1
+    return len(set(schedule.cohort(round, algorithm.takes_everyone(round))) - met)
 
 
 def planned_epochs(algorithm: Algorithm, schedule: Schedule, last: int | None = None) -> int:

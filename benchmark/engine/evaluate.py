@@ -15,8 +15,18 @@ from benchmark.engine.executors import Executor
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall, LocalModel
 
-__all__ = ["ClientMetrics", "chunks", "ensemble_scores", "evaluate", "evaluate_adapted"]
+__all__ = [
+    "SPACES",
+    "ClientMetrics",
+    "as_logits",
+    "chunks",
+    "ensemble_scores",
+    "evaluate",
+    "evaluate_adapted",
+    "summand",
+]
 
+SPACES = ("logit", "probability", "vote")  # what the members of an ensemble are summed in
 CHUNK = 20  # clients whose models are held at the same time
 
 
@@ -60,16 +70,27 @@ def chunks(clients: Sequence[int]) -> Iterator[list[int]]:
 def ensemble_scores(
     executor: Executor, members: list[Member], clients: Sequence[int], part: Part, space: str
 ) -> list[Tensor]:
-    """Weighted sum of the members' logits (or probabilities), per client [n, C]."""
+    """Weighted sum of the members' logits (or probabilities, or votes), per client [n, C]."""
     sums: list[Tensor] = []
     for member in members:
         outputs = executor.forward(member.network, member.params, clients, part)
-        if space == "probability":
-            outputs = [output.softmax(1) for output in outputs]
+        outputs = [summand(output, space) for output in outputs]
         if member.weights is not None:
             outputs = [output * weight for output, weight in zip(outputs, member.weights, strict=True)]
         sums = [a + b for a, b in zip(sums, outputs, strict=True)] if sums else outputs
     return sums
+
+
+def summand(logits: Tensor, space: str) -> Tensor:
+    """What an ensemble sums of one member's logits [n, C]: these, softmax, or 1 for its class and else 0."""
+    if space == "vote":
+        return F.one_hot(logits.argmax(1), logits.shape[1]).to(logits.dtype)
+    return logits.softmax(1) if space == "probability" else logits
+
+
+def as_logits(scores: Tensor, space: str) -> Tensor:
+    """Sums [n, C] of an ensemble as what a cross-entropy takes; sums of 0 or less become very small."""
+    return scores if space == "logit" else scores.clamp_min(1e-12).log()
 
 
 def evaluate(algorithm: Algorithm, executor: Executor) -> ClientMetrics:
@@ -110,8 +131,7 @@ def _measure(
     ):
         labels = data.labels(client, "test")
         correct = int((scores.argmax(1) == labels).sum())
-        log_probabilities = scores.clamp_min(1e-12).log() if space == "probability" else scores
-        rows.append((correct, len(labels), float(F.cross_entropy(log_probabilities, labels))))
+        rows.append((correct, len(labels), float(F.cross_entropy(as_logits(scores, space), labels))))
     return rows
 
 

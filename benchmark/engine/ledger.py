@@ -18,7 +18,8 @@ class Ledger:
     """What a round has cost.
 
     Attributes:
-        bytes_down: server to clients, over all participations.
+        bytes_down: server to clients, over all participations; what a client receives once, in its first
+            round of a stage, included.
         bytes_up: clients to server.
         bytes_broadcast: the last aggregate to every client, once per run (per stage for staged methods),
             without which clients could not use it.

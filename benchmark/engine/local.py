@@ -71,7 +71,10 @@ class LocalCall:
     clients: list[int]
     models: dict[str, LocalModel]
     phases: list[Phase]
-    sample_weights: list[Tensor] | None = None  # per client [n_k], mean 1; None stands for ones
+    sample_weights: list[Tensor] | None = None  # of the loss, per client [n_k], mean 1; None: ones
+    # Per client [n_k], on the host: every epoch draws n_k samples with replacement, in proportion to these.
+    # None: every epoch takes each sample once.
+    chances: list[Tensor] | None = None
 
 
 @dataclass

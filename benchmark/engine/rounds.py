@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.budget import Plan
+from benchmark.engine.budget import Plan, newcomers
 from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import Outcome
@@ -145,6 +145,7 @@ class _Loop:
         cohort = self.schedule.cohort(number, algorithm.takes_everyone(number))
         message = algorithm.download()
         ledger, mean, loss = Ledger(), WeightedMean(), 0.0
+        ledger.charge_download(algorithm.first_download(), newcomers(algorithm, self.schedule, number))
         for clients in chunks(cohort):
             ledger.charge_download(message, len(clients))
             outcome = self.executor.train(algorithm.begin(clients, message, number))
@@ -155,7 +156,7 @@ class _Loop:
             ledger.charge_upload(upload)
             mean.add(upload, algorithm.weights(clients))
             algorithm.keep(outcome)
-            loss += float(outcome.loss.sum())
+            loss += float(outcome.loss.sum(dtype=torch.float64))  # whatever the chunks
         algorithm.aggregate(mean.value())
         return {
             "round": number,
@@ -183,7 +184,7 @@ class _Loop:
         ledger = Ledger()
         started = time.perf_counter()
         if algorithm.closes_stage(number):
-            ledger.charge_broadcast(algorithm.download(), self.schedule.clients)
+            ledger.charge_broadcast(algorithm.broadcast(), self.schedule.clients)
         if not last and config.eval_every and number % config.eval_every == 0:
             self._evaluated(evaluate(algorithm, self.executor), number, adapted, line)
         algorithm.finish_round(number)

@@ -17,6 +17,7 @@ class Schedule:
         # A product slightly above an integer (0.07 × 100 = 7.000000000000001) must not add a client.
         self.cohort_size = max(1, math.ceil(participation * clients - 1e-9))
         self._streams = streams
+        self._drawn: dict[int, list[int]] = {}
 
     def size(self, full: bool) -> int:
         """Number of participants of a round; `full` means that everyone takes part."""
@@ -26,5 +27,7 @@ class Schedule:
         """Sorted client ids of a round (rounds count from 1)."""
         if full:
             return list(range(self.clients))
-        rng = self._streams.get("participation", round)
-        return sorted(rng.choice(self.clients, self.cohort_size, replace=False).tolist())
+        if round not in self._drawn:
+            rng = self._streams.get("participation", round)
+            self._drawn[round] = sorted(rng.choice(self.clients, self.cohort_size, replace=False).tolist())
+        return list(self._drawn[round])

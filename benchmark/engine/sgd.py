@@ -1,13 +1,15 @@
 """Local SGD of one client: the single definition of what local training means.
 
 Mini-batch SGD with momentum as in PyTorch (no Nesterov, no dampening), a fresh momentum buffer for
-every phase, a fresh permutation for every epoch, the last short batch kept. With sample weights ω
-(mean 1) a batch's loss is ``(1/|batch|) Σ ω_i ℓ_i``: dividing by Σω would undo the weighting.
+every phase, a fresh permutation (or a fresh draw by chances) for every epoch, the last short batch kept.
+With sample weights ω (mean 1) a batch's loss is ``(1/|batch|) Σ ω_i ℓ_i``: dividing by Σω would undo the
+weighting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,7 +23,7 @@ from benchmark.engine.params import row
 from benchmark.engine.streams import Purpose, Streams
 from benchmark.models import DropoutSource, Network, Params
 
-__all__ = ["LocalWork", "Update", "first_layer", "forward"]
+__all__ = ["LocalWork", "Update", "epoch_order", "first_layer", "forward"]
 
 FORWARD_BATCH = 128  # bounds the memory of passes that need no gradient
 
@@ -30,6 +32,18 @@ FORWARD_BATCH = 128  # bounds the memory of passes that need no gradient
 def forward(network: Network, params: Params, x: Tensor, stop: int | None = None) -> Tensor:
     """Evaluation-mode output of layers up to `stop` for `x` [n, ...], in bounded memory."""
     return torch.cat([network.apply(params, part, stop=stop) for part in x.split(FORWARD_BATCH)])
+
+
+def epoch_order(rng: np.random.Generator, size: int, chances: Tensor | None = None) -> np.ndarray:
+    """Positions of an epoch's samples [size], in the order in which they are used.
+
+    Args:
+        chances: draw with replacement, in proportion to these [size]; None: a permutation.
+    """
+    if chances is None:
+        return rng.permutation(size)
+    shares = chances.to(torch.float64).numpy()
+    return rng.choice(size, size, p=shares / shares.sum())
 
 
 class LocalWork:
@@ -61,6 +75,7 @@ class LocalWork:
             for slot, model in call.models.items()
         }
         weights = call.sample_weights[position] if call.sample_weights is not None else None
+        chances = call.chances[position] if call.chances is not None else None
         orders: dict[Purpose, np.random.Generator] = {}
         augment = self.streams.get("augment", call.round, client)
         noise = self._dropout(call.round, client)
@@ -73,7 +88,8 @@ class LocalWork:
             if phase.stream not in orders:
                 orders[phase.stream] = self.streams.get(phase.stream, call.round, client)
             network = call.models[phase.model].network
-            epochs = self._epochs(network, models[phase.model], phase, raw, orders[phase.stream], augment)
+            order = partial(epoch_order, orders[phase.stream], len(raw), chances)
+            epochs = self._epochs(network, models[phase.model], phase, raw, order, augment)
             self._run(network, models[phase.model], phase, epochs, y, weights, noise, result, collected)
         if collected:
             result.features = [(torch.cat([z for z, _ in collected]), torch.cat([c for _, c in collected]))]
@@ -98,10 +114,10 @@ class LocalWork:
         params: Params,
         phase: Phase,
         raw: Tensor,
-        order: np.random.Generator,
+        order: Callable[[], np.ndarray],
         augment: np.random.Generator,
     ) -> Iterator[tuple[Tensor, Tensor, int]]:
-        """Yield (input, permutation, first layer to run) of each epoch.
+        """Yield (input, order of the samples, first layer to run) of each epoch.
 
         Layers before the first trained one are run once per phase where nothing random lies between.
         """
@@ -110,13 +126,13 @@ class LocalWork:
         if start > 0:
             x = forward(network, params, x, stop=start)
         for _ in range(phase.epochs):
-            permutation = torch.from_numpy(order.permutation(len(raw))).to(raw.device)
+            positions = torch.from_numpy(order()).to(raw.device)
             if self.config.augment:
                 padding = self.config.crop_padding
                 images = self.data.augment(raw, draw_crops(len(raw), augment, padding), padding)
-                yield self.layout(self.data.encode(images)), permutation, start
+                yield self.layout(self.data.encode(images)), positions, start
             else:
-                yield x, permutation, start
+                yield x, positions, start
 
     def _run(
         self,
@@ -132,9 +148,9 @@ class LocalWork:
     ) -> None:
         update = Update(network, params, phase, self.config.momentum, self.config.weight_decay)
         cut = network.index(phase.collect) if phase.collect is not None else None
-        for x, permutation, start in epochs:
+        for x, positions, start in epochs:
             total = torch.zeros(1, device=self.data.device)
-            for batch in permutation.split(self.config.batch_size):
+            for batch in positions.split(self.config.batch_size):
                 hidden, targets = x[batch], y[batch]
                 if cut is not None:
                     hidden = network.apply(params, hidden, start, cut, noise)
@@ -147,8 +163,8 @@ class LocalWork:
                 update(torch.autograd.grad(loss, update.leaves))
                 total += loss.detach() * len(batch)
                 result.steps += 1
-            result.samples += len(permutation)
-            result.loss = total / len(permutation)
+            result.samples += len(positions)
+            result.loss = total / len(positions)
         update.release()
 
 

@@ -178,7 +178,8 @@ class StackedExecutor(Executor):
                 continue
             if phase.stream not in orders:
                 orders[phase.stream] = [streams.get(phase.stream, call.round, client) for client in clients]
-            tables = draw_tables(sizes, phase.epochs, config.batch_size, orders[phase.stream])
+            rngs = orders[phase.stream]
+            tables = draw_tables(sizes, phase.epochs, config.batch_size, rngs, call.chances)
             network, params = call.models[phase.model].network, models[phase.model]
             start = first_layer(network, phase, config.augment)
             hidden = self._outputs(network, params, own, "train", start) if start else None
@@ -284,7 +285,8 @@ def _part_of(call: LocalCall, part: slice) -> LocalCall:
         for slot, model in call.models.items()
     }
     weights = call.sample_weights[part] if call.sample_weights is not None else None
-    return LocalCall(call.round, call.clients[part], models, call.phases, weights)
+    chances = call.chances[part] if call.chances is not None else None
+    return LocalCall(call.round, call.clients[part], models, call.phases, weights, chances)
 
 
 def _pad(parts: Sequence[Tensor]) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmark.engine.local import Phase
+from benchmark.engine.sgd import epoch_order
 from benchmark.models import Network, Params
 
 __all__ = ["DropShape", "Tables", "draw_dropout", "draw_tables", "dropout_shapes"]
@@ -50,15 +51,21 @@ class Tables:
         return steps, places
 
 
-def draw_tables(sizes: Sequence[int], epochs: int, batch: int, rngs: Sequence[np.random.Generator]) -> Tables:
-    """Draw the permutations of a phase and lay its batches out; `sizes` and `rngs` are the clients'."""
+def draw_tables(
+    sizes: Sequence[int],
+    epochs: int,
+    batch: int,
+    rngs: Sequence[np.random.Generator],
+    chances: Sequence[Tensor] | None = None,
+) -> Tables:
+    """Draw the orders of a phase and lay its batches out; `sizes`, `rngs` and `chances` are the clients'."""
     per_epoch = -(-max(sizes) // batch)
     shape = (epochs, len(sizes), per_epoch * batch)
     rows, filled = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
     for k, (size, rng) in enumerate(zip(sizes, rngs, strict=True)):
         filled[:, k, :size] = True
         for epoch in range(epochs):
-            rows[epoch, k, :size] = rng.permutation(size)
+            rows[epoch, k, :size] = epoch_order(rng, size, chances[k] if chances is not None else None)
 
     def by_step(table: np.ndarray) -> np.ndarray:
         split = table.reshape(epochs, len(sizes), per_epoch, batch).transpose(0, 2, 1, 3)

@@ -1,0 +1,58 @@
+"""Methods that split the network into shared and personal layers (no method by itself)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from benchmark.engine.algorithm import Algorithm, Traffic
+from benchmark.engine.hyper import option
+from benchmark.engine.local import Outcome
+from benchmark.engine.params import nbytes, select
+from benchmark.models import Params
+
+__all__ = ["Decoupled", "DecoupledHyper"]
+
+
+@dataclass(frozen=True)
+class DecoupledHyper:
+    """Hyper-parameters of methods with personal layers."""
+
+    personal_start: str = option(
+        "initial",
+        "personal layers of a client that has not taken part: the common start, or the mean of those sent in "
+        "the last round, as in FedRep's main_fedrep.py; personal layers are then sent as well, and charged",
+        choices=("initial", "average"),
+        added=True,
+    )
+
+
+class Decoupled(Algorithm):
+    """Keeps personal layers, whose common start may follow the training (``personal_start=average``).
+
+    FedRep's official code averages all entries of the clients' state dicts in place, and a client that is met
+    for the first time begins from what it finds there.
+    """
+
+    @property
+    def _averaging(self) -> bool:
+        return self.hyper.personal_start == "average"
+
+    def first_download(self) -> Params:
+        return self.clients.initial if self.server else {}
+
+    def upload(self, outcome: Outcome) -> Params:
+        shared = super().upload(outcome)
+        if not self._averaging:
+            return shared
+        return {**shared, **select(outcome.models["model"], self.clients.initial)}
+
+    def aggregate(self, mean: Params) -> None:
+        start = self.clients.initial
+        start.update({name: tensor for name, tensor in mean.items() if name in start})
+        super().aggregate({name: tensor for name, tensor in mean.items() if name not in start})
+
+    def traffic(self, round: int) -> Traffic:
+        usual = super().traffic(round)
+        if not self._averaging:
+            return usual
+        return replace(usual, up=usual.up + nbytes(self.clients.initial))
