@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.hyper import option
 from benchmark.engine.local import Phase
+from benchmark.errors import UserError
 from benchmark.models import Network
 
-__all__ = ["FineTuning", "fine_tuning"]
+__all__ = ["FineTuning", "check_fine_tuning", "fine_tuning"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,14 @@ class FineTuning:
         least=0,
         added=True,
     )
+
+
+def check_fine_tuning(hyper: FineTuning) -> None:
+    """Refuse a learning rate for fine-tuning that does not happen."""
+    if hyper.ft_lr and not hyper.ft_epochs:
+        raise UserError(
+            f"ft_lr={hyper.ft_lr:g}: ft_epochs=0 says that nothing is fine-tuned; drop one of them"
+        )
 
 
 def fine_tuning(algorithm: Algorithm) -> list[Phase]:

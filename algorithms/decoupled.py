@@ -8,9 +8,10 @@ from benchmark.engine.algorithm import Algorithm, Traffic
 from benchmark.engine.hyper import option
 from benchmark.engine.local import Outcome
 from benchmark.engine.params import nbytes, select
+from benchmark.errors import UserError
 from benchmark.models import Params
 
-__all__ = ["Decoupled", "DecoupledHyper"]
+__all__ = ["Decoupled", "DecoupledHyper", "check_start"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,18 @@ class DecoupledHyper:
         choices=("initial", "average"),
         added=True,
     )
+
+
+def check_start(hyper: DecoupledHyper, split: str, shared: bool, personal: bool) -> None:
+    """Refuse an averaged start where nothing is personal, or where no server could average it.
+
+    Args:
+        split: the hyper-parameter that divides the layers, as typed.
+        shared, personal: whether there are such layers.
+    """
+    if hyper.personal_start == "average" and not (shared and personal):
+        lacking = "server to average them" if personal else "personal layers to average"
+        raise UserError(f"personal_start=average: {split} leaves no {lacking}; drop it or change the other")
 
 
 class Decoupled(Algorithm):

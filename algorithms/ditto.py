@@ -79,5 +79,8 @@ class Ditto(Algorithm):
         """The global copies: nothing of them is kept."""
         return expand(message, len(clients))
 
+    def remedies(self) -> list[str]:
+        return [*super().remedies(), "a smaller --set lam"]
+
     def members(self, clients: Sequence[int]) -> list[Member]:
         return [Member(self.network, self.clients.gather(clients))]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from algorithms.adaptation import FineTuning, fine_tuning
+from algorithms.adaptation import FineTuning, check_fine_tuning, fine_tuning
 from algorithms.fedavg import FedAvg
 from algorithms.registry import register
+from benchmark.engine.config import RunConfig
 from benchmark.engine.local import Phase
+from benchmark.models import Network
 
 __all__ = ["FedAvgFT"]
 
@@ -29,6 +31,10 @@ class FedAvgFT(FedAvg):
         {"ft_part": "head"},
         {"ft_part": "head", "ft_epochs": 10},  # FedRep models/Update.py
     )
+
+    @classmethod
+    def check(cls, config: RunConfig, network: Network, hyper: FineTuning) -> None:
+        check_fine_tuning(hyper)
 
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from algorithms.adaptation import FineTuning, fine_tuning
+from algorithms.adaptation import FineTuning, check_fine_tuning, fine_tuning
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Trunk
+from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import option
 from benchmark.engine.local import Phase
 from benchmark.engine.params import select
-from benchmark.models import Params
+from benchmark.models import Network, Params
 
 __all__ = ["FedBABU"]
 
@@ -43,6 +44,10 @@ class FedBABU(Algorithm):
     reference = "Oh et al., ICLR 2022; jhoon-oh/FedBABU"
     Hyper = FedBABUHyper
     tuning = ({"ft_epochs": 1}, {"ft_epochs": 10}, {"ft_part": "head"})
+
+    @classmethod
+    def check(cls, config: RunConfig, network: Network, hyper: FedBABUHyper) -> None:
+        check_fine_tuning(hyper)
 
     def shared_layers(self) -> tuple[str, ...]:
         return self.network.names[:-1]

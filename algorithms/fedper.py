@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from algorithms.decoupled import Decoupled, DecoupledHyper
+from algorithms.decoupled import Decoupled, DecoupledHyper, check_start
 from algorithms.registry import register
 from benchmark.engine.algorithm import Traffic
 from benchmark.engine.config import RunConfig
@@ -59,6 +59,8 @@ class FedPer(Decoupled):
                 f"n_personal={hyper.n_personal}: the network has {len(network.names)} layers "
                 f"({', '.join(network.names)}); give at most that"
             )
+        shared = hyper.n_personal < len(network.names)
+        check_start(hyper, f"n_personal={hyper.n_personal}", shared, hyper.n_personal > 0)
 
     def shared_layers(self) -> tuple[str, ...]:
         return self.network.names[: len(self.network.names) - self.hyper.n_personal]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from algorithms.decoupled import Decoupled, DecoupledHyper
+from algorithms.decoupled import Decoupled, DecoupledHyper, check_start
 from algorithms.registry import register
 from benchmark.engine.algorithm import Task, Traffic, Trunk
 from benchmark.engine.clients import ClientStore
@@ -51,6 +51,8 @@ class LGFedAvg(Decoupled):
             )
         if hyper.lg_warm >= config.rounds:
             raise UserError(f"lg_warm={hyper.lg_warm}: expected fewer than --rounds {config.rounds}")
+        personal = hyper.lg_shared < len(network.names)
+        check_start(hyper, f"lg_shared={hyper.lg_shared}", hyper.lg_shared > 0, personal)
 
     def __init__(self, task: Task, hyper: LGHyper) -> None:
         self._warm = hyper.lg_warm > 0

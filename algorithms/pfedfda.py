@@ -130,6 +130,10 @@ class PFedFDA(Algorithm):
         self._install(params, [mixed for _, mixed in fits], clients)
         return [Member(self.network, params)]
 
+    def remedies(self) -> list[str]:
+        official = self.hyper.cov_reg == "official"
+        return [*super().remedies(), *([] if official else ["--set cov_reg=official"])]
+
     def diagnostics(self) -> dict[str, Any]:
         """Coefficients (b_μ, b_Σ) that the clients were last evaluated with, in the order of the clients."""
         pairs = [self._evaluated[client] for client in sorted(self._evaluated)]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algorithms.decoupled import Decoupled
+from algorithms.decoupled import Decoupled, check_start
 from algorithms.ppfe.diagnostics import StageRecord, describe
 from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
 from algorithms.ppfe.hyper import ABLATIONS, RESHAPING, TEXT_ROUNDS, PPFEHyper
@@ -80,6 +80,7 @@ class PPFE(Decoupled):
             raise UserError(
                 f"rw_apply={hyper.rw_apply}: reweight=false has no sample weights to apply; leave one out"
             )
+        check_start(hyper, f"T={hyper.T}", shared=True, personal=hyper.T > 1)
         check_stages(network, config.rounds, hyper)
         REDUCTIONS[hyper.reduction].check(network, hyper)
 
@@ -343,6 +344,14 @@ class PPFE(Decoupled):
             masked = int((mask == 0).sum())
             lines.append(f"mask: {masked:,} of {mask.numel():,} entries of {key} stay 0 while it is personal")
         return lines
+
+    def remedies(self) -> list[str]:
+        found = super().remedies()
+        if self.hyper.reweight and self.current.number > 1:
+            found.append("--set reweight=false")
+        if self.current.number >= FIRST_REDUCED_STAGE and self.hyper.reduction in RESHAPING:
+            found += [] if self.hyper.fc_init != "prev" else ["--set fc_init=fedavg_heads"]
+        return found
 
     def diagnostics(self) -> dict[str, Any]:
         labels = {

@@ -223,6 +223,10 @@ class Algorithm:
         """Lines worth telling before the run starts."""
         return []
 
+    def remedies(self) -> list[str]:
+        """What may help a run that diverges, as it is typed; said where training ends so."""
+        return ["a smaller --lr"]
+
     def diagnostics(self) -> dict[str, Any]:
         """What the method wants to have on record at the end, as JSON values."""
         return {}

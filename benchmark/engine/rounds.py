@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -13,13 +13,14 @@ from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.budget import Plan, newcomers
 from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
 from benchmark.engine.ledger import Ledger
-from benchmark.engine.local import Outcome
+from benchmark.engine.local import LocalCall
 from benchmark.engine.origins import Origin, continued
 from benchmark.engine.params import WeightedMean
 from benchmark.engine.records import RunRecord, as_float
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.trunks import TrunkStore, trunks_of
 from benchmark.errors import UserError
+from benchmark.models import Params
 
 __all__ = ["Diverged", "Observer", "run"]
 
@@ -148,10 +149,11 @@ class _Loop:
         ledger.charge_download(algorithm.first_download(), newcomers(algorithm, self.schedule, number))
         for clients in chunks(cohort):
             ledger.charge_download(message, len(clients))
-            outcome = self.executor.train(algorithm.begin(clients, message, number))
+            call = algorithm.begin(clients, message, number)
+            outcome = self.executor.train(call)
             ledger.charge_training(outcome)
-            self._check_finite(outcome.loss, clients, number)
-            self._check_finite(_largest(outcome), clients, number)
+            trained = outcome.loss + _largest(outcome.models.values())
+            self._check_finite(trained, clients, number, call)
             upload = algorithm.upload(outcome)
             ledger.charge_upload(upload)
             mean.add(upload, algorithm.weights(clients))
@@ -167,12 +169,16 @@ class _Loop:
             "seconds": as_float(time.perf_counter() - started),
         }
 
-    def _check_finite(self, losses: torch.Tensor, clients: list[int], number: int) -> None:
-        bad = (~torch.isfinite(losses)).nonzero().flatten().tolist()
+    def _check_finite(
+        self, figures: torch.Tensor, clients: list[int], number: int, call: LocalCall | None = None
+    ) -> None:
+        """Stop where one of the clients' figures [m] is not finite; `call` is the training that led there."""
+        bad = (~torch.isfinite(figures)).nonzero().flatten().tolist()
         if bad:
             raise Diverged(
                 f"training diverged: the loss of client {clients[bad[0]]} is not a number in round {number} "
-                f"(stage {self.algorithm.stage(number)}); try a smaller --lr. "
+                f"(stage {self.algorithm.stage(number)}); {_started(call, bad[0]) if call else ''}"
+                f"try {' or '.join(self.algorithm.remedies())}. "
                 f"The record {self.record.folder.name} ends with round {number - 1}"
             )
 
@@ -253,10 +259,18 @@ class _Loop:
         }
 
 
-def _largest(outcome: Outcome) -> torch.Tensor:
-    """The largest magnitude in each client's trained models [m]; not finite where anything is not."""
-    flat = [t.reshape(len(outcome.clients), -1) for model in outcome.models.values() for t in model.values()]
+def _largest(models: Iterable[Params]) -> torch.Tensor:
+    """The largest magnitude in each client's stacked models [m]; not finite where anything is not."""
+    flat = [tensor.flatten(1) for model in models for tensor in model.values()]
     return torch.stack([t.abs().amax(1) for t in flat if t.shape[1]]).amax(0)
+
+
+def _started(call: LocalCall, position: int) -> str:
+    """With what a client began its training."""
+    largest = float(_largest(model.params for model in call.models.values())[position])
+    weights = call.sample_weights or call.chances
+    also = f" and sample weights up to {float(weights[position].max()):.3g}" if weights else ""
+    return f"it began with parameters up to {largest:.3g}{also}; "
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:

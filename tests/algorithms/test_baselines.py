@@ -339,6 +339,139 @@ def test_the_warm_lower_layers_are_paid_for(tiny, launch, tmp_path):
     assert [line["participants"] for line in run.lines] == [3, 6, 3, 6]
 
 
+# First downloads
+
+
+@pytest.mark.parametrize(
+    ("algo", "hyper", "layers"),
+    [
+        ("local", {}, ()),
+        ("fedavg", {}, ()),
+        ("pfedfda", {}, ()),
+        ("fedper", {"n_personal": 2}, ("fc2", "fc3")),
+        ("fedrep", {}, ("fc3",)),
+        ("fedbabu", {}, ("fc3",)),
+        ("lg-fedavg", {}, ("conv1", "conv2", "fc1")),
+        ("ditto", {}, ("conv1", "conv2", "fc1", "fc2", "fc3")),
+    ],
+)
+def test_what_a_client_receives_once(algo, hyper, layers, tiny, ready, differing):
+    """What it begins from and cannot have from the common message, at θ_0."""
+    algorithm = ready(tiny(algo, hyper)).algorithm
+    first = algorithm.first_download()
+    assert list(first) == algorithm.network.keys(layers)
+    assert differing(first, {name: algorithm.task.initial[name] for name in first}) == []
+
+
+def test_the_first_round_of_each_client_is_charged(tiny, launch, ready, tmp_path):
+    config = tiny("fedper", rounds=6)
+    run, played = launch(config, tmp_path), ready(config)
+    network, met, new = played.prepared.task.network, set(), []
+    for number in range(1, 7):
+        cohort = set(played.prepared.schedule.cohort(number, number == 6))
+        new.append(len(cohort - met))
+        met |= cohort
+    assert sum(new) == 6
+    assert 0 in new
+    body, head = 4 * network.count(network.names[:-1]), 4 * network.count(["fc3"])
+    sizes = [3, 3, 3, 3, 3, 6]
+    assert [line["bytes_down"] for line in run.lines] == [
+        size * body + count * head for size, count in zip(sizes, new, strict=True)
+    ]
+
+
+def test_ditto_broadcasts_nothing(unbroken):
+    assert [line["bytes_broadcast"] for line in unbroken("ditto").lines] == [0] * 4
+
+
+# The start of personal layers
+
+AVERAGE = {"personal_start": "average"}
+
+
+@pytest.mark.parametrize(
+    ("algo", "hyper"), [("fedper", {"n_personal": 2}), ("fedrep", {"head_epochs": 1}), ("lg-fedavg", {})]
+)
+def test_new_clients_begin_from_the_mean_of_the_last_round(algo, hyper, tiny, play, differing):
+    """Participants keep their own; before the first round and by default all begin at θ_0."""
+    config = tiny(algo, {**hyper, **AVERAGE}, rounds=3)
+    kept = []
+
+    def watch(algorithm, line):
+        store = algorithm.clients
+        kept.append((set(store.met), {n: t.clone() for n, t in store.gather(EVERYONE).items()}))
+
+    played = play(config, watch=watch)
+    schedule = played.prepared.schedule
+    for number, (met, own) in enumerate(kept[:2], start=1):
+        cohort = schedule.cohort(number, False)
+        for tensor in own.values():
+            mean = tensor[cohort].double().mean(0).float()
+            for client in set(EVERYONE) - met:
+                torch.testing.assert_close(tensor[client], mean, rtol=0, atol=1e-7)
+    assert any(set(EVERYONE) - met for met, _ in kept[:2])
+    plain = play(tiny(algo, hyper, rounds=3))
+    names = played.prepared.task.network.shapes()
+    assert differing(played.history[0], plain.history[0]) == []
+    assert differing(played.models(), plain.models()) == list(names)
+
+
+@pytest.mark.parametrize("algo", ["fedper", "fedrep", "lg-fedavg"])
+def test_personal_layers_that_are_sent_are_charged(algo, tiny, launch, tmp_path):
+    plain = launch(tiny(algo), tmp_path)
+    average = launch(tiny(algo, AVERAGE), tmp_path)
+    personal = ("conv1", "conv2", "fc1") if algo == "lg-fedavg" else ("fc3",)
+    size = 4 * NETWORKS["digits"].count(personal)
+    participations = sum(line["participants"] for line in plain.lines)
+    assert average.summary["bytes_up"] - plain.summary["bytes_up"] == participations * size
+    for name in ("bytes_down", "bytes_broadcast"):
+        assert average.summary[name] == plain.summary[name]
+
+
+@pytest.mark.parametrize(
+    ("algo", "hyper"), [("fedper", {}), ("fedper", {"final_round": "frozen"}), ("lg-fedavg", {"lg_warm": 2})]
+)
+def test_an_averaged_start_survives_a_kill(algo, hyper, tiny, launch, tmp_path):
+    class Killer:
+        def start(self, rounds, done):
+            self.done = done
+
+        def round(self, line):
+            if line["round"] > self.done:
+                raise KeyboardInterrupt
+
+    config = tiny(algo, {**hyper, **AVERAGE})
+    for _ in range(4):
+        with pytest.raises(KeyboardInterrupt):
+            launch(config, tmp_path / "killed", Killer())
+    assert launch(config, tmp_path / "killed").content() == launch(config, tmp_path / "whole").content()
+
+
+@pytest.mark.parametrize("algo", ["fedper", "lg-fedavg"])
+def test_an_averaged_start_is_in_the_plan_of_a_byte_budget(algo, tiny, ready, launch, tmp_path):
+    config = tiny(algo, AVERAGE, budget="bytes", rounds=8, compute_cap=6.0, eval_every=0)
+    run = launch(config, tmp_path)
+    spent = sum(run.summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast"))
+    assert spent == run.summary["budget"]["planned"]
+
+
+# FedBABU's learning rates
+
+
+@pytest.mark.parametrize(
+    ("rounds", "rates"), [(8, [1] * 4 + [0.1] * 2 + [0.01] * 2), (5, [1, 1, 0.1, 0.01, 0.01])]
+)
+def test_fedbabus_steps_of_the_learning_rate(rounds, rates, tiny, ready):
+    """main_fed.py: × 0.1 once `epochs // 2` and once `epochs * 3 // 4` rounds are done."""
+    algorithm = ready(tiny("fedbabu", {"lr_steps": True, "ft_lr": 1e-3}, rounds=rounds)).algorithm
+    found = [algorithm.phases(number)[0].rates["conv1"] for number in range(1, rounds + 1)]
+    assert found == pytest.approx([0.05 * rate for rate in rates])
+    assert set(algorithm.adaptation()[0].rates.values()) == {1e-3}
+    constant = ready(tiny("fedbabu", rounds=rounds)).algorithm
+    assert {constant.phases(number)[0].rates["conv1"] for number in range(1, rounds + 1)} == {0.05}
+    assert constant.trunks() != algorithm.trunks()
+
+
 # Ditto
 
 
@@ -399,7 +532,11 @@ def test_a_large_pull_jumps_to_the_anchor(tiny, play):
 
 
 def test_a_pull_beyond_two_diverges_and_says_where(tiny, play):
-    with pytest.raises(Diverged, match=r"loss of client \d .* in round \d \(stage 1\); try a smaller --lr"):
+    with pytest.raises(
+        Diverged,
+        match=r"loss of client \d .* in round \d \(stage 1\); it began with parameters up to \S+; "
+        r"try a smaller --lr or a smaller --set lam\. ",
+    ):
         play(tiny("ditto", {"lam": 2000.0}, local_epochs=5))
 
 
@@ -443,6 +580,14 @@ def test_which_model_is_evaluated(algo, hyper, evaluated, tiny, play):
         ("lg-fedavg", {"lg_warm": 4}, "lg_warm=4: expected fewer than --rounds 4"),
         ("fedper", {"n_personal": -1}, "n_personal=-1: expected at least 0"),
         ("ditto", {"lam": -1}, "lam=-1.0: expected at least 0"),
+        ("ditto", {"personal_start": "average"}, "unknown hyper-parameter 'personal_start' of 'ditto'"),
+        ("local", {"personal_start": "average"}, "unknown hyper-parameter 'personal_start' of 'local'"),
+        ("fedrep", {"personal_start": "avg"}, "personal_start=avg: expected one of: initial, average"),
+        ("fedper", {"n_personal": 0, **AVERAGE}, "personal_start=average: n_personal=0 leaves no personal"),
+        ("fedper", {"n_personal": 5, **AVERAGE}, "personal_start=average: n_personal=5 leaves no server"),
+        ("lg-fedavg", {"lg_shared": 5, **AVERAGE}, "personal_start=average: lg_shared=5 leaves no personal"),
+        ("fedbabu", {"ft_lr": -1}, "ft_lr=-1.0: expected at least 0"),
+        ("fedbabu", {"ft_epochs": 0, "ft_lr": 1e-3}, "ft_lr=0.001: ft_epochs=0 .* nothing is fine-tuned"),
         ("fedavg-ft", {"ft_part": "haed"}, r"did you mean 'head'\?"),
         (
             "local",

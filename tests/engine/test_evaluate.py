@@ -7,7 +7,14 @@ import torch.nn.functional as F
 
 from benchmark.engine import evaluate as module
 from benchmark.engine.algorithm import Member
-from benchmark.engine.evaluate import ClientMetrics, chunks, ensemble_scores, evaluate, evaluate_adapted
+from benchmark.engine.evaluate import (
+    SPACES,
+    ClientMetrics,
+    chunks,
+    ensemble_scores,
+    evaluate,
+    evaluate_adapted,
+)
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.params import expand
 
@@ -92,10 +99,10 @@ def test_a_single_model_is_measured_alike_in_either_space(tiny, ready):
     for tensor in algorithm.server.values():
         tensor.mul_(30)
     found = {}
-    for algorithm.ensemble_space in ("logit", "probability"):
+    for algorithm.ensemble_space in SPACES:
         found[algorithm.ensemble_space] = evaluate(algorithm, algorithm.task.executor).loss
     assert found["logit"].max() > 30  # a probability that float32 makes 0
-    assert found["probability"].tolist() == found["logit"].tolist()
+    assert found["probability"].tolist() == found["vote"].tolist() == found["logit"].tolist()
 
 
 def test_an_ensemble_is_a_weighted_sum(members):
@@ -107,6 +114,13 @@ def test_an_ensemble_is_a_weighted_sum(members):
     scores = ensemble_scores(task.executor, make(a, None), clients, "test", "probability")
     for i, score in enumerate(scores):
         torch.testing.assert_close(score, a[i] * first[i].softmax(1) + second[i].softmax(1))
+    scores = ensemble_scores(task.executor, make(a, b), clients, "test", "vote")
+    for i, score in enumerate(scores):
+        voted = torch.zeros_like(score)
+        for sample, (x, y) in enumerate(zip(first[i], second[i], strict=True)):
+            voted[sample, x.argmax()] += a[i]
+            voted[sample, y.argmax()] += b[i]
+        assert torch.equal(score, voted)
 
 
 def test_a_member_without_weight_counts_once(members):

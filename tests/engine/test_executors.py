@@ -41,15 +41,16 @@ def start_of(task, clients=CLIENTS):
     }
 
 
-def outcomes(tasks, phases, weights=None):
+def outcomes(tasks, phases, weights=None, chances=None):
     found = []
     for task in tasks:
         models = {
             "model": LocalModel(task.network, start_of(task)),
             "personal": LocalModel(task.network, expand(task.initial, len(CLIENTS))),
         }
-        own = [weights(task.data.train_sizes[k]) for k in CLIENTS] if weights else None
-        found.append(task.executor.train(LocalCall(3, CLIENTS, models, phases(task), own)))
+        sizes = [task.data.train_sizes[k] for k in CLIENTS]
+        own, drawn = ([make(n) for n in sizes] if make else None for make in (weights, chances))
+        found.append(task.executor.train(LocalCall(3, CLIENTS, models, phases(task), own, drawn)))
     return found
 
 
@@ -132,6 +133,12 @@ def test_a_frozen_body_under_dropout(both, dropout):
 def test_sample_weights(both):
     weights = lambda size: torch.linspace(0.2, 1.8, size)  # noqa: E731
     assert_same(*outcomes(both(), lambda task: [Phase.of(LAYERS, 0.05, 2)], weights))
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_drawing_by_chances(both, augment):
+    chances = lambda size: torch.arange(size) % 3  # noqa: E731
+    assert_same(*outcomes(both(augment=augment), lambda task: [Phase.of(LAYERS, 0.05, 2)], None, chances))
 
 
 def test_low_rank_layers(both):

@@ -11,6 +11,7 @@ from torch import nn
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.local import LocalCall, LocalModel, Phase, Proximal
 from benchmark.engine.params import expand
+from benchmark.engine.sgd import epoch_order
 
 BODY, HEAD = ("conv1", "conv2", "fc1", "fc2"), ("fc3",)
 EVERYTHING = BODY + HEAD
@@ -69,10 +70,10 @@ def task(tiny, ready):
     return make
 
 
-def train(task, phases, clients=(CLIENT,), weights=None, params=None):
+def train(task, phases, clients=(CLIENT,), weights=None, params=None, chances=None):
     start = expand(params or task.initial, len(clients))
     model = LocalModel(task.network, start)
-    return task.executor.train(LocalCall(ROUND, list(clients), {"model": model}, phases, weights))
+    return task.executor.train(LocalCall(ROUND, list(clients), {"model": model}, phases, weights, chances))
 
 
 def trained(task, phases, **kwargs):
@@ -172,6 +173,35 @@ def test_a_batch_is_not_divided_by_its_weights(task):
     once, twice = (trained(task, phases, weights=[torch.full((20,), w)]) for w in (1.0, 2.0))
     for name, start in task.initial.items():
         torch.testing.assert_close(twice[name] - start, 2 * (once[name] - start), rtol=1e-3, atol=1e-6)
+
+
+# Drawing by chances
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_sample_without_a_chance_does_not_matter(task, executor, differing):
+    """With equal chances for the rest, training is on a bootstrap sample of the rest."""
+    task = task(executor)
+    chances = torch.ones(20)
+    chances[[3, 11]] = 0
+    phases = [Phase.of(EVERYTHING, 0.05, 2)]
+    plain, without = trained(task, phases), trained(task, phases, chances=[chances])
+    assert differing(plain, without) == list(plain)
+    # Weights of the losses of samples that are never drawn change nothing, others do.
+    never, drawn = chances + 7 * (1 - chances), 5 * chances + (1 - chances)
+    same = trained(task, phases, chances=[chances], weights=[never])
+    torch.testing.assert_close(same, without, rtol=0, atol=1e-6)
+    assert differing(trained(task, phases, chances=[chances], weights=[drawn]), without) == list(plain)
+
+
+def test_samples_are_drawn_in_proportion_to_their_chances():
+    chances = torch.tensor([0.0, 1.0, 2.0, 5.0])
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([epoch_order(rng, 4, chances) for _ in range(5_000)])
+    shares = np.bincount(drawn, minlength=4) / len(drawn)
+    assert shares[0] == 0
+    assert shares == pytest.approx([0, 1 / 8, 2 / 8, 5 / 8], abs=0.015)
+    assert sorted(epoch_order(rng, 9)) == list(range(9))
 
 
 # Masks

@@ -167,13 +167,19 @@ def test_weights_of_the_mean(algo, rule, tiny, ready):
 
 
 def test_the_ledger_is_what_the_method_declares(algo, tiny, ready, unbroken):
-    algorithm = ready(tiny(algo)).algorithm
+    played = ready(tiny(algo))
+    algorithm, schedule = played.algorithm, played.prepared.schedule
+    met = {}
     for line in unbroken(algo).lines:
         number = line["round"]
         traffic = algorithm.traffic(number)
-        assert line["bytes_down"] == line["participants"] * traffic.down
+        cohort = set(schedule.cohort(number, algorithm.takes_everyone(number)))
+        before = met.setdefault(algorithm.stage(number), set())
+        assert line["bytes_down"] == len(cohort) * traffic.down + len(cohort - before) * traffic.first
+        before |= cohort
         assert line["bytes_up"] == line["participants"] * traffic.up
-        assert line["bytes_broadcast"] == (6 * traffic.down if algorithm.closes_stage(number) else 0)
+        closing = traffic.down if traffic.closing is None else traffic.closing
+        assert line["bytes_broadcast"] == (6 * closing if algorithm.closes_stage(number) else 0)
 
 
 def test_compute_is_what_the_phases_say(algo, tiny, ready, unbroken):

@@ -38,6 +38,19 @@ from benchmark.runner import check, with_hyper
         ({"rw_sign": "0"}, "rw_sign=0: expected 1 .* or -1"),
         ({"rw_sign": "3"}, "rw_sign=3: expected 1 .* or -1"),
         ({"reweight": "perhaps"}, "reweight=perhaps .* true or false"),
+        ({"fc_init": "fedavgheads"}, "fc_init=fedavgheads: expected one of: .*did you mean 'fedavg_heads'"),
+        (
+            {"fc_init": "fedavg", "reduction": "none"},
+            "fc_init=fedavg: reduction=none leaves the shapes .*svd",
+        ),
+        ({"fc_init": "fedavg_heads", "reduction": "sparse"}, "fc_init=fedavg_heads: reduction=sparse leaves"),
+        (
+            {"rw_apply": "resample", "reweight": "no"},
+            "rw_apply=resample: reweight=false has no sample weights",
+        ),
+        ({"rw_apply": "weights"}, "rw_apply=weights: expected one of: loss, resample"),
+        ({"personal_start": "mean"}, "personal_start=mean: expected one of: initial, average"),
+        ({"ens_space": "votes"}, "ens_space=votes: expected one of: .*did you mean 'vote'"),
         ({"stage_round": "1,1,1,1"}, "unknown hyper-parameter 'stage_round' of 'ppfe'.*'stage_rounds'"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
@@ -99,6 +112,9 @@ def test_a_stage_that_diverges(stage, staged, launch, tmp_path):
     assert "\n" not in message
     assert f"in round {first} (stage {stage})" in message
     assert "the loss of client " in message
+    assert "; it began with parameters up to " in message
+    assert " and sample weights up to 1" in message
+    assert "; try a smaller --lr or --set reweight=false. " in message
     (folder,) = tmp_path.glob("ppfe-*")
     assert json.loads((folder / "failed.json").read_text())["reason"] == message
     assert len((folder / "rounds.jsonl").read_text().splitlines()) == first - 1

@@ -10,6 +10,7 @@ import torch
 
 from algorithms.ppfe.diagnostics import StageRecord, describe
 from algorithms.ppfe.ensemble import _simplex, best_common_weights
+from benchmark.engine.evaluate import SPACES, summand
 
 CLIENTS = range(6)
 STAGE_KEYS = [
@@ -122,7 +123,7 @@ def told(records, labels, space="logit"):
     return describe(records, plan, {"train": labels, "test": labels}, space)["stages"]
 
 
-@pytest.mark.parametrize("space", ["logit", "probability"])
+@pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize(
     ("betas", "accuracy"),
     [
@@ -159,7 +160,7 @@ def test_the_bound_uses_each_clients_smallest_edge(two, edges, bounds):
     assert [stage["error_bound"] for stage in told(made, labels)] == pytest.approx(bounds, abs=1e-6)
 
 
-@pytest.mark.parametrize("space", ["logit", "probability"])
+@pytest.mark.parametrize("space", SPACES)
 def test_hindsight_is_the_best_of_all_common_weights(space):
     """Four random models: against every combination of tenths, one by one."""
     draws = torch.Generator().manual_seed(3)
@@ -168,7 +169,7 @@ def test_hindsight_is_the_best_of_all_common_weights(space):
     grid = [w for w in itertools.product(range(11), repeat=4) if sum(w) == 10]
 
     def accuracy(weights):
-        made = [s.softmax(1) if space == "probability" else s for s in (torch.cat(stage) for stage in scores)]
+        made = [summand(torch.cat(stage), space) for stage in scores]
         summed = sum(w / 10 * s.double() for w, s in zip(weights, made, strict=True))
         return float((summed.argmax(1) == torch.cat(labels)).double().mean())
 
@@ -180,7 +181,7 @@ def test_hindsight_is_the_best_of_all_common_weights(space):
     assert max(accuracy(w) for w in grid) > accuracy((10, 0, 0, 0)), "otherwise nothing was combined"
 
 
-@pytest.mark.parametrize(("space", "best"), [("logit", 1.0), ("probability", 0.0)])
+@pytest.mark.parametrize(("space", "best"), [("logit", 1.0), ("probability", 0.0), ("vote", 0.0)])
 def test_hindsight_sums_what_the_ensemble_sums(space, best):
     """The true class is second in both stages: it wins a sum of logits, and no sum of probabilities."""
     scores = [torch.tensor([p]).log() for p in ([0.899, 0.1, 0.001], [0.001, 0.1, 0.899])]

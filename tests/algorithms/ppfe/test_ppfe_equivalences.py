@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from algorithms.ppfe.hyper import STARTS
 from algorithms.ppfe.reduction import product
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.executors import EXECUTORS, LoopExecutor
@@ -28,7 +29,9 @@ def calls(monkeypatch):
 # Other methods as special cases
 
 
-@pytest.mark.parametrize("hyper", [{}, {"rw_loss": "zero_one"}, {"ens_space": "probability"}])
+@pytest.mark.parametrize(
+    "hyper", [{}, {"rw_loss": "zero_one"}, {"ens_space": "probability"}, {"ens_space": "vote"}]
+)
 def test_one_stage_is_fedavg(hyper, tiny, play, differing):
     fedavg, ppfe = play(tiny("fedavg")), play(tiny("ppfe", {"T": 1, **hyper}))
     for theirs, ours in zip(fedavg.history, ppfe.history, strict=True):
@@ -110,7 +113,7 @@ FULL_RANK = "64,32,10,64,32,10"
 def test_a_stage_starts_with_the_predictions_of_the_one_before(
     hyper, tolerance, stage, staged, ready, advance, outputs
 ):
-    played = ready(staged({**hyper, "ensemble": "last"}))
+    played = ready(staged({**hyper, "fc_init": "prev", "ensemble": "last"}))
     end = 2 * (stage - 1)
     advance(played, range(1, end + 1), full=[2, 4, 6])
     (before,) = outputs(played)
@@ -132,7 +135,18 @@ def truncated(weight, rank):
     return (u[..., :rank] * s[..., None, :rank] @ v[..., :rank, :]).float()
 
 
-@pytest.mark.parametrize("fc_init", ["prev", "fedavg", "fedavg_all"])
+# Where each layer of stages 3 and 4 begins: at the model of the stage before (P, of a client its own), or at
+# that of stage 1 (F). Convolutions, fc1, fc2, fc3; fc1 is shared in stage 3.
+SOURCES = {
+    "prev": {3: "PPPP", 4: "PPPP"},
+    "fedavg_heads": {3: "PPFF", 4: "PFFF"},
+    "fedavg": {3: "PFFF", 4: "PFFF"},
+    "fedavg_chain": {3: "FFFF", 4: "PFFF"},
+    "fedavg_all": {3: "FFFF", 4: "FFFF"},
+}
+
+
+@pytest.mark.parametrize("fc_init", STARTS)
 @pytest.mark.parametrize("stage", [3, 4])
 def test_where_the_start_of_a_reduced_stage_comes_from(fc_init, stage, staged, ready, advance):
     hyper = {"fc_init": fc_init, "ranks": "40,20,8,30,15,6"}
@@ -144,13 +158,13 @@ def test_where_the_start_of_a_reduced_stage_comes_from(fc_init, stage, staged, r
     network, before = method.network, clone(method.assemble(CLIENTS, method.server))
     method.start_round(2 * stage - 1)
     after = method.assemble(CLIENTS, method.server)
-    for name in ("conv1", "conv2"):
-        source = theta if fc_init == "fedavg_all" else {k: v[0] for k, v in before.items()}
-        for key in (f"{name}.weight", f"{name}.bias"):
-            assert torch.equal(method.server[key], source[key])
+    assert not torch.equal(before["conv1.weight"][0], theta["conv1.weight"])
+    convolutions, *places = SOURCES[fc_init][stage]
+    for key in ("conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias"):
+        assert torch.equal(method.server[key], before[key][0] if convolutions == "P" else theta[key])
     ranks = {3: (40, 20, 8), 4: (30, 15, 6)}[stage]
-    for name, rank in zip(("fc1", "fc2", "fc3"), ranks, strict=True):
-        if fc_init == "prev":
+    for name, rank, place in zip(("fc1", "fc2", "fc3"), ranks, places, strict=True):
+        if place == "P":
             source, bias = dense(network, before, name), before[f"{name}.bias"]
         else:
             source = theta[f"{name}.weight"].expand(len(CLIENTS), -1, -1)
@@ -158,8 +172,14 @@ def test_where_the_start_of_a_reduced_stage_comes_from(fc_init, stage, staged, r
         made = dense(method.network, after, name)
         torch.testing.assert_close(made, truncated(source, rank), rtol=0, atol=2e-6)
         assert torch.equal(after[f"{name}.bias"], bias)
-    own_before = fc_init == "prev"
-    assert torch.equal(after["fc3.second"][0], after["fc3.second"][1]) != own_before
+    assert torch.equal(after["fc3.second"][0], after["fc3.second"][1]) == (places[-1] == "F")
+
+
+@pytest.mark.parametrize("reduction", ["none", "sparse"])
+def test_without_new_shapes_every_layer_goes_on(reduction, staged):
+    assert staged({"reduction": reduction}).hyper["fc_init"] == "prev"
+    assert staged({"reduction": reduction, "fc_init": "prev"}) == staged({"reduction": reduction})
+    assert staged({"reduction": "width"}).hyper["fc_init"] == staged().hyper["fc_init"] == "fedavg_heads"
 
 
 def test_the_second_stage_starts_everything_from_fedavg(staged, ready, advance, differing):
@@ -283,3 +303,35 @@ def test_the_stage_in_training_is_evaluated_on_the_way_and_the_ensemble_at_the_e
     }
     for _, _, told, recomputed in found.values():
         assert told == pytest.approx(recomputed, abs=1e-6)
+
+
+def test_resampling_draws_by_the_weights_instead_of_weighing_losses(staged, ready, advance, calls):
+    played = ready(staged({"rw_apply": "resample"}, learning=True))
+    method = played.algorithm
+    advance(played, [1, 2, 3, 4], full=[2, 4])
+    assert calls[0].chances is None
+    calls.clear()
+    advance(played, [5], full=[5])
+    (call,) = calls
+    assert call.sample_weights is None
+    for client in CLIENTS:
+        assert torch.equal(call.chances[client], method._own(client))
+    assert max(float(own.max()) for own in call.chances) > 1.02
+
+
+@pytest.mark.parametrize("fc_init", STARTS)
+def test_new_clients_of_a_stage_begin_from_the_mean_of_those_met(fc_init, staged, ready, advance):
+    """Where a stage begins for everybody from one model; else all have their own from the one before."""
+    played = ready(staged({"fc_init": fc_init, "personal_start": "average"}))
+    method, schedule = played.algorithm, played.prepared.schedule
+    advance(played, [1, 2, 3, 4], full=[2, 4])
+    method.start_round(5)
+    before = clone(method.clients.gather(CLIENTS))
+    advance(played, [5], full=[])
+    met = schedule.cohort(5, False)
+    own = method.clients.gather(met)
+    after = method.clients.gather(CLIENTS)
+    for client in set(CLIENTS) - set(met):
+        for key, tensor in after.items():
+            expected = before[key][client] if fc_init == "prev" else own[key].double().mean(0).float()
+            torch.testing.assert_close(tensor[client], expected, rtol=0, atol=1e-7)

@@ -20,6 +20,7 @@ VARIANTS = [
     {},
     {"reduction": "sparse"},
     {"reduction": "width", "rw_target": "ensemble", "ens_space": "probability", "fc_init": "fedavg"},
+    {"rw_apply": "resample", "personal_start": "average", "ens_space": "vote", "fc_init": "fedavg_chain"},
 ]
 
 

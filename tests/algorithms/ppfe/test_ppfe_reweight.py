@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
 from algorithms.ppfe.hyper import PPFEHyper
 from algorithms.ppfe.reweight import reweight, sample_losses
+from benchmark.engine.evaluate import SPACES, summand
 
 N, CLASSES = 50, 7
 LOSSES = ["ce_norm", "zero_one", "ce_raw"]
@@ -172,7 +173,7 @@ def stages():
     return scores, torch.tensor([0.2, 1.1, 0.0, 0.7], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("space", ["logit", "probability"])
+@pytest.mark.parametrize("space", SPACES)
 def test_scaling_all_betas_changes_no_prediction(stages, space):
     scores, beta = stages
     a, b = (weighted_scores(scores, c * beta, space) for c in (1, 37.5))
@@ -195,12 +196,12 @@ def test_log_probabilities_and_logits_agree(stages):
     torch.testing.assert_close(a.softmax(1), b.softmax(1))
 
 
-@pytest.mark.parametrize("space", ["logit", "probability"])
+@pytest.mark.parametrize("space", SPACES)
 def test_one_beta_is_one_stage(stages, space):
     scores, _ = stages
     for stage in range(4):
         found = weighted_scores(scores, F.one_hot(torch.tensor(stage), 4), space)
-        expected = scores[stage].softmax(1) if space == "probability" else scores[stage]
+        expected = summand(scores[stage], space)
         assert torch.equal(found, expected)
 
 
@@ -212,11 +213,12 @@ def test_clients_without_any_beta_weigh_all_stages_alike():
 
 @pytest.mark.parametrize(
     ("hyper", "single"),
-    [({"ens_space": "logit"}, "logit"), ({"ens_space": "probability"}, "probability")],
+    [({"ens_space": space}, space) for space in SPACES],
 )
 def test_target_ensemble_uses_the_loss_of_the_ensemble(hyper, single, staged, play):
     """Specification 7.2: a provisional β from the stage alone, then ε, ω and β from the ensemble."""
-    algorithm = play(staged({"rw_target": "ensemble", **hyper}, learning=True, rounds=4)).algorithm
+    hyper = {"rw_target": "ensemble", "fc_init": "prev", **hyper}
+    algorithm = play(staged(hyper, learning=True, rounds=4)).algorithm
     state, data, found = algorithm.state(), algorithm.task.data, []
     for k, n in enumerate(data.train_sizes):
         labels, weights, betas = data.labels(k), torch.ones(n), []
@@ -225,10 +227,13 @@ def test_target_ensemble_uses_the_loss_of_the_ensemble(hyper, single, staged, pl
             logits = [r["scores"]["train"][k] for r in state["records"][:count]]
             shares = torch.tensor([*betas, alone.beta])
             shares = shares if bool(shares.any()) else torch.ones(count)
-            if single == "probability":
+            if single == "logit":
+                summed = sum(s * z for s, z in zip(shares, logits, strict=True))
+            elif single == "probability":
                 summed = sum(s * z.softmax(1) for s, z in zip(shares, logits, strict=True)).log()
             else:
-                summed = sum(s * z for s, z in zip(shares, logits, strict=True))
+                votes = (torch.eye(10)[z.argmax(1)] for z in logits)
+                summed = sum(s * v for s, v in zip(shares, votes, strict=True)).clamp(min=1e-12).log()
             result = reweight(summed, labels, weights, 10, PPFEHyper())
             betas.append(result.beta)
             weights = result.weights

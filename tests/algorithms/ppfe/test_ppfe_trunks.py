@@ -2,15 +2,16 @@
 
 import pytest
 
+from algorithms.ppfe.hyper import STARTS, PPFEHyper
+
 FROM_STAGE_3 = [  # variants that stages 1 and 2 do not tell from the default
     ("no-reduction", {}),
     ("no-progression", {}),
     ("width", {}),
-    (None, {"fc_init": "fedavg"}),
-    (None, {"fc_init": "fedavg_all"}),
+    *((None, {"fc_init": start}) for start in STARTS if start != PPFEHyper().fc_init),
     (None, {"body_rate": (1.0, 1.0, 1.0, 1.0)}),
     (None, {"ensemble": "last"}),
-    (None, {"ens_space": "probability"}),
+    (None, {"ens_space": "vote"}),
     (None, {"ranks": (6, 6, 6, 3, 3, 3)}),
     (None, {"factor_policy": "skip_last"}),
 ]
@@ -27,6 +28,8 @@ FROM_STAGE_2 = [  # variants that stage 1 does not tell from the default
     (None, {"rw_double": True}),
     (None, {"beta_neg": True}),
     (None, {"samme": True}),
+    (None, {"rw_apply": "resample"}),
+    (None, {"personal_start": "average"}),
     (None, {"stage_rounds": (2, 1, 3, 2)}),
 ]
 
