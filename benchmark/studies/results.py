@@ -15,7 +15,7 @@ import pandas as pd
 from benchmark.engine.config import RunConfig
 from benchmark.statistics import Comparison, compare_with_best, mean_and_std
 from benchmark.store import Record, Store
-from benchmark.studies.grid import Grid, Profile, Study, configure
+from benchmark.studies.grid import Grid, Profile, Study, Variant, configure
 
 __all__ = ["Place", "Results", "collect"]
 
@@ -30,6 +30,7 @@ class Results:
         records: by place and seed; places without any are absent.
         configs: the run of each place (with some seed), as far as its method and setting are registered.
         failed: why training diverged, by place, where no record is.
+        fedavg: FedAvg's records by column and seed, whether it is a row or not: what costs are held against.
     """
 
     study: Study
@@ -37,6 +38,7 @@ class Results:
     records: Mapping[Place, Mapping[int, Record]]
     configs: Mapping[Place, RunConfig]
     failed: Mapping[Place, str]
+    fedavg: Mapping[str, Mapping[int, Record]]
 
     @property
     def grid(self) -> Grid:
@@ -98,7 +100,7 @@ class Results:
     def fingerprint(self) -> str:
         """Changes whenever something that tables and figures are made from changes."""
         digest = hashlib.sha256(repr((self.study, self.profile, sorted(self.failed.items()))).encode())
-        for place, found in sorted(self.records.items()):
+        for place, found in [*sorted(self.records.items()), *sorted(self.fedavg.items())]:
             for seed, record in found.items():
                 digest.update(f"{place} {seed} {record.digest}".encode())
         return digest.hexdigest()
@@ -110,25 +112,29 @@ def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] |
     Args:
         seeds: the only ones to use; None stands for all that are there.
     """
-    records, configs, failed = {}, {}, {}
+    records, configs, failed, fedavg = {}, {}, {}, {}
     grid = study.grid(profile)
+
+    def stored(config: RunConfig) -> dict[int, Record]:
+        found = store.seeds(config)
+        return {seed: record for seed, record in found.items() if seeds is None or seed in seeds}
+
     for column in grid.columns:
+        plain = configure(Variant("FedAvg", "fedavg"), column, profile)
+        fedavg[column.title] = stored(plain) if plain is not None else {}
         for variant in grid.variants:
             config = configure(variant, column, profile)
             if config is None:
                 continue
             place = (variant.title, column.title)
             configs[place] = config
-            found = {
-                seed: record for seed, record in store.seeds(config).items() if seeds is None or seed in seeds
-            }
-            if found:
+            if found := stored(config):
                 records[place] = found
                 continue
             for seed in profile.seeds if seeds is None else seeds:
                 if reason := store.failed.get(dataclasses.replace(config, seed=seed).hash):
                     failed[place] = reason
-    return Results(study, profile, records, configs, failed)
+    return Results(study, profile, records, configs, failed, fedavg)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -9,7 +9,7 @@ import pandas as pd
 from benchmark.statistics import average_ranks
 from benchmark.studies.paper import paper_accuracy
 from benchmark.studies.results import Results
-from benchmark.tables.captions import DEPENDENT, SELECTION, TEST, caption
+from benchmark.tables.captions import DEPENDENT, SELECTION, TEST, caption, costs
 from benchmark.tables.places import Papers, bold, entries_of, labelled, places_table
 from benchmark.tables.table import MISSING, Table, p_value, tex
 
@@ -32,8 +32,11 @@ def accuracy(results: Results) -> Table:
         parts.insert(0, f"Columns: {study.axis}.")
     if any(entry.tied for entry in entries.values()):
         parts.append(f"†: not significantly worse than the best (p ≥ 0.05; {_TEST}).")
+    parts.append(costs(results))
     legend = "In brackets: the paper's figure, and ours minus the paper's." if papers else ""
-    return places_table(results, study.name, study.title, entries, " ".join(parts), papers, legend)
+    return places_table(
+        results, study.name, study.title, entries, " ".join(filter(None, parts)), papers, legend
+    )
 
 
 def worst10(results: Results) -> Table:

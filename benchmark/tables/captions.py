@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from benchmark.engine.config import RunConfig
+from benchmark.store import Record
 from benchmark.studies.results import Place, Results
 
 __all__ = [
@@ -14,6 +16,7 @@ __all__ = [
     "absent",
     "augmentation",
     "caption",
+    "costs",
     "most_seeds",
     "notes",
     "protocol",
@@ -66,6 +69,38 @@ def protocol(results: Results) -> str:
             "held out of training."
         )
     return text
+
+
+def costs(results: Results) -> str:
+    """Costs of methods and ablations that train or send more than FedAvg, on the column with most of them."""
+    most: list[str] = []
+    where = ""
+    for column in results.columns:
+        reference = _cost(list(results.fedavg[column].values()))
+        dearer = []
+        for variant in results.grid.variants:
+            own = _cost(results.at(variant.title, column))
+            plain = not variant.hyper and not variant.changes
+            if (
+                plain
+                and own
+                and reference
+                and any(a > 1.005 * b for a, b in zip(own, reference, strict=True))
+            ):
+                dearer.append(f"{variant.title} {own[0]:.2f} and {own[1]:.2f}")
+        if reference and dearer and len(dearer) >= len(most):
+            most = [f"FedAvg {reference[0]:.2f} and {reference[1]:.2f}", *dearer]
+            where = column
+    return f"Million training samples and GB sent up on {where}: {'; '.join(most)}." if most else ""
+
+
+def _cost(records: Sequence[Record]) -> tuple[float, float] | None:
+    """Samples trained on in millions, fine-tuning included, and GB sent up; means over seeds."""
+    if not records:
+        return None
+    sums = [record.summary for record in records]
+    samples = fmean(own["samples"] + own["adaptation_samples"] for own in sums)
+    return samples / 1e6, fmean(own["bytes_up"] for own in sums) / 1e9
 
 
 def _dropout(configs: Sequence[RunConfig]) -> str:
