@@ -11,14 +11,21 @@ from typing import Any
 
 from benchmark.studies.columns import DISTINCT, PLAIN, under, validation
 from benchmark.studies.grid import Grid, Study, Variant
-from benchmark.studies.rows import ABLATIONS, method
+from benchmark.studies.rows import ABLATIONS, PREVIOUS, method
 
 __all__ = ["READINGS", "SWITCHES", "TUNED"]
 
 
 def _switch(base: Variant, words: str, **hyper: Any) -> Variant:
     """A method with other hyper-parameters, beside the same figure of the paper."""
-    return Variant(f"{base.title}{words}", base.algo, paper=base.title, hyper=hyper)
+    changed = {**base.hyper, **hyper}
+    return Variant(f"{base.title}{words}", base.algo, paper=base.paper or base.title, hyper=changed)
+
+
+def _decayed(base: Variant, rate: float) -> Variant:
+    """A method with its official code's weight decay (on weights; theirs on biases too, but FedRep's)."""
+    words = f"{base.title}, weight decay {rate:g}"
+    return Variant(words, base.algo, paper=base.title, changes={"weight_decay": rate})
 
 
 _LOCAL = method("local")
@@ -32,11 +39,30 @@ _FDA = method("pfedfda")
 _PPFE = method("ppfe")
 _HEAD_OF_FT = _switch(_FT, ", 10 epochs of the head", ft_part="head", ft_epochs=10)
 _LONGER_BABU = _switch(_BABU, ", 10 epochs", ft_epochs=10)
+_STARTS = {  # of reduced stages: results/ppfe.md, "How stages begin"; `PREVIOUS` is one more
+    "fedavg": "dense layers from FedAvg",
+    "fedavg_chain": "stage 3 from FedAvg",
+    "fedavg_all": "stages 3 and 4 from FedAvg",
+}
+
+
+def _variations(base: Variant) -> tuple[Variant, ...]:
+    """A reading of PPFE with other body rates and other data for β."""
+    return (
+        _switch(base, ", body at the full rate", body_rate=(1.0,) * 4),
+        _switch(base, ", β on samples held out", beta_data="holdout20"),
+    )
+
+
 _OF_PPFE = (
     _PPFE,
-    _switch(_PPFE, ", dense layers from FedAvg", fc_init="fedavg"),
-    _switch(_PPFE, ", body at the full rate", body_rate=(1.0,) * 4),
-    _switch(_PPFE, ", β on samples held out", beta_data="holdout20"),
+    PREVIOUS,
+    *(_switch(_PPFE, f", {words}", fc_init=start) for start, words in _STARTS.items()),
+    _switch(_PPFE, ", new clients from the mean", personal_start="average"),
+    _switch(_PPFE, ", samples drawn by weight", rw_apply="resample"),
+    _switch(_PPFE, ", ensemble of votes", ens_space="vote"),
+    *_variations(_PPFE),
+    *_variations(PREVIOUS),
 )
 
 _ROWS = (
@@ -52,14 +78,19 @@ _ROWS = (
     _LONGER_BABU,
     _switch(_BABU, ", 5 epochs of the head", ft_part="head"),
     _switch(_BABU, ", 10 epochs of the head", ft_part="head", ft_epochs=10),
+    _switch(_BABU, ", official learning rates", lr_steps=True, ft_lr=0.001),
     _REP,
     _switch(_REP, ", 10 head epochs", head_epochs=10),
     _switch(_REP, ", last round frozen", final_round="frozen"),
+    _switch(_REP, ", new clients from the mean", personal_start="average"),
+    _decayed(_REP, 1e-4),  # FedRep models/Update.py
     _PER,
     _switch(_PER, ", last round frozen", final_round="frozen"),
     _switch(_PER, ", then 5 epochs of all", ft_epochs=5),
     _LG,
     _switch(_LG, " after 30 rounds of FedAvg", lg_warm=30),
+    _FDA,
+    _decayed(_FDA, 5e-4),  # pFedFDA main.py
     *_OF_PPFE,
 )
 
@@ -116,6 +147,16 @@ TUNED = Study(
 
 # -- readings of PPFE, beside its ablations ------------------------------------------------------------
 
+
+def _points(base: Variant) -> tuple[Variant, ...]:
+    return (
+        _switch(base, ", body at a tenth from stage 2 on", body_rate=(1.0, 0.1, 0.1, 0.1)),
+        _switch(base, ", ensemble of probabilities", ens_space="probability"),
+        _switch(base, ", reweighting by 0/1 loss", rw_loss="zero_one"),
+        _switch(base, ", reweighting by the ensemble", rw_target="ensemble"),
+    )
+
+
 READINGS = Study(
     "readings",
     "PPFE's readings and ablations, on a validation split",
@@ -123,11 +164,9 @@ READINGS = Study(
         "paper": Grid(
             (
                 *_OF_PPFE,
-                _switch(_PPFE, ", body at a tenth from stage 2 on", body_rate=(1.0, 0.1, 0.1, 0.1)),
-                _switch(_PPFE, ", ensemble of probabilities", ens_space="probability"),
-                _switch(_PPFE, ", reweighting by 0/1 loss", rw_loss="zero_one"),
-                _switch(_PPFE, ", reweighting by the ensemble", rw_target="ensemble"),
-                *ABLATIONS,
+                *_points(_PPFE),
+                *_points(PREVIOUS),
+                *(row for row in ABLATIONS if row != PREVIOUS),
             ),
             validation("cifar10-s2", "cifar10-s5"),
         )
