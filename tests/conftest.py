@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import benchmark.engine.evaluate as evaluation
 from algorithms import ALGORITHMS, find
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.budget import Plan
@@ -23,6 +24,8 @@ from benchmark.runner import Execution, Prepared, prepare, run_cell, with_hyper
 
 # Tiny tensors gain nothing from a second thread, and on a busy machine lose much by waiting for it.
 torch.set_num_threads(1)
+
+CHUNK = evaluation.CHUNK  # before any test patches it
 
 TINY = {
     "dataset": "digits",
@@ -135,12 +138,17 @@ def launch() -> Callable[..., Finished]:
 
 @pytest.fixture(scope="session")
 def unbroken(tiny, launch, tmp_path_factory) -> Callable[[str], Finished]:
-    """The finished tiny run of a method with its defaults, made once a session."""
+    """The finished tiny run of a method with its defaults, made once a session.
+
+    A test may ask for it under a patch of its own, which later tests must not get to see.
+    """
     made: dict[str, Finished] = {}
 
     def get(algo: str) -> Finished:
         if algo not in made:
-            made[algo] = launch(tiny(algo), tmp_path_factory.mktemp("unbroken"))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(evaluation, "CHUNK", CHUNK)
+                made[algo] = launch(tiny(algo), tmp_path_factory.mktemp("unbroken"))
         return made[algo]
 
     return get

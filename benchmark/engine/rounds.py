@@ -155,7 +155,7 @@ class _Loop:
             ledger.charge_upload(upload)
             mean.add(upload, algorithm.weights(clients))
             algorithm.keep(outcome)
-            loss += float(outcome.loss.sum())
+            loss += float(outcome.loss.sum(dtype=torch.float64))  # float32 would tell chunks apart
         algorithm.aggregate(mean.value())
         return {
             "round": number,

@@ -18,6 +18,7 @@ from algorithms import ALGORITHMS
 from algorithms.adaptation import FineTuning
 from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.executors import LoopExecutor
+from benchmark.engine.local import Proximal
 from benchmark.engine.rounds import Diverged
 from benchmark.engine.trunks import TrunkStore
 from benchmark.errors import UserError
@@ -303,14 +304,29 @@ def test_divergence_of_a_model_that_is_not_trained_last(tiny, launch, tmp_path, 
 TRUNKED = sorted(name for name, method in ALGORITHMS.items() if method.trunks is not Algorithm.trunks)
 
 
-@pytest.mark.parametrize("algo", TRUNKED)
+@pytest.fixture
+def fedprox(monkeypatch):
+    """FedProx by hand: of FedAvg it overrides nothing but the phases."""
+
+    class FedProx(ALGORITHMS["fedavg"]):
+        name, title, reference = "fedprox", "FedProx", "Li et al., MLSys 2020"
+
+        def phases(self, round):
+            (phase,) = super().phases(round)
+            return [dataclasses.replace(phase, proximal=Proximal(1.0, self.server))]
+
+    monkeypatch.setitem(ALGORITHMS, "fedprox", FedProx)
+
+
+@pytest.mark.usefixtures("fedprox")
+@pytest.mark.parametrize("algo", [*TRUNKED, "fedprox"])
 def test_sharing_a_beginning_changes_nothing(algo, tiny, ready, launch, trained_rounds, tmp_path):
     """What FedAvg leaves after so many rounds, or else what the method itself has left."""
     config = tiny(algo, {"lg_warm": 2} if algo == "lg-fedavg" else {}, rounds=8)
     alone = launch(config, tmp_path / "alone").content()
-    trunk = ready(config).algorithm.trunks()[0]
+    trunk = next(iter(trunks.trunks_of(ready(config).algorithm)), Trunk("fedavg", 0))
     if trunk.key == "fedavg":
-        launch(tiny("fedavg", rounds=trunk.round), tmp_path / "shared")
+        launch(tiny("fedavg", rounds=trunk.round or 8), tmp_path / "shared")
     else:
         (tmp_path / "shared").mkdir()
         shutil.copytree(tmp_path / "alone" / ".cache", tmp_path / "shared" / ".cache")
@@ -363,9 +379,15 @@ def test_what_trains_otherwise_shares_nothing(own, shares, place, tiny, ready, m
     assert bool(trunks.trunks_of(ready(tiny("halved")).algorithm)) == shares
 
 
-def test_no_registered_method_loses_its_beginning(algo, tiny, ready):
+@pytest.mark.usefixtures("fedprox")
+@pytest.mark.parametrize("algo", [*sorted(ALGORITHMS), "fedprox"])
+def test_no_registered_method_loses_its_beginning(algo, tiny, ready, play, differing):
+    """Unless it trains otherwise than the method from which it inherits it."""
     algorithm = ready(tiny(algo)).algorithm
-    assert trunks.trunks_of(algorithm) == algorithm.trunks()
+    if trunks.trunks_of(algorithm) != algorithm.trunks():
+        home = next(base for base in type(algorithm).__mro__ if "trunks" in vars(base))
+        ours, theirs = play(tiny(algo)).algorithm.server, play(tiny(home.name)).algorithm.server
+        assert differing(ours, theirs) == list(theirs)
 
 
 def test_other_samples_train_their_own_beginning(tiny, launch, trained_rounds, monkeypatch, tmp_path):
