@@ -9,7 +9,7 @@ import torch
 
 from algorithms import ALGORITHMS
 from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.executors import EXECUTORS
+from benchmark.engine.executors import EXECUTORS, LoopExecutor
 from benchmark.engine.local import Phase
 from benchmark.engine.params import WeightedMean, clone, expand
 from benchmark.engine.sgd import LocalWork
@@ -290,3 +290,17 @@ def test_the_base_class_by_itself_is_fedavg(tiny, ready):
     assert base.personal_layers() == ()
     assert base.phases(1) == [Phase.of(task.network.names, 0.05, 1)]
     assert base.adaptation() == []
+
+
+def test_the_recorded_loss_does_not_depend_on_chunks(tiny, launch, tmp_path, monkeypatch):
+    """A large loss does not swallow the others, as it would in a float32 sum over a chunk."""
+    train = LoopExecutor.train
+
+    def uneven(self, call):
+        outcome = train(self, call)
+        outcome.loss = torch.tensor([2.0**24 if client == 0 else 1.0 for client in outcome.clients])
+        return outcome
+
+    monkeypatch.setattr(LoopExecutor, "train", uneven)
+    (line,) = launch(tiny("fedavg", rounds=1), tmp_path).lines
+    assert line["loss"] == pytest.approx((2.0**24 + 5) / 6, abs=1e-6)
