@@ -44,8 +44,8 @@ class PPFE(Decoupled):
     of a client is the β-weighted sum of its stage models. Evaluations on the way are of the stage model being
     trained; the last one is of the ensemble.
 
-    Source: paper, section 4 and Algorithm 1; no official code is public. Readings of what the paper leaves
-    open are the defaults of `PPFEHyper`.
+    Source: paper, section 4, Algorithm 1 and appendix; no official code is public. Readings of what the
+    paper leaves open are the defaults of `PPFEHyper`; results/ppfe.md says why.
     """
 
     name = "ppfe"
