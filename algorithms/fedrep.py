@@ -28,7 +28,9 @@ class FedRep(FedPer):
 
     Source: Collins et al., ICML 2021; lgcollins/FedRep. Official epochs are 10 + 1 (CIFAR-10, S=2) and
     10 + 5; the paper gives every method 5 local epochs, hence 4 + 1 by default. The frozen part really is
-    frozen: with PyTorch before 2 the official code's shared optimiser moves it by momentum.
+    frozen: with PyTorch before 2 the official code's shared optimiser moves it by momentum. Official
+    weight decay: ``--weight-decay 1e-4`` (none on biases). New clients begin there from an average head:
+    ``--set personal_start=average``.
     """
 
     name = "fedrep"
