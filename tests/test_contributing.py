@@ -52,9 +52,12 @@ def test_the_worked_example_is_one_new_file_and_runs(checkout):
     summary = json.loads(output.splitlines()[-1])
     assert summary["evaluated"] == "personal"
     assert "head_rate=5" in Path(summary["record"]).name
-    # Its head is personal: only the body travels, in each direction (1 of 4 clients, then all 4).
-    body_floats = 15_466 - 330
-    assert summary["bytes_up"] == summary["bytes_down"] == (1 + 4) * 4 * body_floats
+    # Its head is personal: only the body travels, in each direction (1 of 4 clients, then all 4), and once
+    # to each client the head at its start.
+    head_floats = 330
+    body_floats = 15_466 - head_floats
+    assert summary["bytes_up"] == (1 + 4) * 4 * body_floats
+    assert summary["bytes_down"] == summary["bytes_up"] + 4 * 4 * head_floats
     assert "fast-head" in python(checkout, "benchmark", "list", "methods")
     python(checkout, "benchmark", "--algo", "fedper", *small)
     (contest,) = json.loads(python(checkout, "benchmark", "compare", "results/runs", "--json"))
