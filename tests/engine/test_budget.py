@@ -116,3 +116,12 @@ def test_costs_that_do_not_grow_with_the_rounds_end_the_search(tiny, plan, monke
     monkeypatch.setattr(ALGORITHMS["local"], "phases", counted)
     found, _ = plan(tiny("local", {"total_epochs": 5}, budget="bytes"))
     assert found.rounds >= 1
+
+
+def test_phases_without_layers_cost_no_epochs(tiny, ready, launch, tmp_path):
+    """FedRep without a head: two of its three epochs train nothing."""
+    config = tiny("fedrep", {"n_personal": 0}, local_epochs=3, rounds=2, eval_every=0)
+    played = ready(config)
+    planned = planned_epochs(played.algorithm, played.prepared.schedule)
+    assert planned == 3 + 6
+    assert launch(config, tmp_path).summary["samples"] == planned * 20

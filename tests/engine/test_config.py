@@ -161,3 +161,30 @@ def test_values_that_make_no_run(name, value, message):
 def test_every_field_is_documented():
     for spec in dataclasses.fields(RunConfig):
         assert spec.metadata["doc"], spec.name
+
+
+# What means nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "means"),
+    [
+        ("crop_padding", 0, {"augment": True}),
+        ("dirichlet", 0.5, {"partition": "dirichlet"}),
+        ("classes_per_client", 5, {"partition": "shards"}),
+        ("user_pool", 3, {"partition": "natural"}),
+        ("test_share", 0.5, {"partition": "natural"}),
+        ("least_test", 3, {"partition": "natural"}),
+    ],
+)
+def test_what_means_nothing_makes_no_other_run(name, value, means):
+    plain = RunConfig(partition="iid").settled()
+    assert dataclasses.replace(plain, **{name: value}).settled() == plain
+    chosen = dataclasses.replace(plain, **means, **{name: value})
+    assert getattr(chosen.settled(), name) == value
+
+
+def test_a_record_from_before_a_field_is_of_what_the_field_stood_for():
+    before = RunConfig().to_dict()
+    assert Later.from_dict(before) == Later(novelty=0)
+    assert Later.from_dict(before).identity == RunConfig().identity

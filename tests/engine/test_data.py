@@ -100,3 +100,10 @@ def test_augmentation_follows_from_its_stream(data):
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(data.raw(0), raw)
+
+
+def test_draws_are_uniform():
+    top, left, mirrored = draw_crops(20_000, np.random.default_rng(0), 2).T
+    for drawn, values in ((top, 5), (left, 5), (mirrored, 2)):
+        shares = np.bincount(drawn, minlength=values) / 20_000
+        assert shares.tolist() == pytest.approx([1 / values] * values, abs=0.02)

@@ -1,6 +1,7 @@
 """Executors: different ways to the same local work, held equal to the plain loop."""
 
 import dataclasses
+import time
 
 import pytest
 import torch
@@ -220,3 +221,27 @@ def test_a_share_of_the_cores_is_at_most_what_there_is(share, cores, monkeypatch
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(4)), raising=False)
     monkeypatch.setenv(CORES_VARIABLE, share)
     assert available_cores() == cores
+
+
+def test_two_models_trained_alike_do_not_mix(both):
+    """Nor does what came back change with the next call: recorded steps use the same buffers again."""
+    alike = [Phase.of(LAYERS, 0.05, 1), dataclasses.replace(Phase.of(LAYERS, 0.05, 1), model="personal")]
+    tasks = both()
+    loop, other = outcomes(tasks, lambda task: alike)
+    outcomes(tasks[1:], lambda task: [Phase.of(LAYERS, 0.5, 1), *alike])
+    assert_same(loop, other)
+
+
+def test_a_failure_is_told_when_nothing_is_running_any_more(both):
+    done = []
+
+    def task(i):
+        if i == 0:
+            raise ZeroDivisionError
+        time.sleep(0.05)
+        done.append(i)
+
+    for executor in (task.executor for task in both()[1:]):
+        with pytest.raises(ZeroDivisionError):
+            executor._map(task, 3)
+        assert done == [1, 2]

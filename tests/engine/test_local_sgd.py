@@ -11,7 +11,7 @@ from torch import nn
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.local import LocalCall, LocalModel, Phase, Proximal
 from benchmark.engine.params import expand
-from benchmark.engine.sgd import epoch_order
+from benchmark.engine.sgd import FORWARD_BATCH, epoch_order, forward
 
 BODY, HEAD = ("conv1", "conv2", "fc1", "fc2"), ("fc3",)
 EVERYTHING = BODY + HEAD
@@ -380,3 +380,23 @@ def test_forward_up_to_a_layer(task):
     (features,) = task.executor.forward(task.network, expand(task.initial, 1), [CLIENT], "test", stop=4)
     expected = task.network.apply(task.initial, task.data.inputs(CLIENT, "test"), stop=4)
     torch.testing.assert_close(features, expected)
+
+
+# Together, and beyond one batch
+
+
+def test_masked_entries_are_not_pulled(task):
+    task = task(momentum=0.9)
+    mask = (torch.arange(32 * 64).reshape(32, 64) % 2).float()
+    anchor = {name: tensor + 1 for name, tensor in task.initial.items()}
+    phase = anchored(Phase.of(EVERYTHING, 0.1, 1), 1.0, anchor)
+    after = trained(task, [dataclasses.replace(phase, masks={"fc2.weight": mask})])["fc2.weight"]
+    start = task.initial["fc2.weight"]
+    assert torch.equal(after[mask == 0], start[mask == 0])
+    assert (after[mask == 1] != start[mask == 1]).all()
+
+
+def test_passes_in_pieces_are_one_pass(task):
+    task = task()
+    x = task.data.encode(task.data.stored()[0][: 2 * FORWARD_BATCH + 5])
+    torch.testing.assert_close(forward(task.network, task.initial, x), task.network.apply(task.initial, x))

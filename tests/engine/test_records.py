@@ -199,3 +199,11 @@ def test_json_files_hold_no_nan(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         files.write_json(tmp_path / "file", {"accuracy": float("nan")})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_keeps_its_permissions(tmp_path):
+    path = tmp_path / "file"
+    files.write_text(path, "old")
+    path.chmod(0o640)
+    files.write_text(path, "new")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)

@@ -76,3 +76,7 @@ def test_everyone_is_equally_likely():
 def test_client_rounds_of_the_paper():
     schedule = Schedule(100, 0.1, Streams(0))
     assert sum(schedule.size(full=number == 160) for number in range(1, 161)) == 1_690
+
+
+def test_somebody_takes_part_however_small_the_share():
+    assert Schedule(5, 1e-12, Streams(0)).cohort(1, False) != []

@@ -199,3 +199,7 @@ def test_line_ends_make_no_other_code():
 def test_a_file_that_is_no_python_counts_byte_by_byte():
     """Such as editors and file systems leave behind."""
     assert len({digest({"datasets/._half.py": content}) for content in (b"def (", b"def  (", b"\0")}) == 3
+
+
+def test_the_same_code_elsewhere_is_other_code():
+    assert digest({"algorithms/a.py": b"x = 1"}) != digest({"algorithms/b.py": b"x = 1"})

@@ -117,6 +117,7 @@ def test_comparison_pairs_only_what_both_have(rng):
     assert [found["b"].p, found["c"].p] == pytest.approx(raw)
     assert [found["b"].p_holm, found["c"].p_holm] == pytest.approx([raw[0], 2 * raw[1]])
     assert found["c"].significant
+    assert (found["b"].direction, found["c"].direction) == (1, 1)
 
 
 def test_the_standard_error_is_that_of_the_mean_difference_over_pairs(rng):
