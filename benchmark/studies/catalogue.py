@@ -21,7 +21,7 @@ from benchmark.studies.columns import (
 )
 from benchmark.studies.grid import Grid, Profile, Study, Variant
 from benchmark.studies.protocol import CALIBRATION, OWN_POINTS, PROTOCOLS, RATES, TUNING
-from benchmark.studies.rows import FEW_METHODS, FIXED_HEADS, METHODS, PROGRESSION, REDUCTION, SPARSE
+from benchmark.studies.rows import FEW_METHODS, FIXED_HEADS, METHODS, PREVIOUS, PROGRESSION, REDUCTION, SPARSE
 from benchmark.studies.switches import READINGS, SWITCHES, TUNED
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
@@ -58,7 +58,7 @@ _ALL = (
     Study(
         "distinct",
         "Test accuracy with distinct classes and no augmentation",
-        {"paper": Grid((*METHODS, SPARSE[1], FIXED_HEADS[0]), DISTINCT)},
+        {"paper": Grid((*METHODS, PREVIOUS, SPARSE[1], FIXED_HEADS[0]), DISTINCT)},
         tables=("accuracy", "significance", "worst10", "spread", "stages"),
         figures=("learning-curves", "client-accuracies", "ppfe-stages"),
         paper="main",
@@ -73,7 +73,7 @@ _ALL = (
     Study(
         "dirichlet",
         "Test accuracy under Dirichlet splits",
-        {"quick": Grid(METHODS, DIGITS_DIRICHLET), "paper": Grid(METHODS, DIRICHLET)},
+        {"quick": Grid(METHODS, DIGITS_DIRICHLET), "paper": Grid((*METHODS, PREVIOUS), DIRICHLET)},
         tables=("accuracy", "significance", "best-round"),
         paper="dirichlet",
         settings_as_rows=True,
