@@ -124,6 +124,8 @@ def test_every_figure_of_the_paper_has_its_cell():
             continue
         grid = study.grids.get("paper", Grid((), ()))
         for variant in grid.variants:
+            if variant.hyper:  # another reading beside the same figure
+                continue
             for column in grid.columns:
                 figure = paper_accuracy(study.paper, variant, column)
                 used += [] if figure is None else [round(100 * figure, 6)]
