@@ -140,3 +140,14 @@ def test_what_lists_and_tables_need_is_asked_for_at_once(attribute, value, probl
     with pytest.raises(ValueError, match=problem):
         register(method)
     assert "halved" not in ALGORITHMS
+
+
+def test_an_option_without_a_default_is_refused():
+    rate = dataclasses.field(metadata={"doc": "documented, and no more"})
+    hyper = dataclasses.make_dataclass("Hyper", [("rate", float, rate)])
+    method = type(
+        "Halved", (Algorithm,), {**dict.fromkeys(("name", "title", "reference"), "h"), "Hyper": hyper}
+    )
+    with pytest.raises(ValueError, match="rate of Hyper is no `option"):
+        register(method)
+    assert "h" not in ALGORITHMS

@@ -322,3 +322,17 @@ def test_stage_by_stage_narrowing_of_parts_has_the_shapes_of_the_net():
 def test_reductions_are_what_the_hyper_parameter_offers():
     (spec,) = [spec for spec in dataclasses.fields(PPFE.Hyper) if spec.name == "reduction"]
     assert set(spec.metadata["choices"]) == set(REDUCTIONS)
+
+
+EVEN = cnn((1, 8, 8), 10, (4, 4), (16, 16), 3, 1)  # fc1 and fc2 are 16→16
+
+
+def test_layers_of_one_shape_have_masks_of_their_own():
+    masks = reduction(EVEN, reduction="sparse", mask_rates=(0.3, 0.3, 0.3)).masks(EVEN, PERSONAL[4])
+    assert not torch.equal(masks["fc1.weight"], masks["fc2.weight"])
+
+
+def test_factors_of_the_same_size_are_not_smaller():
+    policy = {"factor_policy": "skip_if_not_smaller", "T": 3}
+    networks = [reduction(EVEN, ranks=(rank, rank, 1), **policy).network(3, PERSONAL[3]) for rank in (7, 8)]
+    assert [isinstance(network.layer("fc1"), LowRank) for network in networks] == [True, False]
