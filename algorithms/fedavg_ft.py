@@ -36,5 +36,8 @@ class FedAvgFT(FedAvg):
     def check(cls, config: RunConfig, network: Network, hyper: FineTuning) -> None:
         check_fine_tuning(hyper)
 
+    def remedies(self) -> list[str]:
+        return [*super().remedies(), *(["a smaller --set ft_lr"] if self.hyper.ft_lr else [])]
+
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)

@@ -66,6 +66,9 @@ class FedBABU(Algorithm):
         passed = sum(round > self.task.rounds * share for share in LR_STEPS)
         return LR_FACTOR**passed if self.hyper.lr_steps else 1.0
 
+    def remedies(self) -> list[str]:
+        return [*super().remedies(), *(["a smaller --set ft_lr"] if self.hyper.ft_lr else [])]
+
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)
 

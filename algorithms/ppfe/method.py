@@ -76,9 +76,17 @@ class PPFE(Decoupled):
                 f"fc_init={hyper.fc_init}: reduction={hyper.reduction} leaves the shapes of layers as they "
                 "are, so that all go on from the previous stage; leave fc_init out, or give reduction=svd"
             )
-        if hyper.rw_apply != "loss" and not hyper.reweight:
+        if hyper.fc_init != "prev" and hyper.T < FIRST_REDUCED_STAGE:
+            raise UserError(f"fc_init={hyper.fc_init}: T={hyper.T} has no reduced stage; leave fc_init out")
+        if hyper.rw_apply != "loss" and (hyper.T == 1 or not hyper.reweight):
+            reason = "reweight=false" if hyper.T > 1 else "T=1"
             raise UserError(
-                f"rw_apply={hyper.rw_apply}: reweight=false has no sample weights to apply; leave one out"
+                f"rw_apply={hyper.rw_apply}: {reason} has no sample weights to apply; leave one out"
+            )
+        if hyper.personal_start == "average" and hyper.full_last_only:
+            raise UserError(
+                "personal_start=average: full_last_only=true ends stages with clients that have not met a "
+                "mean; leave one out"
             )
         check_start(hyper, f"T={hyper.T}", shared=True, personal=hyper.T > 1)
         check_stages(network, config.rounds, hyper)
@@ -238,7 +246,8 @@ class PPFE(Decoupled):
         call = super().begin(clients, message, round)
         if (self.hyper.reweight and self.current.number > 1) or self.hyper.beta_data != "train":
             weights = [self._training_weights(client) for client in clients]
-            if self.hyper.rw_apply == "resample":
+            reweighted = self.hyper.reweight and self.current.number > 1
+            if self.hyper.rw_apply == "resample" and reweighted:
                 call.chances = weights
             else:
                 call.sample_weights = [own.to(self.task.data.device) for own in weights]
@@ -331,7 +340,7 @@ class PPFE(Decoupled):
         lines = []
         for stage in self.stages:
             network = self.networks[stage.number]
-            total, shared = network.count(), self.traffic(stage.last).up // 4
+            total, shared = network.count(), self.traffic(stage.last).down // 4
             percent = 100 * (total / whole - 1)
             change = f" ({abs(percent):.2f} % {'fewer' if percent < 0 else 'more'})" if percent else ""
             lines.append(
@@ -347,7 +356,7 @@ class PPFE(Decoupled):
 
     def remedies(self) -> list[str]:
         found = super().remedies()
-        if self.hyper.reweight and self.current.number > 1:
+        if self.hyper.reweight and self.hyper.rw_apply == "loss" and self.current.number > 1:
             found.append("--set reweight=false")
         if self.current.number >= FIRST_REDUCED_STAGE and self.hyper.reduction in RESHAPING:
             found += [] if self.hyper.fc_init != "prev" else ["--set fc_init=fedavg_heads"]

@@ -30,7 +30,7 @@ _FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
 # What a subclass may have of its own and still begin as its base does. (Not `members`: PPFE trains with it.)
 _AFTERWARDS = {
     "name", "title", "reference", "Hyper", "ablations", "tuning",
-    "adaptation", "evaluated", "notes", "diagnostics", "check", "fitted",
+    "adaptation", "evaluated", "notes", "diagnostics", "remedies", "check", "fitted",
 }  # fmt: skip
 
 

@@ -65,10 +65,6 @@ def test_the_size_of_chunks_does_not_matter(
     assert trained_rounds.count(4) in (0, 1), "the reference was made before, or is made in one piece"
 
 
-def test_the_reference_is_made_with_whole_chunks(request, tiny, trained_rounds, monkeypatch):
-    """Else the test above, or a later one of another reference, compares small chunks with small ones."""
-
-
 # Models
 
 

@@ -335,3 +335,17 @@ def test_new_clients_of_a_stage_begin_from_the_mean_of_those_met(fc_init, staged
         for key, tensor in after.items():
             expected = before[key][client] if fc_init == "prev" else own[key].double().mean(0).float()
             torch.testing.assert_close(tensor[client], expected, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("start", ["initial", "average"])
+def test_the_notes_count_shared_layers_alone(start, staged, ready):
+    lines = ready(staged({"personal_start": start})).algorithm.notes()
+    assert ["15,466 shared" in lines[0], "15,136 shared" in lines[1]] == [True, True]
+
+
+def test_held_out_samples_alone_are_no_reason_to_draw(staged, ready, advance, calls):
+    """Stage 1 weighs nothing but what is held out: its epochs stay permutations."""
+    advance(ready(staged({"rw_apply": "resample", "beta_data": "holdout20"})), [1], full=[1])
+    (call,) = calls
+    assert call.chances is None
+    assert all((weights == 0).any() for weights in call.sample_weights)
