@@ -594,3 +594,8 @@ def test_text_is_refused_in_one_line():
 def test_unknown_values(hyper, message, tiny):
     with pytest.raises(UserError, match=message):
         tiny("pfedfda", hyper)
+
+
+def test_four_samples_of_one_class_are_enough_for_halves():
+    left, right = halves(torch.tensor([0, 0, 0, 0]), np.random.default_rng(0))
+    assert (len(left), len(right)) == (2, 2)

@@ -58,3 +58,10 @@ def test_the_allocator_is_left_alone_where_it_was_set_by_hand_or_is_another(monk
     with monkeypatch.context() as patch:
         patch.setattr(sys, "platform", "darwin")
         assert not keep_freed_memory()
+
+
+@pytest.mark.parametrize("variable", ["MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"])
+def test_either_way_of_setting_the_allocator_by_hand_counts(variable, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv(variable, "1")
+    assert not keep_freed_memory()

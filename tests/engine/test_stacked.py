@@ -11,7 +11,7 @@ from benchmark.engine.executors.memory import clients_that_fit, step_bytes
 from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
 from benchmark.errors import UserError
-from benchmark.models import NETWORKS, Conv, Layer, Linear
+from benchmark.models import NETWORKS, Conv, Layer, Linear, LowRank
 from benchmark.runner import Execution
 from benchmark.speed.equality import VARIANTS, equality
 
@@ -371,3 +371,32 @@ def test_only_a_wish_is_strict(tiny, ready):
         assert isinstance(task.executor, EXECUTORS["stacked"])
         assert task.executor.strict is strict
         task.executor.close()
+
+
+def test_passes_are_shorter_after_memory_has_run_out(make, memory_for, monkeypatch):
+    monkeypatch.setattr(stacked, "FORWARD_SAMPLES", 64)
+    task, lengths = make(), []
+    encode = task.data.encode
+    monkeypatch.setattr(task.data, "encode", lambda raw: lengths.append(len(raw)) or encode(raw))
+
+    def longest():
+        lengths.clear()
+        task.executor.forward(task.network, expand(task.initial, 10), list(range(10)), "train")
+        return max(lengths)
+
+    assert 32 < longest() <= 64
+    memory_for(2)
+    longest()
+    assert longest() <= 32
+
+
+def test_the_larger_network_sets_the_width(make, memory_for, monkeypatch):
+    task = make()
+    small = NETWORKS["digits"].with_layers({"fc1": LowRank("fc1", 128, 64, rank=9)})
+    call = call_of(task, range(10))
+    call.models["small"] = LocalModel(small, expand(small.init(task.streams.get("init")), 10))
+    call.phases.append(dataclasses.replace(call.phases[0], model="small"))
+    monkeypatch.setattr(task.executor, "_fitting", lambda network: 4 if network is small else 2)
+    widths = memory_for(10)
+    task.executor.train(call)
+    assert max(widths) == 2
