@@ -14,6 +14,7 @@ from benchmark.cli import main
 from benchmark.compare import contests
 from benchmark.engine.config import RunConfig
 from benchmark.gather import gather
+from benchmark.settings import SETTINGS
 
 CONFIG = RunConfig(
     dataset="digits", clients=20, samples_per_client=20, test_samples_per_client=40, rounds=4, seed=0
@@ -184,9 +185,9 @@ def test_a_verdict_against_the_difference_says_that_it_is_by_ranks(tmp_path, com
 
 
 def test_entrants_are_named_by_what_they_differ_in(tmp_path, compare):
-    common = {"local_epochs": 7}
+    common = {"local_epochs": 7, "lr": SETTINGS["digits-s2"].values["lr"]}
     write_record(tmp_path, config_of("ditto", **common))
-    write_record(tmp_path, config_of("ditto", lr=0.5, **common), 0.5)
+    write_record(tmp_path, config_of("ditto", **{**common, "lr": 0.5}), 0.5)
     write_record(tmp_path, config_of("ditto", hyper={"lam": 0.5}, **common), 0.3)
     (contest,) = numbers(compare(tmp_path, "--json"))
     titles = [run["title"] for run in contest["runs"]]
