@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
 from algorithms.ppfe.hyper import PPFEHyper
-from algorithms.ppfe.reweight import reweight, sample_losses
+from algorithms.ppfe.reweight import SMALLEST_LOSS, reweight, sample_losses
 from benchmark.engine.evaluate import SPACES, summand
 
 N, CLASSES = 50, 7
@@ -246,3 +246,10 @@ def test_target_ensemble_uses_the_loss_of_the_ensemble(hyper, single, staged, pl
 def test_every_loss_on_offer_is_tested_here():
     (spec,) = [spec for spec in dataclasses.fields(PPFEHyper) if spec.name == "rw_loss"]
     assert sorted(spec.metadata["choices"]) == sorted(LOSSES)
+
+
+def test_losses_that_are_only_rounding_count_as_none():
+    scores, labels = torch.tensor([[30.0, 0.0], [25.0, 0.0]]), torch.tensor([0, 0])
+    normalised, exponent = sample_losses(scores, labels, "ce_norm")
+    assert 0 < sample_losses(scores, labels, "ce_raw")[1].max() < SMALLEST_LOSS
+    assert normalised.tolist() == exponent.tolist() == [0.0, 0.0]
