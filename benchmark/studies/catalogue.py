@@ -32,8 +32,6 @@ PROFILES = {
         Profile(
             "quick",
             seeds=(0,),
-            # Fewer rounds than the digits' settings have: all studies in minutes, on two cores.
-            changes={"rounds": 24, "eval_every": 4},
             warning="A check of the machinery on small data, not the paper's result.",
         ),
         Profile("paper", seeds=(0, 1, 2)),

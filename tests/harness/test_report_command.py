@@ -229,10 +229,12 @@ def test_the_command_of_an_odd_run_is_that_run(values, hyper):
 
 
 def test_what_the_profile_changes_needs_no_mention():
-    (cell, *_) = plan([STUDIES["data-size"]], QUICK, (0,))
-    assert setting_in_words(cell.config, common=QUICK.changes) == "digits-s2, samples per client 20"
+    profile = dataclasses.replace(QUICK, changes={"rounds": 24})
+    (cell, *_) = plan([STUDIES["data-size"]], profile, (0,))
+    assert setting_in_words(cell.config) == "digits-s2, samples per client 20, rounds 24"
+    assert setting_in_words(cell.config, common=profile.changes) == "digits-s2, samples per client 20"
     other = dataclasses.replace(cell.config, rounds=3)
-    assert setting_in_words(other, common=QUICK.changes) == "digits-s2, samples per client 20, rounds 3"
+    assert setting_in_words(other, common=profile.changes) == "digits-s2, samples per client 20, rounds 3"
 
 
 def test_augmentation_in_words():

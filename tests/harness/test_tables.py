@@ -11,6 +11,7 @@ import pytest
 from record_folders import write_record, write_records
 from scipy import stats
 
+from benchmark.settings import SETTINGS
 from benchmark.statistics import holm
 from benchmark.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
@@ -328,7 +329,7 @@ def test_the_best_round_is_above_the_last_by_what_choosing_on_test_data_adds(tmp
     assert gains.pop("FedPer") == "3.00"
     assert gains.pop("FedAvg+FT") == gains.pop("FedBABU") == MISSING  # other models than the rounds before
     assert set(gains.values()) == {"0.00"}
-    assert f"one in {QUICK.changes['eval_every']}, and the last" in table.caption
+    assert f"one in {SETTINGS[column.setting].values['eval_every']}, and the last" in table.caption
     assert "fine-tune clients after the last round alone" in table.caption
     assert "**" not in table.to_markdown()
 
