@@ -97,19 +97,23 @@ PROTOCOLS = Study(
 
 POINTS = 7  # per method, its default among them
 
-_RATES = (0.0025, 0.005, 0.02, 0.04, 0.08, 0.16)  # beside the default, 0.01
+_RATES = (0.25, 0.5, 2, 4, 8, 16)  # in multiples of the default
 
 
-def _points() -> list[Variant]:
+def _points(default: float) -> list[Variant]:
     """Every method at its default and at points of its own (`Algorithm.tuning`), then at learning rates."""
     variants = []
     for row in METHODS:
         own = _own_points(row)
-        nearest = sorted(_RATES, key=lambda rate: max(rate / 0.01, 0.01 / rate))
-        rates = sorted(nearest[: max(0, POINTS - 1 - len(own))])
+        nearest = sorted(_RATES, key=lambda rate: max(rate, 1 / rate))
+        rates = [default * rate for rate in sorted(nearest[: max(0, POINTS - 1 - len(own))])]
         variants += [row, *own]
         variants += [Variant(f"{row.title}, lr={rate}", row.algo, changes={"lr": rate}) for rate in rates]
     return variants
+
+
+def _default_rate(setting: str) -> float:
+    return SETTINGS[setting].values.get("lr", RunConfig.lr)
 
 
 def _own_points(row: Variant) -> list[Variant]:
@@ -128,9 +132,10 @@ TUNING = Study(
     "tuning",
     "Every method at equally many points, on a validation split",
     {
-        "quick": Grid(tuple(_points()), validation("digits-s2")),
+        "quick": Grid(tuple(_points(_default_rate("digits-s2"))), validation("digits-s2")),
         "paper": Grid(
-            tuple(_points()), validation("cifar10-s2", "cifar10-s5", "cifar100-s20", "cifar100-s5")
+            tuple(_points(RunConfig.lr)),
+            validation("cifar10-s2", "cifar10-s5", "cifar100-s20", "cifar100-s5"),
         ),
     },
     tables=("tuning",),
@@ -142,7 +147,7 @@ TUNING = Study(
 
 def _rates(column: Column) -> tuple[Column, ...]:
     """A column at the default learning rate, which it leaves as it is, at half of it and at twice."""
-    default = SETTINGS[column.setting].values.get("lr", RunConfig.lr)
+    default = _default_rate(column.setting)
     return (
         replace(column, title=f"lr {default / 2}", changes={**column.changes, "lr": default / 2}),
         replace(column, title=f"lr {default}"),
