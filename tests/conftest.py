@@ -19,8 +19,8 @@ from benchmark.engine.local import LocalCall
 from benchmark.engine.params import clone
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import run
+from benchmark.experiment.runner import Execution, Prepared, prepare, run_cell, with_hyper
 from benchmark.models import Params
-from benchmark.runner import Execution, Prepared, prepare, run_cell, with_hyper
 
 # Tiny tensors gain nothing from a second thread, and on a busy machine lose much by waiting for it.
 torch.set_num_threads(1)
@@ -49,7 +49,7 @@ def checkpoint_always(monkeypatch):
     class Always(Execution):
         checkpoint_seconds: float = 0.0
 
-    monkeypatch.setattr("benchmark.runner.Execution", Always)
+    monkeypatch.setattr("benchmark.experiment.runner.Execution", Always)
 
 
 class Quiet:

@@ -1,7 +1,7 @@
-"""The commands, one module each; a module put here is a command, nothing else needs to be edited.
+"""The commands, one module each; a module put here or into a pack is a command, without any other edit.
 
-A module is what `Command` says. Its name is the command's, with underscores for hyphens; names that begin
-with an underscore are no commands. It imports what is slow (PyTorch) only when it is executed.
+A module is what `Command` says. Its name is the command's, with underscores for hyphens. It imports what is
+slow (PyTorch) only when it is executed.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import pkgutil
+import sys
 from typing import Protocol, cast
 
 from benchmark.errors import unknown
+from benchmark.studies.packs import offered
 
 __all__ = ["Command", "command_names", "find_command"]
 
@@ -36,10 +38,18 @@ class Command(Protocol):
 
 def command_names() -> list[str]:
     """All commands, `run` first, then by name."""
-    names = [module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)]
-    return sorted(
-        (name for name in names if not name.startswith("-")), key=lambda name: (name != "run", name)
-    )
+    return sorted(_places(), key=lambda name: (name != "run", name))
+
+
+def _places() -> dict[str, str]:
+    """The module of every command; packages hold what commands share."""
+    places = [sys.modules[__name__], *offered("commands")]
+    return {
+        module.name.replace("_", "-"): f"{place.__name__}.{module.name}"
+        for place in places
+        for module in pkgutil.iter_modules(place.__path__)
+        if not module.ispkg
+    }
 
 
 def find_command(name: str) -> Command:
@@ -51,4 +61,4 @@ def find_command(name: str) -> Command:
     names = command_names()
     if name not in names:
         raise unknown("command", name, names)
-    return cast(Command, importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
+    return cast(Command, importlib.import_module(_places()[name]))

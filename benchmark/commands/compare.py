@@ -12,12 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from benchmark.commands.common.flags import path
 from benchmark.errors import UserError
-from benchmark.flags import path
 
 if TYPE_CHECKING:
-    from benchmark.compare import Contest, Entrant, Standing
-    from benchmark.store import Record
+    from benchmark.present.compare import Contest, Entrant, Standing
+    from benchmark.records.store import Record
 
 HELP = "any finished runs against each other: differences and paired tests, client by client"
 USAGE = "FOLDER [FOLDER ...] [--against RECORD_FOLDER] [--json]"
@@ -62,10 +62,10 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: a folder without finished runs, damaged ones, runs that have no split in common.
     """
-    from benchmark.compare import contests
-    from benchmark.gather import gather
-    from benchmark.report.mixtures import in_words, mixed
-    from benchmark.terminal import say
+    from benchmark.console.terminal import say
+    from benchmark.present.compare import contests
+    from benchmark.present.page.mixtures import in_words, mixed
+    from benchmark.records.gather import gather
 
     against: list[Path] = arguments.against
     gathered = gather([*arguments.folders, *against])
@@ -121,7 +121,7 @@ def _complain(records: Sequence[Record], against: Sequence[Path], left_out: Sequ
 
 def _copies(records: Sequence[Record]) -> str:
     """Why splits may differ although settings are alike, if that may be so."""
-    from benchmark.same_data import copies
+    from benchmark.records.same_data import copies
 
     found = {kind.dataset: count for kind, count in copies(r.data for r in records).items() if count > 1}
     return "".join(f" ({count} copies of '{name}' are among their data)" for name, count in found.items())
@@ -129,7 +129,7 @@ def _copies(records: Sequence[Record]) -> str:
 
 def _show(contest: Contest, reference: Entrant, standings: Sequence[Standing]) -> None:
     """The table of one contest."""
-    from benchmark.terminal import show
+    from benchmark.console.terminal import show
 
     by_seed = any(map(_tells_seeds, standings))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -145,7 +145,7 @@ def _show(contest: Contest, reference: Entrant, standings: Sequence[Standing]) -
 
 
 def _cells(standing: Standing, is_reference: bool) -> list[str]:
-    from benchmark.tables.table import p_value, percent, signed
+    from benchmark.present.tables.table import p_value, percent, signed
 
     mean, std = standing.entrant.accuracy
     seeds = list(standing.entrant.records)
@@ -181,9 +181,9 @@ def _tells_seeds(standing: Standing) -> bool:
 
 def _explain(standings: Sequence[Standing], chosen: bool) -> None:
     """What the columns are."""
-    from benchmark.statistics import LEVEL
-    from benchmark.tables.captions import DEPENDENT, SELECTION, TEST
-    from benchmark.terminal import show
+    from benchmark.console.terminal import show
+    from benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST
+    from benchmark.studies.statistics import LEVEL
 
     text = (
         f"Accuracy in % {SELECTION}, clients weighted by the samples they are evaluated on; ±: sample "

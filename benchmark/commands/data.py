@@ -8,10 +8,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmark.commands.common.flags import add_config_flags, add_data_dir, add_setting, path, resolve
+from benchmark.config.fields import DATA_FIELDS, changes, describe_split
 from benchmark.engine.config import flag
 from benchmark.errors import UserError
-from benchmark.fields import DATA_FIELDS, changes, describe_split
-from benchmark.flags import add_config_flags, add_data_dir, add_setting, path, resolve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,9 +50,9 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UserError(f"--out is {arguments.out}; expected the name of a .png file")
 
     import datasets
+    from benchmark.console.terminal import shown_path
     from benchmark.engine.records import slug
-    from benchmark.runner import check_data, split_of
-    from benchmark.terminal import shown_path
+    from benchmark.experiment.runner import check_data, split_of
     from datasets.describe import split_picture, split_table
 
     check_data(config)

@@ -1,4 +1,4 @@
-"""``list``: the methods, settings and datasets there are."""
+"""``list``: the methods, settings, datasets and studies there are."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from benchmark.console.terminal import Console, show
 from benchmark.errors import UserError, nearest
-from benchmark.terminal import Console, show
 
-HELP = "methods with their hyper-parameters and ablations, settings, datasets"
-USAGE = "[methods | settings | datasets] [--json]"
+HELP = "methods with their hyper-parameters and ablations, settings, datasets, studies"
+USAGE = "[methods | settings | datasets | studies] [--json]"
 EXAMPLES = """\
   python -m benchmark list
   python -m benchmark list methods
@@ -28,7 +28,7 @@ _WIDE = 100  # columns
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("what", nargs="?", help="methods, settings or datasets (default: all three)")
+    parser.add_argument("what", nargs="?", help="methods, settings, datasets or studies (default: all four)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -38,6 +38,7 @@ def execute(arguments: argparse.Namespace) -> None:
         "methods": (methods, _show_methods),
         "settings": (settings, _show_settings),
         "datasets": (datasets, _show_datasets),
+        "studies": (studies, _show_studies),
     }
     what = arguments.what
     if what is not None and what not in parts:
@@ -80,8 +81,8 @@ def methods() -> list[dict[str, Any]]:
 
 def settings() -> list[dict[str, Any]]:
     """Name, title and all configuration fields of every setting."""
+    from benchmark.config.settings import DEFAULT_SETTING, SETTINGS
     from benchmark.engine.config import RunConfig
-    from benchmark.settings import DEFAULT_SETTING, SETTINGS
 
     return [
         {
@@ -114,6 +115,21 @@ def datasets() -> list[dict[str, Any]]:
             "origin": info.origin,
         }
         for name, info in DATASETS.items()
+    ]
+
+
+def studies() -> list[dict[str, Any]]:
+    """Name, title and profiles of every study, and whether it is made only if it is named."""
+    from benchmark.studies.catalogue import PROFILES, STUDIES
+
+    return [
+        {
+            "name": study.name,
+            "title": study.title,
+            "profiles": [name for name, profile in PROFILES.items() if study.belongs_to(profile)],
+            "on_request": study.on_request,
+        }
+        for study in STUDIES.values()
     ]
 
 
@@ -172,6 +188,14 @@ def _show_datasets(found: list[dict[str, Any]]) -> None:
     _show_table("Datasets", "--dataset NAME; files are looked for in --data-dir", head, rows)
 
 
+def _show_studies(found: list[dict[str, Any]]) -> None:
+    rows = [
+        (study["name"] + " *" * study["on_request"], ", ".join(study["profiles"]), study["title"])
+        for study in found
+    ]
+    _show_table("Studies", "tables --only NAME (* made only if named)", ("name", "profiles", "title"), rows)
+
+
 def _title(title: str, flags: str) -> Text:
     return Text.assemble((title, "bold"), f"   {flags}")
 
@@ -182,7 +206,7 @@ def _show_table(title: str, flags: str, head: tuple[str, ...], rows: list[tuple[
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in shown:
         justify: JustifyMethod = "right" if isinstance(rows[0][head.index(name)], int) else "left"
-        table.add_column(name, justify=justify, no_wrap=True)
+        table.add_column(name, justify=justify, no_wrap=name != "title")
     for row in rows:
         cells = [row[head.index(name)] for name in shown]
         table.add_row(*(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells))

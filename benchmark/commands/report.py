@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmark.commands.common.flags import add_seeds, path
 from benchmark.errors import UserError
-from benchmark.flags import add_seeds, path
 
 if TYPE_CHECKING:
-    from benchmark.store import Store
+    from benchmark.records.store import Store
 
 HELP = "tables, figures and report.html from the records that are there; runs nothing"
 USAGE = "[--profile quick|paper] [--only STUDY ...] [--into FILE ...] [flags]"
@@ -71,9 +71,9 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: unknown study or profile, a folder without records or that cannot be used, a document
             without the lines that say what belongs where.
     """
-    from benchmark.report.front import Fronts
+    from benchmark.present.page.front import Fronts
+    from benchmark.present.wandb_report import destination, publish
     from benchmark.studies.catalogue import STUDIES, find_profile, find_studies
-    from benchmark.tracking.report import destination, publish
 
     profile = find_profile(arguments.profile)
     studies = find_studies(arguments.only, profile)
@@ -83,11 +83,11 @@ def execute(arguments: argparse.Namespace) -> None:
     store = read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
-    from benchmark.report.cautions import cautions
-    from benchmark.report.flat import RUNS
-    from benchmark.report.page import NAME, write_page
-    from benchmark.studies.render import render, with_rendered
-    from benchmark.terminal import shown_path
+    from benchmark.console.terminal import shown_path
+    from benchmark.present.page.cautions import cautions
+    from benchmark.present.page.flat import RUNS
+    from benchmark.present.page.page import NAME, write_page
+    from benchmark.present.render import render, with_rendered
 
     if not arguments.only:
         studies = with_rendered(studies, STUDIES.values(), profile, root)
@@ -114,7 +114,7 @@ def read_store(root: Path, profile: str) -> Store:
         UserError: there are none, or they are of another version.
     """
     from benchmark.engine.records import open_store
-    from benchmark.store import Store
+    from benchmark.records.store import Store
     from benchmark.studies import computed
     from benchmark.studies.catalogue import STUDIES
 

@@ -9,10 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError
-from benchmark.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_words, changes, describe_split
-from benchmark.flags import (
+from benchmark.commands.common.flags import (
     add_config_flags,
     add_data_dir,
     add_execution,
@@ -24,6 +21,9 @@ from benchmark.flags import (
     resolve,
     tracking_of,
 )
+from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_words, changes, describe_split
+from benchmark.engine.config import RunConfig
+from benchmark.errors import UserError
 
 HELP = "one method on one setting with one seed (the default command)"
 USAGE = "--algo METHOD [--setting NAME] [flags]"
@@ -70,12 +70,12 @@ def execute(arguments: argparse.Namespace) -> None:
     """Carry out the run and print its summary."""
     setting, config = configure(arguments)
 
+    from benchmark.console.terminal import shown_path
     from benchmark.engine.network import network_of
     from benchmark.engine.records import RunRecord
-    from benchmark.freshness import outdated
-    from benchmark.progress import RunProgress
-    from benchmark.runner import check, method_label, run_cell
-    from benchmark.terminal import shown_path
+    from benchmark.experiment.progress import RunProgress
+    from benchmark.experiment.runner import check, method_label, run_cell
+    from benchmark.records.freshness import outdated
 
     execution = execution_of(arguments)
     check(config)
@@ -114,7 +114,7 @@ def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
         UserError: a flag is missing or wrong, or some contradict each other.
     """
     from algorithms import ALGORITHMS, find
-    from benchmark.runner import with_hyper
+    from benchmark.experiment.runner import with_hyper
 
     if not arguments.algo:
         raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")
@@ -134,8 +134,8 @@ def _describe_setting(setting: str, config: RunConfig) -> str:
 
 
 def _table(summary: Mapping[str, Any], validation: float) -> str:
+    from benchmark.console.terminal import duration, percent, size
     from benchmark.engine.origins import foreign_rounds
-    from benchmark.terminal import duration, percent, size
 
     whose = {"global": "the global model", "personal": "each client's personal model"}[summary["evaluated"]]
     trained = f"{summary['samples']:,} samples trained on"

@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmark.commands.common.flags import add_tf32, path
+from benchmark.console.terminal import Console, show, shown_path
 from benchmark.errors import UserError, nearest
-from benchmark.flags import add_tf32, path
-from benchmark.terminal import Console, show, shown_path
 
 HELP = "how fast this machine trains clients: every executor, growth with cohort and clients"
 USAGE = "[--cell NAME] [--only PART ... | --all] [--output FILE] [--plot FILE]"
@@ -71,8 +71,8 @@ def execute(arguments: argparse.Namespace) -> None:
     """
     parts = _check(arguments)
     failed: list[str] = []
-    from benchmark.document import Document
-    from benchmark.runner import Execution
+    from benchmark.experiment.runner import Execution
+    from benchmark.present.document import Document
     from benchmark.speed import report
     from benchmark.speed.tables import markdown, part_of, shown
 
@@ -136,7 +136,7 @@ def _check(arguments: argparse.Namespace) -> list[str]:
 
 def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
     from benchmark.engine.files import write_bytes, write_text
-    from benchmark.figures.speed import speed_figure
+    from benchmark.speed.figure import speed_figure
 
     picture = speed_figure(rows)
     if picture is None:

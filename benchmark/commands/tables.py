@@ -7,8 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.errors import UserError
-from benchmark.flags import (
+from benchmark.commands.common.flags import (
     add_data_dir,
     add_execution,
     add_results_dir,
@@ -17,13 +16,14 @@ from benchmark.flags import (
     execution_of,
     tracking_of,
 )
+from benchmark.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmark.job import Job
+    from benchmark.launch.job import Job
     from benchmark.studies.grid import Profile, Study
-    from benchmark.tracking import Tracking
+    from benchmark.track import Tracking
 
 HELP = "every table and figure of the paper: make the runs that are missing, then render"
 USAGE = "[--profile quick|paper] [--only STUDY ...] [--settings NAME ...] [flags]"
@@ -54,9 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="STUDY",
-        help="main, claims, distinct, sparse, dirichlet, reduction, fixed-heads, progression, data-size, "
-        "heterogeneity, synthetic, communication (default: all of these that the profile has); on request: "
-        "calibration, protocols, tuning, rates, points, tuned, switches, readings",
+        help="the studies to make; `python -m benchmark list studies` (default: all of the profile but those "
+        "on request)",
     )
     what.add_argument(
         "--settings",
@@ -131,11 +130,11 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study]) -> Job:
     """What the flags ask for, checked."""
+    from benchmark.console.terminal import say
     from benchmark.engine.records import open_store
-    from benchmark.job import Job
-    from benchmark.launchers import find
-    from benchmark.store import Store
-    from benchmark.terminal import say
+    from benchmark.launch import find
+    from benchmark.launch.job import Job
+    from benchmark.records.store import Store
 
     root = arguments.results_dir or Path("results") / profile.name
     _check_settings(arguments.settings, profile, studies)
@@ -168,7 +167,7 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
 
 
 def _check_settings(names: Sequence[str], profile: Profile, studies: Sequence[Study]) -> None:
-    from benchmark.settings import find_setting
+    from benchmark.config.settings import find_setting
 
     used = dict.fromkeys(column.setting for study in studies for column in study.grid(profile).columns)
     chosen = ", ".join(study.name for study in studies)
@@ -195,12 +194,12 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
 
 def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
-    from benchmark.report.cautions import cautions
-    from benchmark.report.flat import RUNS
-    from benchmark.report.page import NAME, write_page
+    from benchmark.console.terminal import say, shown_path
+    from benchmark.present.page.cautions import cautions
+    from benchmark.present.page.flat import RUNS
+    from benchmark.present.page.page import NAME, write_page
+    from benchmark.present.render import render, with_rendered
     from benchmark.studies.catalogue import STUDIES
-    from benchmark.studies.render import render, with_rendered
-    from benchmark.terminal import say, shown_path
 
     profile, store, seeds = job.profile, job.store, job.seeds
     if only and not store.root.exists():
@@ -225,7 +224,7 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     print(f"  {shown_path(store.root / RUNS)}  every run, for pandas and the like")
     print(f"  {shown_path(store.root / NAME)}")
     if job.execution.trackings:
-        from benchmark.tracking.tables import log_tables
+        from benchmark.present.tracked import log_tables
 
         for warning in log_tables(job.execution.trackings, profile.name, store.root):
             say(f"warning: {warning}")

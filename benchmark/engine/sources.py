@@ -14,7 +14,7 @@ __all__ = ["SOURCES", "digest", "imported", "read"]
 _ROOT = Path(__file__).resolve().parents[2]
 _METHODS = "algorithms"
 # The runner draws splits, schedules and initial weights.
-_COMPUTING = (_METHODS, "benchmark/engine", "benchmark/models", "benchmark/runner.py", "datasets")
+_COMPUTING = (_METHODS, "benchmark/engine", "benchmark/models", "benchmark/experiment/runner.py", "datasets")
 
 
 def read(root: Path) -> dict[str, bytes]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from benchmark.config.settings import find_setting
 from benchmark.engine.config import RunConfig
+from benchmark.experiment.runner import Execution
 from benchmark.models import build_network
-from benchmark.runner import Execution
-from benchmark.settings import find_setting
 from benchmark.speed.apart import seated
 from benchmark.speed.clock import ceilings, device_name, training_bytes, training_flops
 from benchmark.speed.workload import CELLS, COHORT, PLAIN, TRAINERS

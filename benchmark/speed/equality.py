@@ -27,8 +27,8 @@ from benchmark.engine.local import LocalCall, Outcome
 from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import run
+from benchmark.experiment.runner import Execution, check, prepare, with_hyper
 from benchmark.models import Network, Params
-from benchmark.runner import Execution, check, prepare, with_hyper
 from benchmark.speed.clock import device_name
 from benchmark.speed.workload import made_dataset
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.precision import precision
-from benchmark.runner import Execution, Prepared
+from benchmark.experiment.runner import Execution, Prepared
 from benchmark.speed.clock import device_name, forget_peak, peak_memory, timed, wait_for
 from benchmark.speed.workload import COHORT, local_call, ready
 

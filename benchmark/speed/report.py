@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from benchmark.engine.files import write_json
-from benchmark.environment import environment
 from benchmark.errors import UserError
-from benchmark.runner import Execution
+from benchmark.experiment.runner import Execution
+from benchmark.records.environment import environment
 from benchmark.speed.cells import cells
 from benchmark.speed.equality import VARIANTS, equality
 from benchmark.speed.growth import COHORTS, CROWDS, cohorts, crowds

@@ -12,13 +12,13 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.settings import find_setting
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
 from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import run
-from benchmark.runner import Execution, prepare, with_hyper
-from benchmark.settings import find_setting
+from benchmark.experiment.runner import Execution, prepare, with_hyper
 from benchmark.speed.cells import cells
 from benchmark.speed.clock import device_name, seconds_of
 from benchmark.speed.workload import made_dataset

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.terminal import size
+from benchmark.console.terminal import size
 
 __all__ = ["Shown", "markdown", "part_of", "shown"]
 
@@ -138,5 +138,5 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def part_of(kind: str) -> str:
-    """Name of the part of a document (`benchmark.document`) in which figures of a kind of device stand."""
+    """Name of the part of a document (`benchmark.present.document`) with figures of a kind of device."""
     return f"measured on {kind}"

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from benchmark.config.settings import find_setting
 from benchmark.engine.config import RunConfig
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.local import LocalCall, Outcome
-from benchmark.runner import Execution, Prepared, prepare, with_hyper
-from benchmark.settings import find_setting
+from benchmark.experiment.runner import Execution, Prepared, prepare, with_hyper
 from benchmark.speed.clock import wait_for
 from benchmark.speed.plain import PlainTrainer
 from datasets import DATASETS, Dataset

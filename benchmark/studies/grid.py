@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmark.config.fields import in_words
+from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.errors import NotDefined
-from benchmark.fields import in_words
-from benchmark.settings import SETTINGS
+from benchmark.studies.printed import PrintedTable
 
 __all__ = ["Cell", "Claim", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
 
@@ -32,6 +33,11 @@ class Variant:
     paper: str = ""
     hyper: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def printed(self) -> str:
+        """Its name in the paper's figures."""
+        return self.paper or self.title
 
 
 @dataclass(frozen=True)
@@ -67,13 +73,13 @@ class Claim:
     """Something that the paper says: that one row is better than each of some others.
 
     Attributes:
-        papers: tables of the paper's figures that say so; of a column the first that has it counts.
+        papers: printed tables that say so; of a column the first that has it counts.
     """
 
     text: str
     better: Variant
     others: tuple[Variant, ...]
-    papers: tuple[str, ...]
+    papers: tuple[PrintedTable, ...]
 
 
 @dataclass(frozen=True)
@@ -99,9 +105,10 @@ class Study:
     Attributes:
         title: heading of the table.
         grids: by profile.
-        tables, figures: names of makers (`benchmark.tables.TABLES`, `benchmark.figures.FIGURES`).
-        paper: the table's name in the paper's figures.
+        tables, figures: names of makers, see `benchmark.present.tables` and `benchmark.present.figures`.
+        paper: the same table as a publication prints it.
         axis: what the columns of a sweep vary, with its unit.
+        remark: last sentence of the caption of its table of bytes.
         settings_as_rows: print settings as rows and methods as columns, as the paper does.
         computed: module that makes the numbers itself, without runs (`benchmark.studies.computed`).
         on_request: made only if it is named, not with all the others.
@@ -114,8 +121,9 @@ class Study:
     grids: Mapping[str, Grid] = field(default_factory=dict)
     tables: tuple[str, ...] = ("accuracy", "significance")
     figures: tuple[str, ...] = ()
-    paper: str = ""
+    paper: PrintedTable | None = None
     axis: str = ""
+    remark: str = ""
     settings_as_rows: bool = False
     computed: str = ""
     on_request: bool = False
@@ -151,7 +159,7 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
     None while its method or setting is not registered, and where the method is not defined for the data.
     """
     from algorithms import ALGORITHMS
-    from benchmark.runner import check, with_hyper
+    from benchmark.experiment.runner import check, with_hyper
 
     method, setting = ALGORITHMS.get(variant.algo), SETTINGS.get(column.setting)
     if method is None or setting is None or variant.ablation not in (None, *method.ablations):

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from benchmark.engine.config import RunConfig
-from benchmark.statistics import Comparison, compare_with_best, mean_and_std
-from benchmark.store import Record, Store
+from benchmark.records.store import Record, Store
 from benchmark.studies.grid import Grid, Profile, Study, Variant, configure
+from benchmark.studies.statistics import Comparison, compare_with_best, mean_and_std
 
 __all__ = ["Place", "Results", "collect"]
 
@@ -99,7 +99,9 @@ class Results:
 
     def fingerprint(self) -> str:
         """Changes whenever something that tables and figures are made from changes."""
-        digest = hashlib.sha256(repr((self.study, self.profile, sorted(self.failed.items()))).encode())
+        printed = self.study.paper.digest() if self.study.paper else ""
+        about = (self.study, self.profile, sorted(self.failed.items()), printed)
+        digest = hashlib.sha256(repr(about).encode())
         for place, found in [*sorted(self.records.items()), *sorted(self.fedavg.items())]:
             for seed, record in found.items():
                 digest.update(f"{place} {seed} {record.digest}".encode())

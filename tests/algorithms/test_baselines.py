@@ -20,8 +20,8 @@ from benchmark.engine.rounds import Diverged
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
+from benchmark.experiment.runner import Execution, run_cell, with_hyper
 from benchmark.models import NETWORKS
-from benchmark.runner import Execution, run_cell, with_hyper
 from datasets import Dataset, Samples, Split
 
 HEAD = ["fc3.weight", "fc3.bias"]

@@ -20,6 +20,7 @@ from algorithms.gaussian_head import (
     validation_loss,
 )
 from algorithms.pfedfda import PFedFDA, PFedFDAHyper
+from benchmark.config.settings import find_setting
 from benchmark.engine.algorithm import Task
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
@@ -29,7 +30,6 @@ from benchmark.engine.params import clone, nbytes
 from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
 from benchmark.models import NETWORKS, Linear, Network, Recurrent
-from benchmark.settings import find_setting
 from datasets import Dataset, Samples, Split
 
 REGULARISATIONS = ("official", "eps_I")

@@ -9,11 +9,11 @@ import pytest
 from benchmark.cli import Parser
 from benchmark.commands import command_names
 from benchmark.commands import run as run_command
+from benchmark.commands.common.flags import resolve
+from benchmark.config.fields import changes
+from benchmark.config.settings import DEFAULT_SETTING, SETTINGS
 from benchmark.engine.config import RunConfig, flag
-from benchmark.fields import changes
-from benchmark.flags import resolve
-from benchmark.runner import Execution, check_data
-from benchmark.settings import DEFAULT_SETTING, SETTINGS
+from benchmark.experiment.runner import Execution, check_data
 
 FIELDS = [spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")]
 

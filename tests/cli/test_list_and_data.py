@@ -7,12 +7,13 @@ from PIL import Image
 
 import datasets
 from algorithms import ALGORITHMS
+from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import parse_hyper
-from benchmark.runner import split_of
-from benchmark.settings import SETTINGS
+from benchmark.experiment.runner import split_of
+from benchmark.studies.catalogue import STUDIES
 
-KNOWN = {"methods": ALGORITHMS, "settings": SETTINGS, "datasets": datasets.DATASETS}
+KNOWN = {"methods": ALGORITHMS, "settings": SETTINGS, "studies": STUDIES, "datasets": datasets.DATASETS}
 
 
 def test_list_for_people(command):
@@ -41,7 +42,7 @@ def test_list_one_kind(what, command):
 
 
 def test_settings_fit_a_narrow_terminal(command, monkeypatch):
-    monkeypatch.setattr("benchmark.terminal._PLAIN_WIDTH", 80)
+    monkeypatch.setattr("benchmark.console.terminal._PLAIN_WIDTH", 80)
     answer = command("list settings")
     assert "…" not in answer.out
     for name, setting in SETTINGS.items():

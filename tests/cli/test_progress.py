@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from benchmark import progress
-from benchmark.terminal import duration, percent, shown_path, size
+from benchmark.console.terminal import duration, percent, shown_path, size
+from benchmark.experiment import progress
 
 
 def line(number, rounds, every):
@@ -59,7 +59,7 @@ def test_resumed_rounds_count_but_are_not_told_again(capsys):
 
 def test_bar_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(progress, "is_interactive", lambda stream: True)
-    monkeypatch.setattr("benchmark.terminal.is_interactive", lambda stream: True)
+    monkeypatch.setattr("benchmark.console.terminal.is_interactive", lambda stream: True)
     monkeypatch.setenv("COLUMNS", "100")
     watch(4, 2)
     out, err = capsys.readouterr()

@@ -6,7 +6,7 @@ import torch
 from benchmark.engine.executors import LoopExecutor
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import Diverged
-from benchmark.runner import Execution, run_cell
+from benchmark.experiment.runner import Execution, run_cell
 
 
 class Stop:

@@ -10,7 +10,7 @@ from algorithms import ALGORITHMS
 from benchmark.engine.config import RunConfig
 from benchmark.engine.trunks import common_fields
 from benchmark.errors import UserError
-from benchmark.runner import method_label
+from benchmark.experiment.runner import method_label
 
 FIELDS = [spec.name for spec in dataclasses.fields(RunConfig)]
 

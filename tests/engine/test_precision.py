@@ -8,7 +8,7 @@ import torch
 
 from benchmark.engine.executors.allocator import keep_freed_memory
 from benchmark.engine.precision import precision
-from benchmark.runner import Execution, run_cell
+from benchmark.experiment.runner import Execution, run_cell
 
 
 def settings():

@@ -13,7 +13,7 @@ import torch
 
 import benchmark.engine.origins as origins
 import benchmark.engine.trunks as trunks
-import benchmark.runner as runner
+import benchmark.experiment.runner as runner
 from algorithms import ALGORITHMS
 from algorithms.adaptation import FineTuning
 from benchmark.engine.algorithm import Algorithm, Trunk
@@ -22,7 +22,7 @@ from benchmark.engine.local import Proximal
 from benchmark.engine.rounds import Diverged
 from benchmark.engine.trunks import TrunkStore
 from benchmark.errors import UserError
-from benchmark.freshness import code_of
+from benchmark.records.freshness import code_of
 
 
 class Killer:

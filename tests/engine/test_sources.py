@@ -8,8 +8,8 @@ import pytest
 import benchmark.engine.sources as sources
 from algorithms import ALGORITHMS
 from benchmark.engine.sources import SOURCES, digest, imported, read
-from benchmark.freshness import _digest, code_of, outdated
 from benchmark.models import NETWORKS
+from benchmark.records.freshness import _digest, code_of, outdated
 from datasets import DATASETS
 from datasets.registry import MODULES
 
@@ -18,9 +18,11 @@ ROOT = Path(sources.__file__).resolve().parents[2]
 
 def test_all_code_that_computes_rounds_counts():
     """Otherwise a beginning computed before an edit would be taken for the edited code's."""
-    assert {"benchmark/runner.py", "algorithms/ppfe/stages.py", "datasets/splits.py"} < set(SOURCES)
+    assert {"benchmark/experiment/runner.py", "algorithms/ppfe/stages.py", "datasets/splits.py"} < set(
+        SOURCES
+    )
     assert {"benchmark/engine/sgd.py", "benchmark/models/network.py"} < set(SOURCES)
-    assert not any(name.startswith(("tests/", "benchmark/tables/")) for name in SOURCES)
+    assert not any(name.startswith(("tests/", "benchmark/present/tables/")) for name in SOURCES)
     assert read(ROOT) == SOURCES
 
 
@@ -95,7 +97,7 @@ def edited(monkeypatch):
         ("benchmark/engine/sgd.py", True),
         ("benchmark/models/layers.py", True),
         ("benchmark/models/catalogue.py", False),
-        ("benchmark/runner.py", True),
+        ("benchmark/experiment/runner.py", True),
         ("datasets/splits.py", True),
         ("datasets/catalogue/digits.py", True),
         ("datasets/catalogue/new.py", False),

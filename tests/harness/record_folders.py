@@ -9,7 +9,7 @@ import numpy as np
 from benchmark.engine.config import RunConfig
 from benchmark.engine.evaluate import ClientMetrics
 from benchmark.engine.records import RunRecord, open_store
-from benchmark.runner import method_label
+from benchmark.experiment.runner import method_label
 from benchmark.studies.grid import Profile, Study, plan
 
 ENVIRONMENT = {

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from record_folders import write_record
 
-from benchmark.statistics import holm, wilcoxon
-from benchmark.store import Store
+from benchmark.present.tables import table_maker
+from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import configure, plan
 from benchmark.studies.results import collect
-from benchmark.tables import TABLES
+from benchmark.studies.statistics import holm, wilcoxon
 
 PAPER, CLAIMS = PROFILES["paper"], STUDIES["claims"]
 GRID = CLAIMS.grid(PAPER)
@@ -21,7 +21,7 @@ def results(root):
 
 
 def table_of(root):
-    return TABLES["claims"](results(root))
+    return table_maker("claims")(results(root))
 
 
 def write(root, levels, setting=SETTING, seeds=(0,)):

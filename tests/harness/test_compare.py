@@ -11,10 +11,10 @@ from record_folders import with_seed, write_record
 from scipy import stats
 
 from benchmark.cli import main
-from benchmark.compare import contests
+from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
-from benchmark.gather import gather
-from benchmark.settings import SETTINGS
+from benchmark.present.compare import contests
+from benchmark.records.gather import gather
 
 CONFIG = RunConfig(
     dataset="digits", clients=20, samples_per_client=20, test_samples_per_client=40, rounds=4, seed=0

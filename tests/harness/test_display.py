@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from benchmark.studies import display
-from benchmark.studies.display import CellProgress
+from benchmark.experiment import display
+from benchmark.experiment.display import CellProgress
 from benchmark.studies.grid import Cell
 
 SUMMARY = {"accuracy": 0.5}

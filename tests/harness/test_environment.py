@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from benchmark.environment import _state
+from benchmark.records.environment import _state
 
 
 @pytest.fixture

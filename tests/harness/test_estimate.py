@@ -3,8 +3,8 @@
 import pytest
 
 from benchmark.engine.config import RunConfig
-from benchmark.runner import Execution, run_cell, with_hyper
-from benchmark.studies.estimate import Estimator, together
+from benchmark.experiment.estimate import Estimator, together
+from benchmark.experiment.runner import Execution, run_cell, with_hyper
 
 TINY = RunConfig(
     algo="fedavg",
@@ -41,7 +41,7 @@ def test_planned_samples_are_those_that_are_trained_on(algo, tmp_path):
 
 
 def test_estimates_come_from_records_of_this_machine(tmp_path):
-    from benchmark.store import Store
+    from benchmark.records.store import Store
 
     execution = Execution(device="cpu", executor="loop", results_dir=tmp_path)
     summary = run_cell(with_hyper(TINY, {}), execution, Log())
@@ -62,7 +62,7 @@ def test_time_of_runs_side_by_side(seconds, jobs, expected):
 
 
 def test_runs_beside_others_are_no_measure_for_runs_alone(tmp_path):
-    from benchmark.store import Store
+    from benchmark.records.store import Store
 
     beside = Execution(device="cpu", executor="loop", results_dir=tmp_path, side_by_side=2)
     summary = run_cell(with_hyper(TINY, {}), beside, Log())

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from record_folders import write_records
 
-from benchmark.figures import FIGURES, make_figures
-from benchmark.figures.curves import curve
-from benchmark.figures.style import color_of, panels, spread_out
-from benchmark.store import Store
-from benchmark.studies.catalogue import METHODS, PROFILES, STUDIES
+from benchmark.papers.ppfe.studies.rows import METHODS
+from benchmark.present import figures
+from benchmark.present.figures import make_figures
+from benchmark.present.figures.curves import curve
+from benchmark.present.figures.style import color_of, panels, spread_out
+from benchmark.records.store import Store
+from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.results import collect
 
 WITH_FIGURES = [s for s in STUDIES.values() if s.figures and "quick" in s.grids]
@@ -30,7 +32,7 @@ def results_of(study, store):
 
 
 def test_every_kind_of_figure_is_used_by_a_study():
-    assert {name for study in WITH_FIGURES for name in study.figures} == set(FIGURES)
+    assert {name for study in WITH_FIGURES for name in study.figures} == {*figures._makers()}
 
 
 @pytest.mark.parametrize("study", WITH_FIGURES, ids=lambda study: study.name)

@@ -9,17 +9,17 @@ import pytest
 from record_folders import write_record
 
 from algorithms import ALGORITHMS
+from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
-from benchmark.settings import SETTINGS
-from benchmark.store import Store
+from benchmark.papers.ppfe.studies.columns import AUGMENTATIONS
+from benchmark.papers.ppfe.studies.protocol import POINTS
+from benchmark.papers.ppfe.studies.rows import METHODS
+from benchmark.present.tables import table_maker
+from benchmark.present.tables.captions import augmentation
+from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.columns import AUGMENTATIONS
 from benchmark.studies.grid import Column, Grid, configure, plan
-from benchmark.studies.paper import paper_accuracy
-from benchmark.studies.protocol import POINTS
 from benchmark.studies.results import collect
-from benchmark.tables import TABLES
-from benchmark.tables.captions import augmentation
 
 PAPER, QUICK = PROFILES["paper"], PROFILES["quick"]
 CALIBRATION, POINTS_OF_ITS_OWN, RATES, TUNING = (
@@ -28,7 +28,7 @@ CALIBRATION, POINTS_OF_ITS_OWN, RATES, TUNING = (
 
 
 def table_of(study, profile, root):
-    return TABLES[study.tables[0]](collect(study, profile, Store.scan(root), None))
+    return table_maker(study.tables[0])(collect(study, profile, Store.scan(root), None))
 
 
 # Calibration
@@ -44,12 +44,16 @@ def test_every_choice_is_held_against_the_same_eight_figures():
     assert set(groups.values()) == {4}
     for group in groups:
         figures = [
-            paper_accuracy(CALIBRATION.paper, variant, column)
+            CALIBRATION.paper.accuracy(column.paper, variant.printed)
             for variant in grid.variants
             for column in grid.columns
             if column.group == group
         ]
         assert sorted(figures) == [0.2725, 0.3429, 0.3605, 0.5623, 0.5936, 0.6143, 0.7261, 0.8166]
+
+
+def test_every_method_has_room_for_learning_rates_among_its_points():
+    assert all(len(ALGORITHMS[row.algo].tuning) < POINTS for row in METHODS)
 
 
 def test_dropout_changes_no_run_on_cifar10():
@@ -70,7 +74,7 @@ def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_one
             gap = off.get(column.group)
             lacks = gap == 0.0 and (variant.algo, column.setting) == ("local", "cifar100-s5")
             if gap is not None and not lacks:
-                level = paper_accuracy(CALIBRATION.paper, variant, column) + gap
+                level = CALIBRATION.paper.accuracy(column.paper, variant.printed) + gap
                 write_record(tmp_path, configure(variant, column, PAPER), level)
     table = table_of(CALIBRATION, PAPER, tmp_path)
     rows = table.shown.set_index("choice")["total deviation"]
@@ -82,7 +86,7 @@ def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_one
     for choice in ("distinct, no augmentation", "shards, no augmentation"):
         ours = [data.loc[choice, head] for head in heads]
         figures = [
-            100 * paper_accuracy(CALIBRATION.paper, variant, column)
+            100 * CALIBRATION.paper.accuracy(column.paper, variant.printed)
             for variant in grid.variants
             for column in grid.columns
             if column.group == choice

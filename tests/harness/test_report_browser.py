@@ -4,10 +4,10 @@ import pytest
 from browser import Browser, find_browser
 from record_folders import write_records
 
-from benchmark.report.page import write_page
-from benchmark.store import Store
+from benchmark.present.page.page import write_page
+from benchmark.present.render import render
+from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.render import render
 
 SIZES = [(360, False), (360, True), (1280, False), (1280, True)]
 BOTH = ("data-size", "communication")

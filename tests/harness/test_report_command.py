@@ -10,11 +10,11 @@ from record_folders import write_records
 
 from benchmark.cli import Parser, main
 from benchmark.commands import run as run_command
+from benchmark.config.fields import setting_in_words
+from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
-from benchmark.fields import setting_in_words
-from benchmark.report.command import command
-from benchmark.runner import with_hyper
-from benchmark.settings import SETTINGS
+from benchmark.experiment.runner import with_hyper
+from benchmark.present.page.command import command
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import plan
 
@@ -66,7 +66,7 @@ def test_everything_is_made_from_records_alone(call, root):
 
 def test_records_of_other_code_are_counted(call, root, monkeypatch):
     assert "other code" not in call("report --only sparse").out
-    monkeypatch.setattr("benchmark.report.cautions.outdated", lambda config, summary: True)
+    monkeypatch.setattr("benchmark.present.page.cautions.outdated", lambda config, summary: True)
     answer = call("report --only sparse reduction")
     assert "4 of 4 records were computed by other code" in answer.out  # those of both studies once
     assert (answer.code, answer.err) == (0, "")

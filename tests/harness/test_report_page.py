@@ -10,14 +10,14 @@ import pytest
 from record_folders import write_record, write_records
 
 from benchmark.engine.config import RunConfig
-from benchmark.report.cautions import cautions
-from benchmark.report.cells import data_cell, number
-from benchmark.report.mixtures import in_words, mixed
-from benchmark.report.page import write_page
-from benchmark.runner import with_hyper
-from benchmark.store import Store
+from benchmark.experiment.runner import with_hyper
+from benchmark.present.page.cautions import cautions
+from benchmark.present.page.cells import data_cell, number
+from benchmark.present.page.mixtures import in_words, mixed
+from benchmark.present.page.page import write_page
+from benchmark.present.render import render
+from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.render import render
 
 QUICK, PAPER = PROFILES["quick"], PROFILES["paper"]
 VOID = {"meta", "link", "img", "input", "br"}

@@ -9,11 +9,11 @@ from record_folders import write_records
 import datasets
 from benchmark.cli import main
 from benchmark.errors import UserError
-from benchmark.report.cautions import cautions
-from benchmark.report.mixtures import in_words, mixed
-from benchmark.runner import Execution, prepare
-from benchmark.same_data import Data, Kind, copies, data_for, data_of
-from benchmark.store import Store
+from benchmark.experiment.runner import Execution, prepare
+from benchmark.present.page.cautions import cautions
+from benchmark.present.page.mixtures import in_words, mixed
+from benchmark.records.same_data import Data, Kind, copies, data_for, data_of
+from benchmark.records.store import Store
 from benchmark.studies.catalogue import STUDIES, find_profile
 
 KIND = Kind("cifar10", 0, False)

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.document import Document
 from benchmark.errors import UserError
-from benchmark.figures.speed import speed_figure
+from benchmark.experiment.runner import Execution
 from benchmark.models import NETWORKS
-from benchmark.runner import Execution
+from benchmark.present.document import Document
 from benchmark.speed import apart, report, workload
 from benchmark.speed.apart import Apart, Here
 from benchmark.speed.cells import cells
 from benchmark.speed.clock import training_bytes, training_flops
 from benchmark.speed.equality import Seen, difference
+from benchmark.speed.figure import speed_figure
 from benchmark.speed.kernels import WAYS
 from benchmark.speed.plain import PlainTrainer, plain_network
 from benchmark.speed.report import PARTS, Sizes, load, measure, save

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from benchmark.cli import main
-from benchmark.commands.stages import read_stages
 from benchmark.errors import UserError
-from benchmark.figures.stage_record import stage_figure
+from benchmark.papers.ppfe.commands.stages import read_stages
+from benchmark.papers.ppfe.figures.stage_record import stage_figure
 
 
 @pytest.fixture(scope="session")

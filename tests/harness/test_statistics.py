@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmark.statistics import (
+from benchmark.studies.statistics import (
     average_ranks,
     compare_with_best,
     direction,

@@ -8,7 +8,7 @@ import pytest
 from record_folders import with_seed, write_record
 
 from benchmark.engine.config import RunConfig
-from benchmark.store import Store
+from benchmark.records.store import Store
 
 CONFIG = RunConfig(
     dataset="digits", clients=6, samples_per_client=20, test_samples_per_client=10, rounds=8, eval_every=2

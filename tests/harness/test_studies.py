@@ -7,14 +7,15 @@ import pytest
 
 import datasets
 from algorithms import ALGORITHMS
+from benchmark.config.settings import SETTINGS
 from benchmark.errors import NotDefined, UserError
-from benchmark.figures import FIGURES
-from benchmark.runner import check, split_of, with_hyper
-from benchmark.settings import SETTINGS
-from benchmark.studies.catalogue import METHODS, PROFILES, STUDIES, find_profile, find_studies
+from benchmark.experiment.runner import check, split_of, with_hyper
+from benchmark.papers.ppfe.studies.printed import PAPER_RESULTS, printed
+from benchmark.papers.ppfe.studies.rows import METHODS
+from benchmark.present.figures import figure_maker
+from benchmark.present.tables import table_maker
+from benchmark.studies.catalogue import PROFILES, STUDIES, find_profile, find_studies
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure, plan
-from benchmark.studies.paper import PAPER_RESULTS, paper_accuracy
-from benchmark.tables import TABLES
 
 GRIDS = {(study.name, profile): grid for study in STUDIES.values() for profile, grid in study.grids.items()}
 
@@ -36,8 +37,7 @@ def test_a_study_is_computed_or_has_a_grid_for_every_profile(study):
     paper_alone = ("claims", "distinct", "protocols", "tuned", "switches", "readings")
     everywhere = {"paper"} if study.name in paper_alone else set(PROFILES)
     assert bool(study.computed) != (set(study.grids) == everywhere)
-    assert set(study.tables) <= set(TABLES)
-    assert set(study.figures) <= set(FIGURES)
+    assert all(map(callable, [*map(table_maker, study.tables), *map(figure_maker, study.figures)]))
 
 
 @pytest.mark.parametrize(("study", "profile"), GRIDS)
@@ -117,7 +117,7 @@ def test_the_first_seed_comes_first():
 
 def test_every_figure_of_the_paper_has_its_cell():
     with PAPER_RESULTS.open(encoding="utf-8") as file:
-        printed = sorted(float(row["accuracy"]) for row in csv.DictReader(file) if row["accuracy"])
+        figures = sorted(float(row["accuracy"]) for row in csv.DictReader(file) if row["accuracy"])
     used = []
     for study in find_studies(None, PROFILES["paper"]):
         if study.name == "distinct":  # the main study's figures again
@@ -127,18 +127,18 @@ def test_every_figure_of_the_paper_has_its_cell():
             if variant.hyper:  # another reading beside the same figure
                 continue
             for column in grid.columns:
-                figure = paper_accuracy(study.paper, variant, column)
+                figure = study.paper and study.paper.accuracy(column.paper, variant.printed)
                 used += [] if figure is None else [round(100 * figure, 6)]
-    assert sorted(used) == printed
+    assert sorted(used) == figures
 
 
 def test_the_papers_figures_by_example():
     study = STUDIES["fixed-heads"]
     grid = study.grids["paper"]
-    m3 = paper_accuracy("fixed_heads", grid.variants[2], grid.columns[3])  # CIFAR-100, S=5
+    m3 = printed("fixed_heads").accuracy(grid.columns[3].paper, grid.variants[2].printed)  # CIFAR-100, S=5
     assert m3 == pytest.approx(0.7436)
-    assert paper_accuracy("main", METHODS[8], grid.columns[5]) is None  # the paper prints a dash
-    assert paper_accuracy("", METHODS[0], Column("100", "cifar100-s5")) is None
+    assert printed("main").accuracy(grid.columns[5].paper, METHODS[8].printed) is None  # a dash in the paper
+    assert printed("main").accuracy(Column("100", "cifar100-s5").paper, METHODS[0].printed) is None
 
 
 def test_what_is_not_registered_is_no_cell():

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from benchmark.cli import main
-from benchmark.synthetic.figures import clients_picture, ratio_picture
-from benchmark.synthetic.model import NOISE_VARIANCE, UNIFORM, draw
-from benchmark.synthetic.ridge import Ridge, errors, fedavg, local, ppfe
-from benchmark.synthetic.study import METHODS, Profile, Study, run_studies
+from benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
+from benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE, UNIFORM, draw
+from benchmark.papers.ppfe.synthetic.ridge import Ridge, errors, fedavg, local, ppfe
+from benchmark.papers.ppfe.synthetic.study import METHODS, Profile, Study, run_studies
 
 # Specification, section 6: test MSE of Local, FedAvg, PPFE, and PPFE with one λ.
 REFERENCE_B = {
@@ -212,7 +212,9 @@ def tiny_profile(monkeypatch):
         "A": Study("number of clients", (2, 3), (0.5,), 20),
         "B": Study("r_p", (3,), (0.0, UNIFORM), 20),
     }
-    monkeypatch.setattr("benchmark.synthetic.study.PROFILES", {"quick": Profile(studies, seeds=1)})
+    monkeypatch.setattr(
+        "benchmark.papers.ppfe.synthetic.study.PROFILES", {"quick": Profile(studies, seeds=1)}
+    )
 
 
 @pytest.mark.usefixtures("tiny_profile")

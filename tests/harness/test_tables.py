@@ -11,14 +11,14 @@ import pytest
 from record_folders import write_record, write_records
 from scipy import stats
 
-from benchmark.settings import SETTINGS
-from benchmark.statistics import holm
-from benchmark.store import Store
+from benchmark.config.settings import SETTINGS
+from benchmark.papers.ppfe.studies.rows import BASELINES, METHODS, REDUCTION
+from benchmark.present.tables import MISSING, WORDS, make_tables, table_maker
+from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import configure
 from benchmark.studies.results import collect
-from benchmark.studies.rows import BASELINES, METHODS, REDUCTION
-from benchmark.tables import MISSING, TABLES, WORDS, make_tables
+from benchmark.studies.statistics import holm
 
 QUICK, PAPER = PROFILES["quick"], PROFILES["paper"]
 WITH_RUNS = [study for study in STUDIES.values() if "quick" in study.grids]
@@ -49,7 +49,7 @@ def main(folder):
 
 @pytest.fixture(scope="module")
 def table(main):
-    return TABLES["accuracy"](main)
+    return table_maker("accuracy")(main)
 
 
 def cell(table, row, column):
@@ -96,7 +96,7 @@ def test_the_best_of_half_the_methods_or_fewer_is_not_marked(more, marks, tmp_pa
     (column, *_), variants = STUDIES["main"].grids["paper"].columns, STUDIES["main"].grids["paper"].variants
     for variant in variants[: len(variants) // 2 + more]:
         write_record(tmp_path, configure(variant, column, PAPER, 0))
-    table = TABLES["accuracy"](results_of(tmp_path, "main", PAPER))
+    table = table_maker("accuracy")(results_of(tmp_path, "main", PAPER))
     assert list(table.shown[column.title].str.contains("**", regex=False)).count(True) == marks
     assert table.shown[column.title].str.contains("†").any() <= bool(marks)
     assert ("more than half of the methods" in table.caption) == (marks == 0)
@@ -112,7 +112,7 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
 
     raw = [stats.wilcoxon(accuracies(best) - accuracies(row), zero_method="pratt").pvalue for row in others]
     expected = dict(zip(others, holm(raw), strict=True))
-    found = TABLES["significance"](main).data.query("setting == @column").set_index("method")
+    found = table_maker("significance")(main).data.query("setting == @column").set_index("method")
     assert found["p_holm"].to_dict() == pytest.approx(expected)
     assert set(found["pairs"]) == {300}
     errors = {row: 100 * stats.sem(accuracies(best) - accuracies(row)) for row in others}
@@ -125,7 +125,7 @@ def test_stages_are_means_over_seeds(tmp_path):
     variant, grid = REDUCTION[0], STUDIES["reduction"].grids["quick"]
     for seed, level in enumerate((0.7, 0.8)):
         write_record(tmp_path, configure(variant, grid.columns[0], QUICK, seed), level)
-    table = TABLES["stages"](results_of(tmp_path, "reduction"))
+    table = table_maker("stages")(results_of(tmp_path, "reduction"))
     assert list(table.data["stage"]) == [1, 2, 3, 4]
     assert set(table.data["method"]) == {"With MR"}
     assert list(table.data["personal"]) == ["none", "fc3", "fc2, fc3", "fc1, fc2, fc3"]
@@ -142,7 +142,7 @@ def test_what_predicts_with_its_last_stage_alone_has_no_ensemble(tmp_path):
     for variant in grid.variants:
         if variant.title in ("PPFE", "M1"):
             write_record(tmp_path, configure(variant, grid.columns[0], PAPER))
-    shown = TABLES["stages"](results_of(tmp_path, "distinct", PAPER)).shown.set_index("method")
+    shown = table_maker("stages")(results_of(tmp_path, "distinct", PAPER)).shown.set_index("method")
     assert set(shown.loc["M1", "test, ensemble"]) == {MISSING}
     assert MISSING not in set(shown.loc["PPFE", "test, ensemble"]) | set(shown.loc["M1", "test, stage"])
 
@@ -161,9 +161,9 @@ def test_hindsight_is_shown_where_a_record_tells_it(tmp_path):
                 for stage in told["stages"]:
                     stage["hindsight_test_accuracy"] = 0.81
                 path.write_text(json.dumps(told))
-    without = TABLES["stages"](results_of(older, "distinct", PAPER))
+    without = table_maker("stages")(results_of(older, "distinct", PAPER))
     assert "hindsight" not in without.to_markdown().lower()
-    table = TABLES["stages"](results_of(newer, "distinct", PAPER))
+    table = table_maker("stages")(results_of(newer, "distinct", PAPER))
     shown = table.shown.set_index("method")["test, hindsight"]
     assert {name: set(shown[name]) for name in set(shown.index)} == {
         "PPFE": {"81.00"}, "PPFE (Sparse)": {MISSING}, "M1": {MISSING},
@@ -172,13 +172,14 @@ def test_hindsight_is_shown_where_a_record_tells_it(tmp_path):
 
 
 def test_without_staged_runs_the_table_of_stages_is_empty(tmp_path):
-    table = TABLES["stages"](results_of(tmp_path, "main"))
+    table = table_maker("stages")(results_of(tmp_path, "main"))
     assert table.data.empty
     assert "No record tells of stages." in table.to_markdown()
 
 
 def test_abbreviations_stay_large_within_a_title(tmp_path):
-    titles = {name: TABLES["significance"](results_of(tmp_path, name)).title for name in ("main", "sparse")}
+    significance = table_maker("significance")
+    titles = {name: significance(results_of(tmp_path, name)).title for name in ("main", "sparse")}
     assert titles["main"].startswith("Significance: test accuracy")
     assert titles["sparse"].startswith("Significance: PPFE with")
 
@@ -258,7 +259,7 @@ def test_the_caption_says_what_the_figures_are(table):
 
 
 def test_without_records_the_caption_is_of_the_plan(tmp_path):
-    empty = TABLES["accuracy"](results_of(tmp_path, "main", PAPER))
+    empty = table_maker("accuracy")(results_of(tmp_path, "main", PAPER))
     for part in ("No record yet", "100 to 136 clients", "50 to 160 rounds", "natural or shards"):
         assert part in empty.caption
 
@@ -300,7 +301,7 @@ def test_latex_is_what_a_paper_prints(table):
 
 
 def test_ranks_take_only_settings_that_all_have(main):
-    table = TABLES["ranks"](main)
+    table = table_maker("ranks")(main)
     assert [name for name in table.shown.columns if "(" in name] == main.columns[:4]
     ranks = table.data.set_index("method")
     assert "FedRep" not in ranks.index
@@ -314,7 +315,7 @@ def test_spread_prefers_the_smallest_and_worst10_the_largest(main):
         ("worst10", "accuracy_worst10", "idxmax"),
     ):
         best = getattr(main.means(metric)[column], pick)()
-        assert "**" in cell(TABLES[name](main), best, column)
+        assert "**" in cell(table_maker(name)(main), best, column)
 
 
 def test_the_best_round_is_above_the_last_by_what_choosing_on_test_data_adds(tmp_path):
@@ -326,7 +327,7 @@ def test_the_best_round_is_above_the_last_by_what_choosing_on_test_data_adds(tmp
             evaluated = [line for line in lines if "accuracy" in line]
             evaluated[-3]["accuracy"] = evaluated[-1]["accuracy"] + 0.03
             (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    table = TABLES["best-round"](results_of(tmp_path, "main"))
+    table = table_maker("best-round")(results_of(tmp_path, "main"))
     gains = table.shown.set_index("method")[column.title].to_dict()
     assert gains.pop("FedPer") == "3.00"
     assert gains.pop("FedAvg+FT") == gains.pop("FedBABU") == MISSING  # other models than the rounds before
@@ -337,7 +338,7 @@ def test_the_best_round_is_above_the_last_by_what_choosing_on_test_data_adds(tmp
 
 
 def test_traffic_adds_up_to_the_summaries(main):
-    data = TABLES["communication"](
+    data = table_maker("communication")(
         dataclasses.replace(main, study=STUDIES["communication"])
     ).data.set_index(["setting", "method", "stage"]).sort_index()  # fmt: skip
     column = "CIFAR-10 (100, 2)"

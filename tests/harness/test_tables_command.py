@@ -12,7 +12,8 @@ from record_folders import write_records
 
 from benchmark.cli import main
 from benchmark.engine.executors.threads import available_cores
-from benchmark.studies import catalogue, computed, estimate
+from benchmark.experiment import estimate
+from benchmark.studies import catalogue, computed
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 
 TINY = Profile(
@@ -112,7 +113,7 @@ def test_fill_render_and_nothing_to_do(command, tiny_studies, tmp_path):
 
 def test_records_of_other_code_are_counted(command, tiny_studies, tmp_path, monkeypatch):
     assert "other code" not in command("--only pair").out
-    monkeypatch.setattr("benchmark.freshness.code_of", lambda config: "after the edit")
+    monkeypatch.setattr("benchmark.records.freshness.code_of", lambda config: "after the edit")
     answer = command("--only pair")
     assert answer.code == 0
     assert "2 of 2 records were computed by other code" in answer.out
@@ -153,7 +154,7 @@ def test_a_diverged_cell_is_not_run_again_until_its_folder_is_removed(command, t
 
 
 def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_path):
-    from benchmark.launchers import base
+    from benchmark.launch import base
 
     done, run = [], base.run_cell
 
@@ -168,13 +169,6 @@ def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_pat
         assert command("--only pair").code == 130
     answer = command("--only pair")
     assert (answer.code, "1 of 2 cells to run" in answer.err) == (0, True)
-
-
-def test_help_names_every_study(command):
-    words = " ".join(command("--help").out.split())
-    standard = ", ".join(name for name, study in catalogue.STUDIES.items() if not study.on_request)
-    asked = ", ".join(name for name, study in catalogue.STUDIES.items() if study.on_request)
-    assert f"{standard} (default: all of these that the profile has); on request: {asked} " in words
 
 
 def test_a_dry_run_changes_nothing(command, tiny_studies, tmp_path):
@@ -257,7 +251,7 @@ def test_files_that_a_study_no_longer_makes_are_dropped(command, tiny_studies, m
 def test_the_synthetic_study_is_computed_once(command, tmp_path, monkeypatch):
     import pandas as pd
 
-    from benchmark.studies import synthetic
+    from benchmark.papers.ppfe.studies import synthetic
 
     calls = []
 

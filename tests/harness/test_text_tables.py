@@ -5,11 +5,11 @@ import json
 import pytest
 from record_folders import write_record
 
-from benchmark.store import Store
+from benchmark.present.tables import make_tables
+from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import configure
 from benchmark.studies.results import collect
-from benchmark.tables import make_tables
 
 QUICK = PROFILES["quick"]
 

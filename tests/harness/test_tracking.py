@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from benchmark.cli import main
+from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.engine.rounds import Diverged
-from benchmark.runner import Execution, run_cell
-from benchmark.settings import SETTINGS
-from benchmark.tracking.base import setting_of
-from benchmark.tracking.weights_and_biases import WeightsAndBiases
+from benchmark.experiment.runner import Execution, run_cell
+from benchmark.track.base import setting_of
+from benchmark.track.weights_and_biases import WeightsAndBiases
 
 
 class Diary:

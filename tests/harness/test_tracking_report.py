@@ -7,13 +7,13 @@ import pytest
 from record_folders import write_records
 
 from benchmark.errors import UserError
-from benchmark.store import Store
+from benchmark.present import wandb_report as module
+from benchmark.present.render import render
+from benchmark.present.tracked import rendered_tables
+from benchmark.present.wandb_report import build, destination, publish, settings_of
+from benchmark.records.store import Store
 from benchmark.studies import catalogue
-from benchmark.studies.render import render
-from benchmark.tracking import report as module
-from benchmark.tracking.base import setting_of
-from benchmark.tracking.report import build, destination, publish, settings_of
-from benchmark.tracking.tables import rendered_tables
+from benchmark.track.base import setting_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the package itself
 PROFILE = catalogue.PROFILES["quick"]

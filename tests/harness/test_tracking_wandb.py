@@ -14,14 +14,14 @@ from record_folders import write_records
 from wandb_files import offline_runs
 
 from benchmark.cli import main
-from benchmark.progress import RunProgress
-from benchmark.store import Store
+from benchmark.experiment.progress import RunProgress
+from benchmark.present.render import render
+from benchmark.present.tracked import log_tables, rendered_tables
+from benchmark.records.store import Store
 from benchmark.studies import catalogue
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
-from benchmark.studies.render import render
-from benchmark.tracking import weights_and_biases
-from benchmark.tracking.tables import log_tables, rendered_tables
-from benchmark.tracking.weights_and_biases import WeightsAndBiases
+from benchmark.track import weights_and_biases
+from benchmark.track.weights_and_biases import WeightsAndBiases
 
 wandb = pytest.importorskip("wandb", reason="Weights & Biases is not installed")
 
@@ -253,7 +253,7 @@ def test_cells_and_tables_of_a_profile(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(catalogue, "PROFILES", {"quick": Profile("quick", (0,), TINY)})
     studies = {study.name: study for study in (PAIR, AGAIN)}
     monkeypatch.setattr(catalogue, "STUDIES", studies)
-    monkeypatch.setattr("benchmark.tracking.tables.STUDIES", studies)
+    monkeypatch.setattr("benchmark.present.tracked.STUDIES", studies)
     root, place = tmp_path / "results", tmp_path / "elsewhere"
     monkeypatch.setenv("WANDB_DIR", str(place))
     monkeypatch.setenv("WANDB_PROJECT", "ours")

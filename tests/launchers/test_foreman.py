@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from benchmark.errors import UserError
-from benchmark.launchers import base
-from benchmark.launchers.base import Ended
-from benchmark.launchers.foreman import ATTEMPTS, Foreman
-from benchmark.launchers.work import Died, Round, Started
-from benchmark.runner import Execution
+from benchmark.experiment.runner import Execution
+from benchmark.launch import base
+from benchmark.launch.base import Ended
+from benchmark.launch.foreman import ATTEMPTS, Foreman
+from benchmark.launch.work import Died, Round, Started
 from benchmark.studies.grid import Cell
 
 DONE = Ended("done", {"accuracy": 0.5})

@@ -5,13 +5,13 @@ import types
 import pytest
 
 from benchmark.engine.executors.threads import available_cores
-from benchmark.launchers import probe
-from benchmark.launchers.base import Options
-from benchmark.launchers.local import local
-from benchmark.launchers.probe import Reading, automatic_jobs, measure, most_useful
-from benchmark.launchers.processes import Processes
-from benchmark.launchers.sequential import Sequential
-from benchmark.runner import Execution
+from benchmark.experiment.runner import Execution
+from benchmark.launch import probe
+from benchmark.launch.base import Options
+from benchmark.launch.local import local
+from benchmark.launch.probe import Reading, automatic_jobs, measure, most_useful
+from benchmark.launch.processes import Processes
+from benchmark.launch.sequential import Sequential
 
 CPU = Execution(device="cpu")
 

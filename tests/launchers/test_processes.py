@@ -10,11 +10,11 @@ import pytest
 from watching import Log
 
 from benchmark.engine.executors.threads import available_cores
-from benchmark.launchers.base import Ended
-from benchmark.launchers.cores import confined
-from benchmark.launchers.processes import ProcessCrew, Processes, ended_how, own_gpu
-from benchmark.launchers.work import Died
-from benchmark.runner import Execution
+from benchmark.experiment.runner import Execution
+from benchmark.launch.base import Ended
+from benchmark.launch.cores import confined
+from benchmark.launch.processes import ProcessCrew, Processes, ended_how, own_gpu
+from benchmark.launch.work import Died
 from benchmark.studies.grid import Cell
 
 pytestmark = pytest.mark.skipif(available_cores() < 2, reason="two workers need two cores")

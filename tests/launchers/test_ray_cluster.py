@@ -10,9 +10,9 @@ import pytest
 from watching import Log
 
 from benchmark.engine.executors.threads import available_cores
-from benchmark.launchers.base import Options
-from benchmark.launchers.ray_cluster import RayCluster, connect
-from benchmark.runner import Execution
+from benchmark.experiment.runner import Execution
+from benchmark.launch.base import Options
+from benchmark.launch.ray_cluster import RayCluster, connect
 from benchmark.studies.grid import Cell
 
 ray = pytest.importorskip("ray", reason="the optional package ray is not installed")

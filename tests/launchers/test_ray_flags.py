@@ -7,11 +7,11 @@ import types
 import pytest
 
 from benchmark.errors import UserError
-from benchmark.launchers import find
-from benchmark.launchers.base import Options
-from benchmark.launchers.ray_cluster import connect
-from benchmark.launchers.ray_shares import Machine, Shares, divide
-from benchmark.runner import Execution
+from benchmark.experiment.runner import Execution
+from benchmark.launch import find
+from benchmark.launch.base import Options
+from benchmark.launch.ray_cluster import connect
+from benchmark.launch.ray_shares import Machine, Shares, divide
 
 
 def fake(error):

@@ -6,10 +6,10 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import Diverged
 from benchmark.errors import UserError
-from benchmark.launchers import base
-from benchmark.launchers.base import unavailable
-from benchmark.launchers.sequential import Sequential
-from benchmark.runner import Execution
+from benchmark.experiment.runner import Execution
+from benchmark.launch import base
+from benchmark.launch.base import unavailable
+from benchmark.launch.sequential import Sequential
 from benchmark.studies.grid import Cell
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import datasets
 from benchmark.engine.params import WeightedMean
+from benchmark.experiment.runner import with_hyper
 from benchmark.models import NETWORKS
-from benchmark.runner import with_hyper
 
 EIGHT = {"rounds": 8, "eval_every": 3}  # four stages of two rounds: 1-2, 3-4, 5-6, 7-8
 

@@ -6,8 +6,8 @@ import pytest
 
 from algorithms.ppfe.hyper import ABLATIONS
 from benchmark.engine.executors import LoopExecutor
+from benchmark.experiment.runner import with_hyper
 from benchmark.models import Linear, LowRank
-from benchmark.runner import with_hyper
 
 EVERYONE = range(6)
 FC = ("fc1", "fc2", "fc3")

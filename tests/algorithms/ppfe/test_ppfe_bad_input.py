@@ -7,7 +7,7 @@ import torch
 
 from benchmark.engine.rounds import Diverged
 from benchmark.errors import UserError
-from benchmark.runner import check, with_hyper
+from benchmark.experiment.runner import check, with_hyper
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,343 @@
+"""Flags made from the fields of `RunConfig`, and the way back from flags and setting to a `RunConfig`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
+from benchmark.engine.config import RunConfig, flag
+from benchmark.errors import UserError
+
+if TYPE_CHECKING:
+    from benchmark.experiment.runner import Execution
+    from benchmark.track import Tracking
+
+__all__ = [
+    "add_config_flags",
+    "add_data_dir",
+    "add_execution",
+    "add_results_dir",
+    "add_seeds",
+    "add_setting",
+    "add_tf32",
+    "add_tracking",
+    "execution_of",
+    "parse_assignments",
+    "path",
+    "resolve",
+    "tracking_of",
+]
+
+_FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
+_KINDS = get_type_hints(RunConfig)
+
+_BY_NUMBER = ("samples_per_client", "test_samples_per_client")  # what natural splits do not ask for,
+_BY_USER = ("user_pool", "test_share", "least_test")  # and what only they do
+_MORE_HELP = {
+    "dataset": "; without --setting it stands for the first setting that uses it",
+    "dirichlet": "; implies --partition dirichlet",
+}
+
+
+# -- flags ------------------------------------------------------------------------------------------
+
+
+def add_setting(group: argparse._ArgumentGroup) -> None:
+    """Add ``--setting``."""
+    group.add_argument(
+        "--setting",
+        metavar="NAME",
+        help=f"dataset, split and protocol: {', '.join(SETTINGS)} (default: {DEFAULT_SETTING})",
+    )
+
+
+def add_config_flags(group: argparse._ArgumentGroup, names: Iterable[str]) -> None:
+    """Add the flags of some fields; a flag that is not given leaves None."""
+    for name in names:
+        spec, kind = _FIELDS[name], _KINDS[name]
+        text = spec.metadata["doc"] + _MORE_HELP.get(name, "") + f" (default: {_default(name)})"
+        text = text.replace("%", "%%")
+        if kind is bool:
+            group.add_argument(flag(name), action=argparse.BooleanOptionalAction, default=None, help=text)
+            continue
+        choices = spec.metadata.get("choices")
+        metavar = f"{{{','.join(choices)}}}" if choices else {int: "N", float: "X", str: "NAME"}[kind]
+        group.add_argument(flag(name), type=_reader(name), metavar=metavar, help=text)
+
+
+def add_data_dir(group: argparse._ArgumentGroup) -> None:
+    """Add ``--data-dir``."""
+    group.add_argument(
+        "--data-dir",
+        type=path("--data-dir"),
+        metavar="DIR",
+        help="folder that holds the datasets (default: the environment's PFL_DATA_DIR, else a cache folder)",
+    )
+
+
+def add_results_dir(group: argparse._ArgumentGroup, text: str) -> None:
+    """Add ``--results-dir``; `text` is its help."""
+    group.add_argument("--results-dir", type=path("--results-dir"), metavar="DIR", help=text)
+
+
+def add_seeds(group: argparse._ArgumentGroup, text: str) -> None:
+    """Add ``--seeds``, how many; `text` is its help."""
+    group.add_argument("--seeds", type=_count_of_seeds, metavar="N", help=text)
+
+
+def _count_of_seeds(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise UserError(f"--seeds is '{text}'; expected how many, a whole number of at least 1")
+    return int(text)
+
+
+def add_execution(group: argparse._ArgumentGroup) -> None:
+    """Add the flags that say how runs are carried out: fields of `Execution` (see `execution_of`)."""
+    group.add_argument(
+        "--device", metavar="NAME", help="cpu, cuda or cuda:N (default: auto, a GPU where there is one)"
+    )
+    group.add_argument(
+        "--executor",
+        metavar="NAME",
+        help="how clients are trained (default: auto, the fastest for the device)",
+    )
+    add_tf32(group)
+
+
+def add_tf32(group: argparse._ArgumentGroup) -> None:
+    """Add ``--tf32``."""
+    group.add_argument(
+        "--tf32",
+        action="store_true",
+        default=None,
+        help="let CUDA devices round the factors of products to TF32: faster, less exact (default: no)",
+    )
+
+
+def add_tracking(group: argparse._ArgumentGroup) -> None:
+    """Add the flags of Weights & Biases."""
+    group.add_argument(
+        "--wandb",
+        default="disabled",
+        metavar="{online,offline,disabled}",
+        help="log runs to Weights & Biases as well; offline: into RESULTS/wandb, for `wandb sync` "
+        "(default: disabled)",
+    )
+    group.add_argument(
+        "--wandb-project",
+        metavar="NAME",
+        help="project there (default: the environment's WANDB_PROJECT, else pfl-benchmark)",
+    )
+    group.add_argument(
+        "--wandb-entity",
+        metavar="NAME",
+        help="team or user there (default: the environment's WANDB_ENTITY, else that of the login)",
+    )
+
+
+def tracking_of(
+    arguments: argparse.Namespace, studies: Mapping[str, tuple[str, ...]] | None = None
+) -> tuple[Tracking, ...]:
+    """What the flags of `add_tracking` ask for, checked.
+
+    Args:
+        studies: names of the studies that use a run, by the hash of its configuration.
+
+    Raises:
+        UserError: it cannot work: no such mode, no package, no key.
+    """
+    if arguments.wandb == "disabled":
+        for name in ("wandb_project", "wandb_entity"):
+            if getattr(arguments, name):
+                raise UserError(
+                    f"{flag(name)} has a meaning only with --wandb online or offline; add that flag"
+                )
+        return ()
+    from benchmark.track.weights_and_biases import PROJECT, WeightsAndBiases
+
+    tracking = WeightsAndBiases(
+        arguments.wandb,
+        arguments.wandb_project or os.environ.get("WANDB_PROJECT") or PROJECT,
+        arguments.wandb_entity or os.environ.get("WANDB_ENTITY") or "",
+        studies or {},
+    )
+    tracking.check()
+    return (tracking,)
+
+
+def _default(name: str) -> str:
+    default = _FIELDS[name].default
+    text = ("yes" if default else "no") if isinstance(default, bool) else f"{default}"
+    if any(name in setting.values for setting in SETTINGS.values()):
+        return f"the setting's, else {text}"
+    return text
+
+
+def _reader(name: str) -> Callable[[str], Any]:
+    """The conversion of a flag's text, with our own words where it fails."""
+    kind, default = _KINDS[name], _FIELDS[name].default
+
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if kind is not str and not math.isfinite(value):
+            what = "a whole number" if kind is int else "a number"
+            raise UserError(f"{flag(name)} is '{text}'; expected {what}, such as {default}")
+        if kind is int and abs(value) >= 2**63:
+            raise UserError(f"{flag(name)} is {text}; expected a number that fits 64 bits")
+        return value
+
+    return read
+
+
+def path(name: str) -> Callable[[str], Path]:
+    """The conversion of the text of a flag that takes a path."""
+
+    def read(text: str) -> Path:
+        if not text:
+            raise UserError(f"{name} is empty; expected a path")
+        try:
+            return Path(text).expanduser()
+        except RuntimeError as error:  # ~name of a user whom this machine does not know
+            raise UserError(f"{name} is {text}: {error}; expected a path") from error
+
+    return read
+
+
+# -- from flags to a configuration ------------------------------------------------------------------
+
+
+def resolve(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
+    """The setting's name and the configuration that the flags ask for, without the method.
+
+    Raises:
+        UserError: unknown setting or dataset, or flags that contradict each other.
+    """
+    given = {name: value for name in _FIELDS if (value := getattr(arguments, name, None)) is not None}
+    given.pop("algo", None)
+    dataset = given.get("dataset")
+    name = arguments.setting or (default_setting(dataset) if dataset else DEFAULT_SETTING)
+    values = find_setting(name).values
+    if dataset not in (None, values["dataset"]):
+        raise UserError(
+            f"--setting {name} uses the dataset '{values['dataset']}', not '{dataset}'; "
+            "give one of the two flags"
+        )
+    _check_budget(given)
+    config = dataclasses.replace(RunConfig(), **{**values, **given, "partition": _partition(values, given)})
+    config.validate()
+    if "crop_padding" in given and not config.augment:
+        raise UserError(
+            f"--crop-padding {config.crop_padding} does nothing without augmentation; "
+            "drop it, or give --augment"
+        )
+    config = config.settled()
+    _check_split(config, "dirichlet" in given)
+    return name, config
+
+
+def execution_of(arguments: argparse.Namespace, **fixed: Any) -> Execution:
+    """The `Execution` that the flags ask for: every flag with the name of a field sets it, if it is given.
+
+    Args:
+        fixed: fields that no flag of the command sets.
+    """
+    from benchmark.experiment.runner import Execution
+
+    execution = Execution(**fixed)
+    chosen: dict[str, Any] = {
+        spec.name: getattr(arguments, spec.name, None) for spec in dataclasses.fields(execution)
+    }
+    chosen = {name: value for name, value in chosen.items() if value is not None and name not in fixed}
+    return dataclasses.replace(execution, **chosen)
+
+
+def _partition(values: Any, given: dict[str, Any]) -> str:
+    """The partition that the flags mean.
+
+    Raises:
+        UserError: they contradict each other.
+    """
+    by_classes, by_alpha, law = "classes_per_client" in given, "dirichlet" in given, given.get("partition")
+    for name in _BY_NUMBER if (law or values["partition"]) == "natural" else _BY_USER:
+        if name in given:
+            law = law or values["partition"]
+            raise UserError(f"{flag(name)} has no meaning under --partition {law}; drop it")
+    if by_classes and by_alpha:
+        raise UserError("--classes-per-client and --dirichlet are two different splits; give one of them")
+    if by_classes and law in ("dirichlet", "iid", "natural"):
+        raise UserError(f"--classes-per-client has no meaning under --partition {law}; drop one of them")
+    if by_alpha and law not in (None, "dirichlet"):
+        raise UserError(f"--dirichlet has no meaning under --partition {law}; drop one of them")
+    if law is not None:
+        return law
+    if by_alpha:
+        return "dirichlet"
+    if by_classes and values["partition"] not in ("distinct", "shards"):
+        return "distinct"
+    return values["partition"]
+
+
+def _check_split(config: RunConfig, has_alpha: bool) -> None:
+    if config.partition == "dirichlet" and not (config.dirichlet or has_alpha):
+        raise UserError("--partition dirichlet needs --dirichlet and a number above 0, such as 0.3")
+    if config.partition == "dirichlet" and not config.dirichlet > 0:
+        raise UserError(
+            f"--dirichlet is {config.dirichlet:g}; expected a number above 0, such as 0.3 (smaller: clients "
+            "differ more)"
+        )
+    if config.classes_per_client < 1:
+        raise UserError(
+            f"--classes-per-client is {config.classes_per_client}; expected a whole number of at least 1"
+        )
+
+
+def _check_budget(given: dict[str, Any]) -> None:
+    for name in ("byte_budget", "compute_cap"):
+        if name in given and given.get("budget", RunConfig.budget) != "bytes":
+            raise UserError(f"{flag(name)} has a meaning only under --budget bytes; add that flag")
+
+
+def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> dict[str, str]:
+    """The hyper-parameters given as ``--set key=value``.
+
+    Args:
+        known: the hyper-parameters of the method.
+
+    Raises:
+        UserError: no key=value, a key given twice or with a flag of its own, or a number that is not finite.
+    """
+    known = set(known)
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key, value = key.strip().replace("-", "_"), value.strip()
+        if not (key and equals and value):
+            raise UserError(f"--set {pair}: expected key=value, such as lam=0.5")
+        if key not in known and key in _FIELDS and key != "hyper":
+            kept = f"{flag(key)} {value}"
+            if _KINDS[key] is bool:
+                kept = f"{flag(key)} or {flag('no_' + key)}"
+            raise UserError(f"--set {pair}: {key} is no hyper-parameter of '{algo}'; use {kept}")
+        if any(not _finite(part) for part in value.split(",")):
+            raise UserError(f"--set {pair}: expected a finite number")
+        if key in values:
+            raise UserError(f"--set {key} is given twice, as {values[key]} and as {value}; give it once")
+        values[key] = value
+    return values
+
+
+def _finite(text: str) -> bool:
+    """False for the text of a number that is infinite or none (``nan``)."""
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return True

@@ -1,0 +1,123 @@
+"""The fields of `RunConfig` told: as words of a command line or for people, and as changes to a setting."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from benchmark.config.settings import SETTINGS, find_setting
+from benchmark.engine.config import RunConfig, flag
+
+__all__ = [
+    "DATA_FIELDS",
+    "PROTOCOL_FIELDS",
+    "as_flags",
+    "as_words",
+    "changes",
+    "describe_split",
+    "in_words",
+    "nearest_setting",
+    "setting_in_words",
+]
+
+_FIELDS = tuple(spec.name for spec in dataclasses.fields(RunConfig))
+
+DATA_FIELDS = (
+    "dataset",
+    "partition",
+    "classes_per_client",
+    "dirichlet",
+    "clients",
+    "samples_per_client",
+    "test_samples_per_client",
+    "user_pool",
+    "test_share",
+    "least_test",
+    "embedding",
+)
+# All other fields that have a flag of their own form; a new field joins them.
+PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper"))
+
+
+def as_flags(message: str) -> str:
+    """A message about fields of a split, with the flags that set them in their place."""
+    message = message.replace("dirichlet_alpha", flag("dirichlet"))
+    # Longest first: samples_per_client is a part of test_samples_per_client.
+    for name in sorted(DATA_FIELDS, key=len, reverse=True):
+        if "_" in name:
+            message = message.replace(name, flag(name))
+    return message
+
+
+def as_words(name: str, value: object) -> list[str]:
+    """The words of a command line that set a field: ``["--lr", "0.1"]``, ``["--no-augment"]``."""
+    if isinstance(value, bool):
+        return [flag(name) if value else flag(f"no_{name}")]
+    return [flag(name), str(value)]
+
+
+def in_words(name: str, value: object) -> str:
+    """A field's value for people: ``lr 0.1``, ``no augment``."""
+    words = name.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"no {words}"
+    return f"{words} {value}"
+
+
+def describe_split(config: RunConfig) -> str:
+    """A split in words: ``20 clients, 2 classes and 60 training images each``."""
+    if config.partition == "natural":
+        drawn = f" (of the {config.user_pool} who wrote most)" * (config.user_pool > config.clients)
+        kept = f"{100 * config.test_share:g} % of a user's tweets, {config.least_test} or more, for testing"
+        return f"{config.clients} clients, one user each{drawn}, {kept}"
+    images = f"{config.samples_per_client} training images"
+    classes = config.classes_per_client
+    return (
+        f"{config.clients} clients, "
+        + {
+            "distinct": f"{classes} class{'es' * (classes > 1)} and {images} each",
+            "shards": f"{classes} shard{'s' * (classes > 1)} and {images} each",
+            "dirichlet": f"Dirichlet {config.dirichlet:g}, {images} each on average",
+            "iid": f"all alike, {images} each",
+        }[config.partition]
+    )
+
+
+def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> dict[str, Any]:
+    """The fields in which `config` differs from a setting; method and seed do not count.
+
+    Args:
+        setting: its name; empty: compare with the defaults of `RunConfig`, for a dataset without a setting.
+    """
+    values = find_setting(setting).values if setting else {"dataset": config.dataset}
+    plain = dataclasses.replace(RunConfig(), **values)
+    ignored = ("algo", "hyper", "seed", *config.idle)
+    return {
+        name: value
+        for name in names
+        if name not in ignored and (value := getattr(config, name)) != getattr(plain, name)
+    }
+
+
+def nearest_setting(config: RunConfig, names: Iterable[str] = _FIELDS) -> str:
+    """The setting that `config` differs from in the fewest of the fields; empty if none has its dataset."""
+    same = [name for name, setting in SETTINGS.items() if setting.values["dataset"] == config.dataset]
+    names = tuple(names)
+    return min(same, key=lambda name: len(changes(name, config, names)), default="")
+
+
+def setting_in_words(
+    config: RunConfig, names: Iterable[str] = _FIELDS, common: Mapping[str, Any] = MappingProxyType({})
+) -> str:
+    """The nearest setting, or else the dataset, and the changes: ``digits-s2, samples per client 20``.
+
+    Args:
+        names: the fields that count.
+        common: fields with a value that needs no mention.
+    """
+    names = tuple(names)
+    setting = nearest_setting(config, names)
+    changed = [item for item in changes(setting, config, names).items() if item not in common.items()]
+    return ", ".join([setting or config.dataset, *(in_words(*item) for item in changed)])

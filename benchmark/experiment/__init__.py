@@ -1,0 +1,1 @@
+"""From a configuration to a finished record, and how long that takes."""

@@ -1,0 +1,159 @@
+"""How filling is going, on standard error: bars on a terminal, a line a cell elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from benchmark.console.terminal import Console, duration, is_interactive, percent
+from benchmark.experiment.estimate import together
+from benchmark.studies.grid import Cell
+
+__all__ = ["CellProgress"]
+
+_EVERY = 60.0  # seconds between lines about one cell, where there is no bar
+
+
+class CellProgress:
+    """A `benchmark.launch.base.Watcher` for people.
+
+    Args:
+        estimates: expected seconds of every cell, by the hash of its configuration.
+        jobs: cells that run at a time.
+    """
+
+    def __init__(self, cells: Sequence[Cell], estimates: Mapping[str, float], jobs: int = 1) -> None:
+        self._estimates, self._total, self._jobs = estimates, len(cells), jobs
+        self._left = {cell.config.hash: estimates[cell.config.hash] for cell in cells}
+        self._expected = self._spent = 0.0  # seconds of the cells that have ended
+        self._count = self._waiting = 0
+        self._said = time.monotonic()
+        self._running: dict[str, _Row] = {}
+        self._stream = sys.stderr
+        self.bars: Progress | None = None
+        if is_interactive(sys.stderr):
+            console = Console(stderr=True)
+            console.file = sys.stderr  # stays the terminal while a run's own messages are held back
+            self.bars = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+                TextColumn("{task.fields[more]}"),
+                console=console,
+                refresh_per_second=4,
+                redirect_stderr=False,
+            )
+            self._cells = self.bars.add_task("cells", total=self._total, more="")
+
+    def __enter__(self) -> CellProgress:
+        if self.bars is not None:
+            self.bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for row in self._running.values():
+            row.close()
+        if self.bars is not None:
+            self.bars.stop()
+
+    def begin(self, cell: Cell) -> _Row:
+        """A cell is begun."""
+        if cell.config.hash in self._running:
+            self._running[cell.config.hash].close()
+        row = self._running[cell.config.hash] = _Row(self, cell)
+        return row
+
+    def end(self, cell: Cell, summary: Mapping[str, Any] | None, problem: str) -> None:
+        """A cell has ended."""
+        row = self._running.pop(cell.config.hash, None)
+        seconds = 0.0
+        if row is not None:
+            row.close()
+            seconds = time.monotonic() - row.started
+        self._count += 1
+        self._expected += self._left.pop(cell.config.hash, 0.0)
+        self._spent += seconds
+        result = f"accuracy {percent(summary['accuracy'])}" if summary else f"FAILED: {problem}"
+        left = f"about {duration(self._seconds_left())} left" if self._count < self._total else ""
+        self.say(
+            f"[{self._count:{len(str(self._total))}}/{self._total}] {cell.title}: {result}  "
+            f"({duration(seconds)}{', ' if left else ''}{left})"
+        )
+        for warning in summary.get("warnings", ()) if summary else ():
+            self.say(f"    warning: {warning}")
+        if self.bars is not None:
+            self.bars.update(self._cells, completed=self._count, more=left)
+
+    def wait(self, cells: Sequence[Cell]) -> None:
+        """Another process is at all that is left."""
+        if time.monotonic() - self._said > _EVERY or self._waiting != len(cells):
+            self._waiting, self._said = len(cells), time.monotonic()
+            self.say(f"waiting for another process, which is at {len(cells)} of these cells")
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+        self.say(text)
+
+    def _seconds_left(self) -> float:
+        running = [self._left[name] * row.share_left for name, row in self._running.items()]
+        queued = [seconds for name, seconds in self._left.items() if name not in self._running]
+        # Finished cells tell how far the estimates are off.
+        return together([*running, *queued], self._jobs) * (
+            self._spent / self._expected if self._expected else 1.0
+        )
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        if self.bars is not None:
+            self.bars.console.print(text)
+        else:
+            print(text, file=self._stream, flush=True)
+
+
+class _Row:
+    """A `benchmark.engine.rounds.Observer`: one cell that is running, and its bar."""
+
+    def __init__(self, display: CellProgress, cell: Cell) -> None:
+        self._display, self._cell = display, cell
+        self._rounds, self._round = 1, 0
+        self.started = self._said = time.monotonic()
+        self._bar: TaskID | None = None
+
+    @property
+    def share_left(self) -> float:
+        """The share of its rounds that it has still before it."""
+        return 1 - self._round / self._rounds
+
+    def start(self, rounds: int, done: int) -> None:
+        """Its run begins."""
+        self._rounds = rounds
+        if self._display.bars is not None:
+            title = f"  {self._cell.title}"
+            self._bar = self._display.bars.add_task(title, total=rounds, completed=done, more="")
+
+    def round(self, line: Mapping[str, Any]) -> None:
+        """A round of it is finished."""
+        self._round = line["round"]
+        accuracy = f"accuracy {percent(line['accuracy'])}" if "accuracy" in line else ""
+        if self._bar is not None and self._display.bars is not None:
+            self._display.bars.update(self._bar, completed=self._round)
+            if accuracy:
+                self._display.bars.update(self._bar, more=accuracy)
+        elif time.monotonic() - self._said > _EVERY:
+            self._said = time.monotonic()
+            self._display.say(
+                f"    {self._cell.title}: round {self._round}/{self._rounds} {accuracy}".rstrip()
+            )
+
+    def close(self) -> None:
+        """Take its bar away."""
+        if self._bar is not None and self._display.bars is not None:
+            self._display.bars.remove_task(self._bar)
+            self._bar = None

@@ -1,0 +1,174 @@
+"""How long runs will take on this machine: from finished records, else from a short measurement."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import json
+import statistics
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from algorithms import find
+from benchmark.engine.algorithm import Algorithm, Task, Trunk
+from benchmark.engine.budget import planned_epochs
+from benchmark.engine.config import RunConfig
+from benchmark.engine.data import FederatedData
+from benchmark.engine.executors import EXECUTORS, Executor
+from benchmark.engine.hyper import parse_hyper
+from benchmark.engine.local import LocalCall, LocalModel, Phase
+from benchmark.engine.network import network_of
+from benchmark.engine.params import expand
+from benchmark.engine.schedule import Schedule
+from benchmark.engine.streams import Streams
+from benchmark.engine.trunks import common_fields, trunks_of
+from benchmark.experiment.runner import Execution
+from benchmark.models import NETWORKS
+from benchmark.records.environment import environment
+from benchmark.records.store import Record
+from datasets import Dataset, Split
+from datasets.noise import noise
+
+__all__ = ["Estimator", "together"]
+
+_BATCHES = 2  # that a client trains on in a measurement
+# Of the environment: what makes times comparable.
+_SAME = ("processor", "cores", "device", "executor", "jobs")
+
+
+def together(seconds: Iterable[float], jobs: int) -> float:
+    """How long runs of these lengths take, begun in this order, as many at a time as there are jobs."""
+    ends = [0.0] * jobs
+    for length in seconds:
+        heapq.heapreplace(ends, ends[0] + length)
+    return max(ends)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """Training samples of a run, and of each beginning that it may share with others."""
+
+    samples: int
+    beginnings: Mapping[Trunk, int]
+
+
+@dataclass
+class Estimator:
+    """Seconds of runs that have not been made yet.
+
+    Attributes:
+        basis: what the figures of each dataset's network rest on, in words.
+    """
+
+    records: Iterable[Record]
+    execution: Execution
+    basis: dict[str, str] = field(default_factory=dict)
+    _rates: dict[tuple[str, str], float] = field(default_factory=dict)  # seconds a sample
+    _planned: dict[str, _Planned] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._device = self.execution.pick_device()
+        jobs = {"jobs": self.execution.side_by_side}
+        surroundings = {name: {**environment(self._device, name), **jobs} for name in EXECUTORS}
+        measured: dict[tuple[str, str], list[float]] = {}
+        for record in self.records:
+            if record.config.dataset not in NETWORKS:  # of a dataset that is gone
+                continue
+            there, summary = {"jobs": 1, **record.summary["environment"]}, record.summary
+            here = surroundings[self._executor(record.config)]
+            samples = summary["samples"] + summary["adaptation_samples"]
+            if samples and all(there.get(name) == here[name] for name in _SAME):
+                rate = summary["seconds"] / samples
+                for method in (record.config.algo, ""):
+                    measured.setdefault((record.config.dataset, method), []).append(rate)
+        for (dataset, method), rates in measured.items():
+            self._rates[dataset, method] = statistics.median(rates)
+            if not method:
+                count = f"{len(rates)} finished run{'s' * (len(rates) > 1)}"
+                self.basis[dataset] = f"from {count} of this machine"
+
+    def _executor(self, config: RunConfig) -> str:
+        return self.execution.pick_executor(self._device, network_of(config))
+
+    def in_turn(self, configs: Iterable[RunConfig]) -> list[float]:
+        """Expected seconds of runs made in this order: what two have in common is trained by the first."""
+        trained: set[str] = set()
+        seconds = []
+        for config in configs:
+            plan = self._plan(config)
+            samples = {_name(config, trunk): count for trunk, count in plan.beginnings.items()}
+            found = max((count for name, count in samples.items() if name in trained), default=0)
+            seconds.append(self.rate(config) * (plan.samples - found))
+            trained.update(samples)
+        return seconds
+
+    def rate(self, config: RunConfig) -> float:
+        """Seconds per training sample."""
+        dataset = config.dataset
+        if (dataset, "") not in self._rates:
+            started = time.perf_counter()
+            self._rates[dataset, ""] = self._measure(config)
+            spent = time.perf_counter() - started
+            self.basis[dataset] = f"from {spent:.1f} s of measurement, which is rough"
+        return self._rates.get((dataset, config.algo), self._rates[dataset, ""])
+
+    def beginnings(self, config: RunConfig) -> dict[str, int]:
+        """Names and lengths in rounds of the beginnings that a run may share with others, shortest first.
+
+        None under a budget in bytes, which sets the rounds only when the run begins.
+        """
+        return {_name(config, trunk): trunk.round for trunk in self._plan(config).beginnings}
+
+    def _plan(self, config: RunConfig) -> _Planned:
+        """What is the same for all seeds."""
+        config = dataclasses.replace(config, seed=0)
+        if config.hash not in self._planned:
+            algorithm, schedule = self.rehearse(config, samples=1)
+            epochs = planned_epochs(algorithm, schedule)
+            epochs += config.clients * sum(phase.epochs for phase in algorithm.adaptation())
+            samples = config.samples_per_client
+            trunks = trunks_of(algorithm) if config.budget == "rounds" else []
+            self._planned[config.hash] = _Planned(
+                epochs * samples,
+                {t: planned_epochs(algorithm, schedule, t.round) * samples for t in trunks},
+            )
+            algorithm.task.executor.close()
+        return self._planned[config.hash]
+
+    def _measure(self, config: RunConfig) -> float:
+        """Seconds a sample of one cohort's local training on noise, the first call not counted."""
+        algorithm, schedule = self.rehearse(config, _BATCHES * config.batch_size)
+        clients, task = list(range(schedule.cohort_size)), algorithm.task
+        phase = Phase.of(task.network.names, config.lr, epochs=1)
+        for _ in range(2):
+            model = LocalModel(task.network, expand(task.initial, len(clients)))
+            started = time.perf_counter()
+            outcome = task.executor.train(LocalCall(1, clients, {"model": model}, [phase]))
+            float(outcome.loss.sum())  # waits for a GPU
+            spent = time.perf_counter() - started
+        task.executor.close()
+        return spent / outcome.samples
+
+    def rehearse(self, config: RunConfig, samples: int) -> tuple[Algorithm, Schedule]:
+        """The method of a run, on noise that all clients share; no dataset is needed."""
+        streams, network = Streams(config.seed), network_of(config)
+        data = FederatedData(*_noise(config, samples), self._device)
+        executor: Executor = EXECUTORS[self._executor(config)](config, data, streams)
+        initial = network.init(streams.get("init"), self._device)
+        task = Task(config, network, data, streams, config.rounds, initial, executor)
+        method = find(config.algo)
+        algorithm = method(task, parse_hyper(method.Hyper, config.hyper, config.algo))
+        return algorithm, Schedule(config.clients, config.participation, streams)
+
+
+def _name(config: RunConfig, trunk: Trunk) -> str:
+    """What tells a beginning from all others of any run."""
+    return json.dumps([common_fields(config), trunk.key, trunk.round])
+
+
+def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:
+    rows = tuple(np.arange(samples) for _ in range(config.clients))
+    return noise(config.dataset, samples, config.embedding), Split(rows, rows)

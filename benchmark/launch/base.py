@@ -1,0 +1,175 @@
+"""What all launchers have in common: their interface, and how one cell is run and what may become of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self
+
+import datasets
+from benchmark.engine.rounds import Observer
+from benchmark.errors import UserError
+from benchmark.experiment.runner import Execution, run_cell
+from benchmark.studies.grid import Cell
+
+__all__ = [
+    "PATIENCE",
+    "Ended",
+    "Launcher",
+    "OnThisMachine",
+    "Options",
+    "Outcome",
+    "Watcher",
+    "attempt",
+    "unavailable",
+]
+
+PATIENCE = 2.0  # seconds between looks at runs that another process is making
+
+
+class Watcher(Protocol):
+    """Watches cells being filled: a progress display."""
+
+    def begin(self, cell: Cell) -> Observer:
+        """A cell is begun (perhaps not for the first time); what is returned watches its rounds."""
+
+    def end(self, cell: Cell, summary: Mapping[str, Any] | None, problem: str) -> None:
+        """A cell has ended: with its summary, or with a problem and no record."""
+
+    def wait(self, cells: Sequence[Cell]) -> None:
+        """Only cells are left that another process is at."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line, such as the death of a worker."""
+
+
+@dataclass
+class Outcome:
+    """What has become of the cells.
+
+    Attributes:
+        failed: cells without a record, and why.
+        faults: tracebacks of those that failed by a fault of the program.
+    """
+
+    done: list[Cell] = field(default_factory=list)
+    failed: list[tuple[Cell, str]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def add(self, cell: Cell, ended: Ended, watcher: Watcher) -> None:
+        """Enter a cell that is done or has failed, and tell the watcher."""
+        if ended.summary is not None:
+            self.done.append(cell)
+        else:
+            self.failed.append((cell, ended.problem))
+        if ended.fault:
+            self.faults.append(ended.fault)
+        watcher.end(cell, ended.summary, ended.problem)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a launcher is made from.
+
+    Attributes:
+        jobs: cells at once; 0: as many as fit (``auto``), None: the launcher's own default.
+        address: of a cluster; empty: none was given.
+        cells: what is to be run.
+    """
+
+    jobs: int | None
+    address: str
+    execution: Execution
+    cells: Sequence[Cell]
+
+
+class Launcher(Protocol):
+    """Runs cells somewhere; a context manager, which holds its workers.
+
+    Attributes:
+        jobs: cells that run at once.
+        place: where they run, as it follows "about 3:20".
+    """
+
+    jobs: int
+    place: str
+
+    def __enter__(self) -> Launcher: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
+        """The datasets of `cells` that cannot be had where these would run, and why not."""
+
+    def run(self, cells: Sequence[Cell], execution: Execution, watcher: Watcher) -> Outcome:
+        """Run `cells`, by and large in this order; one that fails does not stop the others.
+
+        A cell that another process is at comes last: it is waited for, and taken over if that process ends
+        without finishing it.
+
+        Raises:
+            UserError: records cannot be written (permission, space): nothing else could succeed either.
+        """
+
+
+class OnThisMachine:
+    """What launchers without a cluster have in common: the data that this process finds, nothing to hold."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
+        """As `Launcher.unavailable`."""
+        return unavailable(cells, self._execution.data_dir, download)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an attempt at a cell has ended.
+
+    Attributes:
+        kind: ``busy``: another process is at this very run; ``stop``: records cannot be written.
+        fault: traceback, if the problem is a fault of the program.
+    """
+
+    kind: Literal["done", "failed", "busy", "stop"]
+    summary: Mapping[str, Any] | None = None
+    problem: str = ""
+    fault: str = ""
+
+
+def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
+    """Run a cell here and now."""
+    try:
+        # A method's notes are in its summary; printed for every cell they would drown the progress.
+        with contextlib.redirect_stderr(io.StringIO()):
+            return Ended("done", run_cell(cell.config, execution, observer))
+    except UserError as error:
+        problem = " ".join(str(error).splitlines())
+        if isinstance(error.__cause__, BlockingIOError):  # the run's lock is taken
+            return Ended("busy", problem=problem)
+        return Ended("stop" if isinstance(error.__cause__, OSError) else "failed", problem=problem)
+    except Exception as error:
+        problem = " ".join(f"{type(error).__name__}: {error}".splitlines())
+        return Ended("failed", problem=problem, fault=traceback.format_exc())
+
+
+def unavailable(cells: Sequence[Cell], data_dir: Path | None, download: bool = True) -> dict[str, str]:
+    """The datasets of `cells` that cannot be had on this machine, and why not."""
+    problems = {}
+    for name, config in {cell.config.dataset: cell.config for cell in cells}.items():
+        try:
+            datasets.load(name, data_dir, download=download, embedding=config.embedding)
+        except UserError as error:
+            problems[name] = str(error)
+    return problems

@@ -1,0 +1,242 @@
+"""What is left of the runs behind some studies: the plan, how long it will take, and carrying it out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from benchmark.console.terminal import duration, say
+from benchmark.errors import UserError
+from benchmark.experiment.runner import Execution
+from benchmark.records.store import Store
+from benchmark.studies import computed
+from benchmark.studies.grid import Cell, Profile, Study, plan
+
+if TYPE_CHECKING:
+    from benchmark.launch import Launcher, Outcome
+
+__all__ = ["Job"]
+
+
+class Job:
+    """The runs of some studies in one results folder.
+
+    Args:
+        seeds: the seeds to make; None stands for the profile's.
+        settings: names of the only settings to make runs on; none: all.
+        launcher, jobs, address: where cells run, how many at a time (`benchmark.launch.Options`).
+
+    Raises:
+        UserError: an unknown launcher.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        studies: Sequence[Study],
+        store: Store,
+        execution: Execution,
+        seeds: Sequence[int] | None = None,
+        settings: Collection[str] = (),
+        launcher: str = "local",
+        jobs: int | None = None,
+        address: str = "",
+    ) -> None:
+        from benchmark.launch import find
+
+        self.profile, self.studies, self.store, self.execution = profile, studies, store, execution
+        self.seeds, self._settings = seeds, settings
+        self._make, self._jobs, self._address = find(launcher), jobs, address
+        self._here = launcher == "local"
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """All runs that the studies need, done or not."""
+        return plan(self.studies, self.profile, self.seeds or self.profile.seeds, self._settings)
+
+    @property
+    def missing(self) -> list[Cell]:
+        """The runs that are not done and not known to diverge."""
+        return [cell for cell in self._unfinished if cell.config.hash not in self.store.failed]
+
+    @property
+    def diverged(self) -> list[Cell]:
+        """The runs whose training has diverged, as it would again by the same code: not made anew."""
+        return [cell for cell in self._unfinished if cell.config.hash in self.store.failed]
+
+    @property
+    def _unfinished(self) -> list[Cell]:
+        return [cell for cell in self.cells if self.store.find(cell.config) is None]
+
+    @property
+    def outdated(self) -> list[Study]:
+        """Studies that are computed and not up to date; none where only some settings are asked for."""
+        if self._settings:
+            return []
+        return [
+            study
+            for study in self.studies
+            if study.computed and not computed.is_done(study, self.profile, self.store.root, self.seeds)
+        ]
+
+    # -- carrying it out ------------------------------------------------------------------------------
+
+    def fill(self) -> int:
+        """Make what is missing; returns the number of runs that failed.
+
+        Raises:
+            UserError: the launcher cannot do what it was asked for, or the folder cannot be used.
+        """
+        from benchmark.engine.records import open_store
+
+        missing, diverged = self.missing, self.diverged
+        launcher = self._launcher(missing) if missing else None  # first of all: it may refuse the flags
+        unseen = self._refuse_other_data(missing)
+        open_store(self.store.root)
+        for line in self.store.set_aside():
+            say(line)
+        for cell in diverged:
+            say(
+                f"not run again: {cell.title}: {self.store.failed[cell.config.hash].split(';')[0]}; to try "
+                f"anew (with other code, say), remove {self.store.root}/*-{cell.config.hash}"
+            )
+        for study in self.outdated:
+            say(f"{study.name}: computing")
+            computed.fill(study, self.profile, self.store.root, self.seeds)
+        if launcher is None:
+            return 0
+        with launcher:
+            outcome = self._run(missing, launcher, unseen)
+        for fault in outcome.faults:
+            say(fault)
+        for cell, problem in outcome.failed:
+            say(f"failed: {cell.title}: {problem}")
+        return len(outcome.failed)
+
+    def _run(self, missing: Sequence[Cell], launcher: Launcher, unseen: Sequence[Cell]) -> Outcome:
+        """Run the cells whose data can be had (those of `unseen` were not here), and take up the records."""
+        from benchmark.experiment.display import CellProgress
+        from benchmark.experiment.estimate import together
+        from benchmark.launch import Outcome
+
+        absent = launcher.unavailable(missing)
+        for name, problem in absent.items():
+            count = sum(cell.config.dataset == name for cell in missing)
+            say(f"{count} cells stay missing: {problem}")
+        missing = [cell for cell in missing if cell.config.dataset not in absent]
+        if not missing:
+            return Outcome()
+        self._refuse_other_data(unseen)  # which may have been downloaded just now
+        estimates = {cell.config.hash: time for cell, time in self._estimated(missing, launcher.jobs)[0]}
+        say(
+            f"{self.profile.name}: {len(missing)} of {len(self.cells)} cells to run, "
+            f"about {duration(together(estimates.values(), launcher.jobs))} {launcher.place}"
+        )
+        with CellProgress(missing, estimates, launcher.jobs) as progress:
+            outcome = launcher.run(missing, self.execution, progress)
+        for cell in missing:
+            self._take_up(cell)
+        return outcome
+
+    def _refuse_other_data(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Before the first run, as far as the data are on this machine and the runs will be.
+
+        Returns:
+            The cells whose data are not here to be compared with those of records.
+
+        Raises:
+            UserError: the folder has records of some dataset that were made on another copy of it.
+        """
+        import datasets
+        from benchmark.records.same_data import Kind, data_for, refuse_other_data
+
+        folder, unseen = self.execution.data_dir, set()
+        finished = {record.folder.name: record.data for record in self.store.records()} if self._here else {}
+        known = {data.kind for data in finished.values()}
+        for kind, config in {Kind.of(cell.config): cell.config for cell in cells}.items():
+            if kind not in known:
+                continue
+            try:
+                dataset = datasets.load(config.dataset, folder, download=False, embedding=config.embedding)
+            except UserError:  # told elsewhere
+                unseen.add(kind)
+                continue
+            refuse_other_data(self.store.root, data_for(config, dataset), finished)
+        return [cell for cell in cells if Kind.of(cell.config) in unseen]
+
+    def _launcher(self, missing: Sequence[Cell]) -> Launcher:
+        from benchmark.launch import Options
+
+        return self._make(Options(self._jobs, self._address, self.execution, missing))
+
+    def _take_up(self, cell: Cell) -> None:
+        from benchmark.engine.records import RunRecord
+        from benchmark.experiment.runner import method_label
+
+        self.store.add(RunRecord(self.store.root, cell.config, method_label(cell.config)).folder)
+
+    def _estimated(self, cells: Sequence[Cell], jobs: int) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
+        """Expected seconds of cells in this order, beside others, and what they rest on by dataset."""
+        from benchmark.engine.executors.threads import available_cores
+        from benchmark.experiment.estimate import Estimator
+        from benchmark.launch.cores import confined
+
+        execution = dataclasses.replace(self.execution, side_by_side=jobs)
+        if not self._here:  # a GPU elsewhere says nothing about this machine
+            execution = dataclasses.replace(execution, device="auto")
+        with confined(0, min(jobs, available_cores())):
+            estimator = Estimator(self.store.records(), execution)
+            seconds = estimator.in_turn(cell.config for cell in cells)
+            return list(zip(cells, seconds, strict=True)), estimator.basis
+
+    # -- the plan -------------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        """Print every cell with its state, and what is left to do in time."""
+        from benchmark.experiment.estimate import together
+
+        missing, diverged = self.missing, self.diverged
+        with self._launcher(missing) as launcher:
+            jobs, place = launcher.jobs, launcher.place
+            absent = launcher.unavailable(missing, download=False)
+        estimated, basis = self._estimated(missing, jobs)
+        seconds = {cell.config.hash: expected for cell, expected in estimated}
+        width = max((len(cell.title) for cell in self.cells), default=0)
+        hopeless = {cell.config.hash for cell in diverged}
+        for cell in self.cells:
+            expected = seconds.get(cell.config.hash)
+            state = "done" if expected is None else f"missing, about {duration(expected)}"
+            if cell.config.hash in hopeless:
+                state = "diverged before, not run again"
+            if expected is not None and cell.config.dataset in absent:
+                state += f", {cell.config.dataset} is not here yet"
+            print(f"{cell.title:{width}}  {state}  [{', '.join(cell.studies)}]")
+        for study in self.outdated:
+            print(f"{study.name}: to be computed")
+        for study in self.studies:
+            if study.borrows:
+                print(f"{study.name}: no runs of its own; shows those of other studies")
+        print()
+        for study in self.studies:
+            own = [cell for cell in missing if study.name in cell.studies]
+            count = sum(study.name in cell.studies for cell in self.cells)
+            if count:
+                lost = sum(study.name in cell.studies for cell in diverged)
+                done = count - len(own) - lost
+                time = duration(together((seconds[cell.config.hash] for cell in own), jobs))
+                some = f", {lost} diverged" * bool(lost)
+                print(f"{study.name:14} {done:4} of {count:4} done{some}, about {time} left")
+        total = duration(together(seconds.values(), jobs))
+        print(
+            f"{self.profile.name}: {len(self.cells)} cells, "
+            f"{len(self.cells) - len(missing) - len(diverged)} done, "
+            f"{f'{len(diverged)} diverged, ' * bool(diverged)}{len(missing)} missing: about {total} {place}"
+        )
+        for dataset in dict.fromkeys(cell.config.dataset for cell in missing):
+            print(f"  times on {dataset}: {basis[dataset]}")
+        try:
+            self._refuse_other_data(missing)
+        except UserError as error:
+            print(f"nothing of it would be run: {error}")

@@ -1,0 +1,1 @@
+"""The PPFE paper: its studies, claims, bound, synthetic study, tables, figures and commands."""

@@ -1,0 +1,185 @@
+"""``stages``: what a finished run of a staged method (PPFE) has to say about its stages."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from benchmark.commands.common.flags import path
+from benchmark.console.terminal import percent, show, shown_path
+from benchmark.errors import UserError
+
+HELP = "accuracy, β and sample weights by stage, from the record of a staged method: table and figure"
+USAGE = "RECORD_FOLDER [--out FILE]"
+EXAMPLES = """\
+  python -m benchmark --algo ppfe --dataset digits
+  python -m benchmark stages results/runs/ppfe-digits-s2-seed0-...
+  python -m benchmark stages results/runs/ppfe-digits-s2-seed0-... --out stages.svg"""
+
+_ENDINGS = (".png", ".svg")
+_PER_CLIENT = ("epsilon", "beta", "edge", "weight_min", "weight_max", "effective_samples")
+_HINDSIGHT = "hindsight_test_accuracy"
+_SHARES = tuple(f"{kind}_{part}_accuracy" for kind in ("stage", "ensemble") for part in ("train", "test"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "record", type=path("RECORD_FOLDER"), metavar="RECORD_FOLDER", help="folder of a finished run"
+    )
+    parser.add_argument(
+        "--out",
+        type=path("--out"),
+        metavar="FILE",
+        help="the figure, .png or .svg (default: stages.png in the record)",
+    )
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Print the table and save the figure."""
+    folder: Path = arguments.record
+    out: Path = arguments.out or folder / "stages.png"
+    if out.suffix.lower() not in _ENDINGS:
+        raise UserError(f"--out is {out}; expected the name of a .png or .svg file")
+    stages, title = read_stages(folder), folder.resolve().name.rpartition("-")[0] or folder.name
+
+    from benchmark.engine.files import write_bytes, write_text
+    from benchmark.papers.ppfe.figures.stage_record import stage_figure
+    from benchmark.present.figures.style import Picture
+
+    picture = Picture(out.stem, title, "", stage_figure(stages, title))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write {out}: {error.strerror or error}; choose another --out") from error
+    if out.suffix.lower() == ".svg":
+        write_text(out, picture.to_svg())
+    else:
+        write_bytes(out, picture.to_png())
+    show(Text(title, "bold"), "", Padding(_table(stages), (0, 0, 0, 2)), "", *_remarks(folder, stages))
+    print(f"figure  {shown_path(out)}")
+
+
+def read_stages(folder: Path) -> list[dict[str, Any]]:
+    """The stages in a record's diagnostics.json.
+
+    Raises:
+        UserError: there is no such record, it is not finished, it has no stages, or it is damaged.
+    """
+    from benchmark.records.gather import require_folder
+
+    require_folder(folder)
+    file = folder / "diagnostics.json"
+    if not file.exists():
+        if not (folder / "config.json").exists():
+            raise UserError(f"{folder} is no record of a run; give a folder that holds a config.json")
+        if not (folder / "done").exists():
+            raise UserError(
+                f"the run in {folder} is not finished; give its command again, which continues it"
+            )
+        raise UserError(
+            f"{folder} has no diagnostics.json, since its method has no stages; give a record of --algo ppfe"
+        )
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        stages = found.get("stages")
+        if stages:
+            _check(stages)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{file} is damaged ({type(error).__name__}: {error}); remove the record and run it again"
+        ) from error
+    if not stages:
+        raise UserError(f"{file} tells of no stages; give a record of --algo ppfe")
+    return stages
+
+
+def _check(stages: Sequence[dict[str, Any]]) -> None:
+    """Touch all that is shown; raises what a missing or misshapen value raises."""
+    for stage in stages:
+        len(stage["rounds"]), len(stage["personal"])
+        for name in ("stage", "error_bound", *_SHARES):
+            float(stage[name])
+        if _HINDSIGHT in stages[0]:  # older records do not tell it
+            float(stage[_HINDSIGHT])
+            [float(weight) for weight in stage["hindsight_weights"]]
+        for name in _PER_CLIENT:
+            fmean(stage["clients"][name])
+
+
+def _table(stages: Sequence[dict[str, Any]]) -> Table:
+    """One column a stage."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("", no_wrap=True)
+    for stage in stages:
+        table.add_column(f"stage {stage['stage']}", justify="right", no_wrap=True)
+    table.add_column("", style="dim", no_wrap=True)
+
+    def row(name: str, cell: Callable[[dict[str, Any]], str], meaning: str) -> None:
+        table.add_row(name, *(cell(stage) for stage in stages), meaning)
+
+    def share(field: str) -> Callable[[dict[str, Any]], str]:
+        return lambda stage: percent(stage[field])
+
+    def clients(field: str, *summaries: Callable[[list[float]], float], digits: int = 3) -> Any:
+        return lambda stage: " / ".join(f"{of(stage['clients'][field]):.{digits}f}" for of in summaries)
+
+    row("rounds", lambda stage: "{}-{}".format(*stage["rounds"]), "")
+    row("personal layers", lambda stage: ", ".join(stage["personal"]) or "none", "")
+    for kind, words in (("stage", "its model alone"), ("ensemble", "the stages so far")):
+        for part in ("train", "test"):
+            row(f"{kind}, {part}", share(f"{kind}_{part}_accuracy"), f"accuracy of {words}")
+    if _HINDSIGHT in stages[0]:
+        row("hindsight, test", share(_HINDSIGHT), "best common weights")
+    row("error ε", clients("epsilon", fmean), "weighted loss, mean")
+    row("weight β", clients("beta", fmean), "in the ensemble, mean")
+    row("", clients("beta", min, max), "smallest / largest")
+    row("samples' ω", clients("weight_min", min), "after the stage, smallest")
+    row("", clients("weight_max", max), "largest")
+    row("effective", clients("effective_samples", fmean, digits=1), "samples (Σω)²/Σω², mean")
+    row("edge γ", clients("edge", fmean), "½ − weighted error, mean")
+    row("", clients("edge", min), "smallest")
+    row("exp(−2γ²T)", lambda stage: f"{stage['error_bound']:.3f}", "bound, mean")
+    return table
+
+
+def _remarks(folder: Path, stages: Sequence[dict[str, Any]]) -> list[str]:
+    """What a reader of the table would otherwise take amiss."""
+    lines = [
+        "Means and extremes are over clients. Errors, γ and ω are of training samples; exp(−2γ²T) bounds the "
+        "ensemble's training error by the client's smallest γ so far."
+    ]
+    if _HINDSIGHT in stages[0]:
+        best = ", ".join(f"{weight:.1f}" for weight in stages[-1]["hindsight_weights"])
+        lines.append(
+            f"Hindsight: non-negative weights that all clients share ({best} after the last stage), chosen "
+            "by the test samples themselves: no result, but about what better weights could bring."
+        )
+    if any(min(stage["clients"]["edge"]) <= 0 for stage in stages):
+        lines.append("Where a client has no edge (γ ≤ 0) the bound says nothing and counts as 1.")
+    hyper = _hyper(folder)
+    if hyper.get("reweight") is False:
+        lines.append("Reweighting is off in this run: ω and effective samples were computed but not used.")
+    else:
+        lines.append(
+            "The weights ω after a stage are those that the next stage trains with; the last are unused."
+        )
+    if hyper.get("ensemble") == "last":
+        lines.append("This run predicts with its last stage alone; its ensemble is shown but not used.")
+    return [*lines, ""]
+
+
+def _hyper(folder: Path) -> dict[str, Any]:
+    """The method's hyper-parameters; empty where the record does not tell them."""
+    try:
+        return dict(json.loads((folder / "config.json").read_text(encoding="utf-8"))["config"]["hyper"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

@@ -1,0 +1,182 @@
+"""``synthetic``: the paper's linear study in closed form, as tables and figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
+
+from benchmark.commands.common.flags import path
+from benchmark.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from benchmark.papers.ppfe.synthetic.study import Profile
+
+HELP = "the paper's synthetic linear study (ridge regressions in closed form): tables and figures"
+USAGE = "[--profile quick|paper] [flags]"
+EXAMPLES = """\
+  python -m benchmark synthetic
+  python -m benchmark synthetic --profile paper --seeds 5
+  python -m benchmark synthetic --tie 0                    λ strictly by the smallest validation error"""
+
+_DEFAULT_DIR = Path("results")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    study = parser.add_argument_group("study")
+    study.add_argument(
+        "--profile", default="quick", metavar="NAME", help="quick: few points; paper: all (default: quick)"
+    )
+    study.add_argument(
+        "--seeds",
+        type=_number("--seeds", int, 1, "a whole number of at least 1"),
+        metavar="N",
+        help="seeds 0 to N−1 for every point (default: the profile's, 2 or 10)",
+    )
+    study.add_argument(
+        "--tie",
+        type=_number("--tie", float, 0, "a share of at least 0, such as 0.002"),
+        metavar="X",
+        help="validation errors that differ by at most this share are equal, and the largest of their λ is "
+        "taken; 0: the smallest error (default: 0.002)",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--results-dir",
+        type=path("--results-dir"),
+        default=_DEFAULT_DIR,
+        metavar="DIR",
+        help=f"the files go to its subfolder synthetic (default: {_DEFAULT_DIR})",
+    )
+    output.add_argument("--json", action="store_true", help="print one JSON object instead of the tables")
+
+
+def _number(flag: str, kind: type, least: float, wanted: str) -> Callable[[str], float]:
+    """The conversion of a flag's text, with our own words where it fails."""
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not least <= value < float("inf"):
+            raise UserError(f"{flag} is '{text}'; expected {wanted}")
+        return value
+
+    return read
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Carry out the study, write its files and print the tables."""
+    from benchmark.console.terminal import shown_path
+    from benchmark.papers.ppfe.synthetic.study import PROFILES, TIE, run_studies, summarise
+
+    name = arguments.profile
+    if name not in PROFILES:
+        raise unknown("profile", name, PROFILES)
+    profile = PROFILES[name]
+    seeds = arguments.seeds or profile.seeds
+    tie = TIE if arguments.tie is None else arguments.tie
+    folder = _folder(arguments.results_dir)
+    total = sum(len(study.clients) * len(study.ratios) for study in profile.studies.values())
+    print(f"synthetic study, profile {name}: {total} points, {seeds} seed(s)", file=sys.stderr)
+    frame = run_studies(profile, range(seeds), tie)
+    tables = {study: summarise(frame[frame["study"] == study]) for study in profile.studies}
+    files = _write(folder, frame, profile, tables, tie)
+    if arguments.json:
+        found = {
+            "profile": name,
+            "seeds": seeds,
+            "tie": tie,
+            "studies": tables,
+            "files": [str(file) for file in files],
+        }
+        print(json.dumps(found))
+        return
+    for study, points in tables.items():
+        print(f"{_caption(study, profile, seeds)}\n{_words(points, 'simple')}\n")
+    print("\n".join(f"{'files' if not place else '':<7}{shown_path(f)}" for place, f in enumerate(files)))
+
+
+def _folder(root: Path) -> Path:
+    folder = root / "synthetic"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot use results folder {root}: {error.strerror}; choose another --results-dir"
+        ) from error
+    return folder
+
+
+def _words(points: list[dict[str, Any]], kind: str) -> str:
+    """The points of a study as a table of `tabulate`'s `kind`; ``pipe`` (Markdown) has the best in bold."""
+    from benchmark.papers.ppfe.synthetic.study import METHODS
+
+    rows = []
+    for point in points:
+        best = min(round(point[f"{method}_mean"], 3) for method in METHODS)
+        row = {"K" if name == "clients" else name: point[name] for name in [*point][:1]}
+        for method, title in METHODS.items():
+            mean, deviation = point[f"{method}_mean"], point[f"{method}_std"]
+            cell = f"{mean:.3f} ± {deviation:.3f}"
+            row[title] = f"**{cell}**" if kind == "pipe" and round(mean, 3) == best else cell
+        rows.append(row)
+    return tabulate(rows, headers="keys", tablefmt=kind, disable_numparse=True)
+
+
+def _caption(name: str, profile: Profile, seeds: int) -> str:
+    study = profile.studies[name]
+    fixed = f"r_p = {study.ratios[0]}" if len(study.ratios) == 1 else f"K = {study.clients[0]}"
+    many = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
+    return f"Study {name}, {study.title} ({fixed}, n_k = {study.samples}): test MSE, {many}"
+
+
+def _write(
+    folder: Path,
+    errors: pd.DataFrame,
+    profile: Profile,
+    tables: dict[str, list[dict[str, Any]]],
+    tie: float,
+) -> list[Path]:
+    from benchmark.engine.files import write_bytes, write_text
+    from benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
+
+    seeds = errors["seed"].nunique()
+    sections = [
+        f"{_caption(study, profile, seeds)}.\n\n{_words(points, 'pipe')}" for study, points in tables.items()
+    ]
+    files = [folder / "errors.csv", folder / "tables.md"]
+    write_text(files[0], errors.to_csv(index=False, lineterminator="\n"))
+    write_text(files[1], "\n\n".join(["# Synthetic linear study", *sections, _notes(tie)]) + "\n")
+    for picture in (clients_picture(errors), ratio_picture(errors)):
+        files += [folder / f"{picture.name}.svg", folder / f"{picture.name}.png"]
+        write_text(files[-2], picture.to_svg())
+        write_bytes(files[-1], picture.to_png())
+    return files
+
+
+def _notes(tie: float) -> str:
+    from benchmark.papers.ppfe.synthetic.model import DIMENSION, NOISE_VARIANCE
+    from benchmark.papers.ppfe.synthetic.study import STAGES
+
+    chosen = (
+        f"of the λ whose error there is within {100 * tie:g} % of the smallest, the largest is taken"
+        if tie
+        else ("the one with the smallest error there is taken")
+    )
+    return (
+        f"d = {DIMENSION}, noise variance {NOISE_VARIANCE:g} (the smallest error possible). All points of a "
+        "study and seed have the same draws. λ is chosen for each method on a held-out fifth of the training "
+        f"samples: {chosen}; the fit is then repeated on all samples. PPFE, one λ: its first stage has the λ "
+        f"of the others, where PPFE's has FedAvg's. PPFE sends {STAGES * DIMENSION} floats a client in "
+        f"{STAGES} stages, FedAvg {DIMENSION} in one, Local Only none."
+    )

@@ -1,0 +1,7 @@
+"""Figures that only this paper needs."""
+
+from benchmark.papers.ppfe.figures.stages import ppfe_stages
+
+__all__ = ["FIGURES"]
+
+FIGURES = {"ppfe-stages": ppfe_stages}

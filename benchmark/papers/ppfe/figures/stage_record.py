@@ -1,0 +1,96 @@
+"""One run of a staged method, stage by stage: accuracy, ensemble weights and sample weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmark.present.figures.style import grey, styled, tidy
+
+__all__ = ["stage_figure"]
+
+_ALONE, _ENSEMBLE, _CLIENTS = "#cc6677", "#332288", "#117733"
+_LINES = (
+    ("ensemble_train_accuracy", "ensemble so far, train", _ENSEMBLE, "--", "white"),
+    ("ensemble_test_accuracy", "ensemble so far, test", _ENSEMBLE, "-", _ENSEMBLE),
+    ("stage_train_accuracy", "stage alone, train", _ALONE, "--", "white"),
+    ("stage_test_accuracy", "stage alone, test", _ALONE, "-", _ALONE),
+)
+_WIDTH = 0.5  # of a box, in stages
+
+
+def stage_figure(diagnostics: list[dict[str, Any]], title: str) -> Figure:
+    """Three panels: accuracy by stage, β by stage, effective sample size by stage.
+
+    Args:
+        diagnostics: the ``stages`` of a record's diagnostics.json (`algorithms.ppfe.diagnostics.describe`).
+        title: what the run is.
+    """
+    with styled():
+        figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+        figure.suptitle(title, x=0.008, ha="left", fontsize=10, fontweight="bold")
+        figure.text(
+            0.995,
+            0.965,
+            "dots: clients   box: quartiles   line: median",
+            ha="right",
+            fontsize=7.5,
+            color=grey,
+        )
+        accuracy, betas, effective = figure.subplots(1, 3, width_ratios=[1.6, 1, 1])
+        _accuracy(accuracy, diagnostics)
+        _clients(betas, diagnostics, "beta")
+        _clients(effective, diagnostics, "effective_samples")
+        for axes, text, label in (
+            (accuracy, "Accuracy", "%"),
+            (betas, "Weight β in the ensemble", ""),
+            (effective, "Effective samples after the stage", "(Σω)²/Σω²"),
+        ):
+            axes.set_title(text, loc="left", pad=7)
+            tidy(axes, "stage and its personal layers", label)
+            _stages(axes, diagnostics)
+    return figure
+
+
+def _stages(axes: Axes, diagnostics: Sequence[Mapping[str, Any]]) -> None:
+    """Stage numbers and, below them, the personal layers."""
+    numbers = [stage["stage"] for stage in diagnostics]
+    labels = [f"{stage['stage']}\n{_span(stage['personal'])}" for stage in diagnostics]
+    axes.set_xticks(numbers, labels)
+    axes.set_xlim(numbers[0] - 0.5, numbers[-1] + 0.5)
+    axes.grid(axis="x", visible=False)
+
+
+def _span(layers: Sequence[str]) -> str:
+    """``fc2–fc3`` for the personal layers of a stage."""
+    if not layers:
+        return "none"
+    return layers[0] if len(layers) == 1 else f"{layers[0]}–{layers[-1]}"
+
+
+def _accuracy(axes: Axes, diagnostics: Sequence[Mapping[str, Any]]) -> None:
+    numbers = [stage["stage"] for stage in diagnostics]
+    for field, label, color, dashes, face in _LINES:
+        values = [100 * stage[field] for stage in diagnostics]
+        axes.plot(numbers, values, dashes, color=color, marker="o", ms=4.5, mfc=face, label=label)
+    axes.margins(y=0.08)
+    axes.legend(frameon=False, fontsize=7.5, loc="lower right")
+
+
+def _clients(axes: Axes, diagnostics: Sequence[Mapping[str, Any]], field: str) -> None:
+    """Every client as a dot, and a box from the lower to the upper quartile with the median, by stage."""
+    jitter = np.random.default_rng(0)
+    for stage in diagnostics:
+        number, values = stage["stage"], np.asarray(stage["clients"][field])
+        low, median, high = np.percentile(values, [25, 50, 75])
+        aside = number + jitter.uniform(-0.4 * _WIDTH, 0.4 * _WIDTH, len(values))
+        axes.plot(aside, values, "o", color=_CLIENTS, alpha=0.35, markersize=3, markeredgewidth=0)
+        axes.bar(number, high - low, _WIDTH, bottom=low, color=_CLIENTS, alpha=0.2, linewidth=0)
+        axes.hlines(median, number - _WIDTH / 2, number + _WIDTH / 2, color=_CLIENTS, linewidth=2)
+    # From zero, with room for whole dots at both ends.
+    top = max(max(stage["clients"][field]) for stage in diagnostics) or 1.0
+    axes.set_ylim(-0.03 * top, 1.08 * top)

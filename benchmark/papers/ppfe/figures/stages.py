@@ -1,0 +1,68 @@
+"""PPFE stage by stage: each stage's model alone, and the ensemble of all so far."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from benchmark.present.figures.style import End, Picture, label_ends, panels, styled, tidy
+from benchmark.records.store import Record
+from benchmark.studies.results import Results
+
+__all__ = ["ppfe_stages"]
+
+_LINES = (
+    ("stage_test_accuracy", "stage alone", "#cc6677", "--"),
+    ("ensemble_test_accuracy", "ensemble so far", "#332288", "-"),
+)
+
+
+def ppfe_stages(results: Results) -> Picture | None:
+    """Test accuracy by stage; bands from the smallest to the largest seed."""
+    found = {
+        (row, column): records
+        for column in results.columns
+        for row in results.rows
+        if (records := [record for record in results.at(row, column) if record.diagnostics.get("stages")])
+    }
+    if not found:
+        return None
+    titles = {row for row, _ in found}
+    names = [column if len(titles) == 1 else f"{row}, {column}" for row, column in found]
+    with styled():
+        figure, axes = panels(names, width=2.5, height=2.0, right=1.1)
+        for panel, records in zip(axes, found.values(), strict=True):
+            _panel(panel, records)
+    caption = (
+        "PPFE after each stage: test accuracy of that stage's model alone, and of the weighted ensemble of "
+        "all stages so far, whose last point is the method's result. Mean over seeds, bands from the "
+        "smallest to the largest. Below the stages: the layers that are personal in them."
+    )
+    caption = " ".join(part for part in (results.profile.warning, caption) if part)
+    return Picture("ppfe-stages", "PPFE by stage", caption, figure)
+
+
+def _panel(panel: Axes, records: list[Record]) -> None:
+    stages = [record.diagnostics["stages"] for record in records]
+    numbers = [stage["stage"] for stage in stages[0]]
+    ends = []
+    for field, text, color, dashes in _LINES:
+        values = 100 * np.array([[stage[field] for stage in run] for run in stages])  # [seeds, stages]
+        mean = values.mean(axis=0)
+        panel.fill_between(
+            numbers, values.min(axis=0), values.max(axis=0), color=color, alpha=0.2, linewidth=0
+        )
+        panel.plot(numbers, mean, dashes, color=color, marker="o", markersize=4)
+        ends.append(End(numbers[-1], float(mean[-1]), text, color))
+    panel.margins(x=0.06, y=0.1)
+    labels = [f"{stage['stage']}\n{_span(stage['personal'])}" for stage in stages[0]]
+    panel.set_xticks(numbers, labels)
+    tidy(panel, "stage", "test accuracy, %")
+    label_ends(panel, ends)
+
+
+def _span(layers: list[str]) -> str:
+    """``fc2–fc3`` for the personal layers of a stage."""
+    if not layers:
+        return "none"
+    return layers[0] if len(layers) == 1 else f"{layers[0]}–{layers[-1]}"

@@ -1,0 +1,83 @@
+"""The columns of tables: settings, and points of sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmark.config.settings import SETTINGS
+from benchmark.studies.grid import Column
+
+__all__ = [
+    "AUGMENTATIONS",
+    "DIGITS",
+    "DIGITS_DIRICHLET",
+    "DIRICHLET",
+    "DISTINCT",
+    "PLAIN",
+    "SIX",
+    "SYNTHETIC_TWEETS",
+    "classes",
+    "sizes",
+    "under",
+    "validation",
+]
+
+SIX = (
+    Column("CIFAR-10 (100, 2)", "cifar10-s2", paper=("CIFAR-10", "100", "2")),
+    Column("CIFAR-10 (100, 5)", "cifar10-s5", paper=("CIFAR-10", "100", "5")),
+    Column("CIFAR-100 (100, 20)", "cifar100-s20", paper=("CIFAR-100", "100", "20")),
+    Column("CIFAR-100 (100, 5)", "cifar100-s5", paper=("CIFAR-100", "100", "5")),
+    Column("EMNIST (100, 10)", "emnist-s10", paper=("EMNIST", "100", "10")),
+    Column("Sent140 (100, 2)", "sent140", paper=("Sent140", "100", "2")),
+)
+
+# What the paper does not say of its images; the middle one is ours, between the two of the specification.
+AUGMENTATIONS: dict[str, dict[str, Any]] = {
+    "no augmentation": {"augment": False},
+    "flips": {"augment": True, "crop_padding": 0},
+    "flips and crops": {"augment": True, "crop_padding": 4},
+}
+
+
+def under(partition: str, augmentation: str) -> tuple[Column, ...]:
+    """The columns of CIFAR-10 under a protocol that titles name, whichever is the settings' own."""
+    changes = {"partition": partition, **AUGMENTATIONS[augmentation]}
+    return tuple(
+        replace(column, title=f"{column.title}, {partition}, {augmentation}", changes=changes)
+        for column in SIX
+        if column.setting.startswith("cifar10-")
+    )
+
+
+def validation(*settings: str) -> tuple[Column, ...]:
+    """Settings with a fifth of every client's training samples in the place of its test samples."""
+    return tuple(
+        Column(f"{SETTINGS[name].title}, validation", name, {"validation": 0.2}) for name in settings
+    )
+
+
+PLAIN = under("shards", "no augmentation")
+# Clients with exactly S different classes, as the paper's words suggest.
+DISTINCT = under("distinct", "no augmentation")
+DIRICHLET = tuple(
+    Column(f"CIFAR-10, α = {alpha}", f"cifar10-dir{alpha}", paper=("CIFAR-10", "100", f"alpha={alpha}"))
+    for alpha in ("1.0", "0.3")
+)
+DIGITS = (Column("Digits (20, 2)", "digits-s2"), Column("Digits, α = 0.3", "digits-dir0.3"))
+DIGITS_DIRICHLET = (
+    Column("Digits, α = 1.0", "digits-dir0.3", {"dirichlet": 1.0}),
+    Column("Digits, α = 0.3", "digits-dir0.3"),
+)
+SYNTHETIC_TWEETS = Column("Synthetic tweets (20)", "synth-tweets")
+
+
+def sizes(setting: str, counts: Sequence[int]) -> tuple[Column, ...]:
+    """A setting with so many training samples a client."""
+    return tuple(Column(str(n), setting, {"samples_per_client": n}, x=n) for n in counts)
+
+
+def classes(setting: str, counts: Sequence[int]) -> tuple[Column, ...]:
+    """A setting with so many classes a client."""
+    return tuple(Column(f"S = {n}", setting, {"classes_per_client": n}, x=n) for n in counts)

@@ -1,0 +1,181 @@
+"""Studies that choose the protocol and the hyper-parameters; made on request, before the tables.
+
+`calibration` chooses what the paper leaves open for all methods at once, on rows that contain no choice of
+PPFE's; `protocols` shows what that choice does to every method, and chooses nothing. `tuning` tries every
+method at equally many points, on a validation split of the training data; `rates` and `points` are its
+smallest parts: three learning rates, and hyper-parameters of single methods, on one setting.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+from algorithms import ALGORITHMS
+from benchmark.config.settings import SETTINGS
+from benchmark.engine.config import RunConfig
+from benchmark.papers.ppfe.studies.columns import AUGMENTATIONS, under, validation
+from benchmark.papers.ppfe.studies.printed import printed
+from benchmark.papers.ppfe.studies.rows import ABLATIONS, METHODS, method
+from benchmark.studies.grid import Column, Grid, Study, Variant
+
+__all__ = ["CALIBRATION", "OWN_POINTS", "POINTS", "PROTOCOLS", "RATES", "TUNING"]
+
+# -- calibration: augmentation × partition, dropout on CIFAR-100, momentum --------------------------------
+
+_PARTITIONS = ("distinct", "shards")
+_TARGETS = {
+    "cifar10-s2": ("CIFAR-10", "100", "2"),
+    "cifar10-s5": ("CIFAR-10", "100", "5"),
+    "cifar100-s20": ("CIFAR-100", "100", "20"),
+    "cifar100-s5": ("CIFAR-100", "100", "5"),
+}
+
+
+def _choices() -> list[Column]:
+    """Every choice on the four targets."""
+    columns = []
+    for dropout, partition, augmentation in itertools.product((0.0, 0.6), _PARTITIONS, AUGMENTATIONS):
+        name = f"{partition}, {augmentation}"
+        if dropout:
+            name += f", dropout {dropout} on CIFAR-100"
+        columns += _on_targets(name, {"partition": partition, **AUGMENTATIONS[augmentation]}, dropout)
+    faster = {"partition": "shards", **AUGMENTATIONS["no augmentation"], "momentum": 0.9}
+    return [*columns, *_on_targets("shards, no augmentation, momentum 0.9", faster)]
+
+
+def _on_targets(name: str, changes: dict[str, Any], dropout: float = 0.0) -> list[Column]:
+    columns = []
+    for setting, paper in _TARGETS.items():
+        own = dict(changes)
+        if setting.startswith("cifar100"):  # the only net that has dropout in FedRep's repository
+            own["dropout"] = dropout
+        columns.append(Column(f"{SETTINGS[setting].title}: {name}", setting, own, paper=paper, group=name))
+    return columns
+
+
+def _quick_choices() -> list[Column]:
+    title = SETTINGS["digits-s2"].title
+    return [
+        Column(f"{title}: {partition}", "digits-s2", {"partition": partition}, group=partition)
+        for partition in _PARTITIONS
+    ]
+
+
+_ROWS = (method("local"), method("fedavg"))
+
+CALIBRATION = Study(
+    "calibration",
+    "Calibration of what the paper leaves open",
+    {
+        "quick": Grid(_ROWS, tuple(_quick_choices())),
+        "paper": Grid(_ROWS, tuple(_choices())),
+    },
+    tables=("calibration",),
+    paper=printed("main"),
+    on_request=True,
+)
+
+# -- protocols: what the choice does to every method ---------------------------------------------------
+
+
+def _protocols() -> tuple[Column, ...]:
+    pairs = [("shards", augmentation) for augmentation in AUGMENTATIONS] + [("distinct", "no augmentation")]
+    return tuple(itertools.chain(*zip(*(under(*pair) for pair in pairs), strict=True)))  # by setting
+
+
+PROTOCOLS = Study(
+    "protocols",
+    "Every method and ablation under every protocol",
+    {"paper": Grid((*METHODS, *ABLATIONS), _protocols())},
+    tables=("accuracy", "significance", "stages"),
+    paper=printed("main"),
+    on_request=True,
+)
+
+# -- tuning: the same number of points for every method -----------------------------------------------
+
+POINTS = 7  # per method, its default among them
+
+_RATES = (0.25, 0.5, 2, 4, 8, 16)  # in multiples of the default
+
+
+def _points(default: float) -> list[Variant]:
+    """Every method at its default and at points of its own (`Algorithm.tuning`), then at learning rates."""
+    variants = []
+    for row in METHODS:
+        own = _own_points(row)
+        nearest = sorted(_RATES, key=lambda rate: max(rate, 1 / rate))
+        rates = [default * rate for rate in sorted(nearest[: max(0, POINTS - 1 - len(own))])]
+        variants += [row, *own]
+        variants += [Variant(f"{row.title}, lr={rate}", row.algo, changes={"lr": rate}) for rate in rates]
+    return variants
+
+
+def _default_rate(setting: str) -> float:
+    return SETTINGS[setting].values.get("lr", RunConfig.lr)
+
+
+def _own_points(row: Variant) -> list[Variant]:
+    variants = []
+    for hyper in ALGORITHMS[row.algo].tuning:
+        text = ", ".join(f"{key}={_typed(value)}" for key, value in hyper.items())
+        variants.append(Variant(f"{row.title}, {text}", row.algo, hyper=hyper))
+    return variants
+
+
+def _typed(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+TUNING = Study(
+    "tuning",
+    "Every method at equally many points, on a validation split",
+    {
+        "quick": Grid(tuple(_points(_default_rate("digits-s2"))), validation("digits-s2")),
+        "paper": Grid(
+            tuple(_points(RunConfig.lr)),
+            validation("cifar10-s2", "cifar10-s5", "cifar100-s20", "cifar100-s5"),
+        ),
+    },
+    tables=("tuning",),
+    on_request=True,
+)
+
+# -- rates and points: what of it two cores can pay for ------------------------------------------------
+
+
+def _rates(column: Column) -> tuple[Column, ...]:
+    """A column at the default learning rate, which it leaves as it is, at half of it and at twice."""
+    default = _default_rate(column.setting)
+    return (
+        replace(column, title=f"lr {default / 2}", changes={**column.changes, "lr": default / 2}),
+        replace(column, title=f"lr {default}"),
+        replace(column, title=f"lr {2 * default}", changes={**column.changes, "lr": 2 * default}),
+    )
+
+
+RATES = Study(
+    "rates",
+    "Every method at three learning rates, on a validation split",
+    {
+        "quick": Grid(METHODS, _rates(*validation("digits-s2"))),
+        "paper": Grid(METHODS, _rates(*validation("cifar10-s5"))),
+    },
+    tables=("rates", "significance"),
+    on_request=True,
+)
+
+_OWN = tuple(variant for row in METHODS if (own := _own_points(row)) for variant in (row, *own))
+
+OWN_POINTS = Study(
+    "points",
+    "Method-specific hyper-parameters, on a validation split",
+    {
+        "quick": Grid(_OWN, validation("digits-s2")),
+        "paper": Grid(_OWN, validation("cifar10-s5")),
+    },
+    tables=("points",),
+    on_request=True,
+)

@@ -1,0 +1,138 @@
+"""The studies of the paper, as data: what is run for every table and figure of the paper.
+
+Counted in `Grid`s of methods × settings; cells that two studies have in common are run once.
+"""
+
+from __future__ import annotations
+
+from benchmark.papers.ppfe.studies.claims import CLAIMS
+from benchmark.papers.ppfe.studies.columns import (
+    DIGITS,
+    DIGITS_DIRICHLET,
+    DIRICHLET,
+    DISTINCT,
+    SIX,
+    SYNTHETIC_TWEETS,
+    classes,
+    sizes,
+)
+from benchmark.papers.ppfe.studies.printed import printed
+from benchmark.papers.ppfe.studies.protocol import CALIBRATION, OWN_POINTS, PROTOCOLS, RATES, TUNING
+from benchmark.papers.ppfe.studies.rows import (
+    FEW_METHODS,
+    FIXED_HEADS,
+    METHODS,
+    PREVIOUS,
+    PROGRESSION,
+    REDUCTION,
+    SPARSE,
+)
+from benchmark.papers.ppfe.studies.switches import READINGS, SWITCHES, TUNED
+from benchmark.studies.grid import Grid, Study, Variant
+
+__all__ = ["STUDIES"]
+
+
+def _ablation(rows: tuple[Variant, ...]) -> dict[str, Grid]:
+    return {"quick": Grid(rows, DIGITS), "paper": Grid(rows, SIX)}
+
+
+STUDIES = (
+    Study(
+        "main",
+        "Test accuracy under heterogeneous federated settings",
+        {"quick": Grid(METHODS, (*DIGITS, SYNTHETIC_TWEETS)), "paper": Grid(METHODS, SIX)},
+        tables=("accuracy", "significance", "ranks", "worst10", "spread", "best-round", "stages"),
+        figures=("learning-curves", "client-accuracies", "ppfe-stages"),
+        paper=printed("main"),
+    ),
+    CLAIMS,
+    Study(
+        "distinct",
+        "Test accuracy with distinct classes and no augmentation",
+        {"paper": Grid((*METHODS, PREVIOUS, SPARSE[1], FIXED_HEADS[0]), DISTINCT)},
+        tables=("accuracy", "significance", "worst10", "spread", "stages"),
+        figures=("learning-curves", "client-accuracies", "ppfe-stages"),
+        paper=printed("main"),
+    ),
+    Study(
+        "sparse",
+        "PPFE with low-rank (SVD) and with sparse reduction",
+        _ablation(SPARSE),
+        tables=("accuracy", "significance", "stages"),
+        paper=printed("sparse"),
+    ),
+    Study(
+        "dirichlet",
+        "Test accuracy under Dirichlet splits",
+        {"quick": Grid(METHODS, DIGITS_DIRICHLET), "paper": Grid((*METHODS, PREVIOUS), DIRICHLET)},
+        tables=("accuracy", "significance", "best-round"),
+        paper=printed("dirichlet"),
+        settings_as_rows=True,
+    ),
+    Study(
+        "reduction",
+        "PPFE with and without model reduction (MR)",
+        _ablation(REDUCTION),
+        tables=("accuracy", "significance", "stages"),
+        paper=printed("no_mr"),
+        settings_as_rows=True,
+    ),
+    Study(
+        "fixed-heads",
+        "PPFE against heads of fixed depth: M1, M2, M3 have one, two, three personal layers",
+        _ablation(FIXED_HEADS),
+        paper=printed("fixed_heads"),
+        settings_as_rows=True,
+    ),
+    Study(
+        "progression",
+        "PPFE without progressive personalization (WP), and without sample reweighting as well (WPW)",
+        _ablation(PROGRESSION),
+        tables=("accuracy", "significance", "stages"),
+        paper=printed("progression"),
+        settings_as_rows=True,
+    ),
+    Study(
+        "data-size",
+        "Test accuracy by training samples per client",
+        {
+            "quick": Grid(FEW_METHODS, sizes("digits-s2", (20, 40, 60))),
+            "paper": Grid(METHODS, sizes("cifar100-s5", (100, 200, 300, 400, 500))),
+        },
+        figures=("sweep",),
+        axis="training samples per client",
+    ),
+    Study(
+        "heterogeneity",
+        "Test accuracy by classes per client",
+        {
+            "quick": Grid(FEW_METHODS, classes("digits-s2", (2, 5, 10))),
+            "paper": Grid(METHODS, classes("cifar100-s5", (5, 10, 20, 40))),
+        },
+        figures=("sweep",),
+        axis="classes per client S (at most)",
+    ),
+    Study(
+        "synthetic",
+        "Synthetic linear data: test error of closed-form estimators",
+        tables=(),
+        computed="benchmark.papers.ppfe.studies.synthetic",
+    ),
+    Study(
+        "communication",
+        "Bytes by method and stage",
+        {"quick": Grid(METHODS, (*DIGITS, SYNTHETIC_TWEETS)), "paper": Grid(METHODS, SIX)},
+        tables=("communication",),
+        figures=("accuracy-bytes", "accuracy-samples"),
+        remark="For the stages 2, 3 and 4 on CIFAR-100 the paper states 98.8, 83.8 and 19.5 % sent.",
+    ),
+    CALIBRATION,
+    PROTOCOLS,
+    TUNING,
+    RATES,
+    OWN_POINTS,
+    TUNED,
+    SWITCHES,
+    READINGS,
+)

@@ -1,0 +1,217 @@
+"""Any finished runs against each other, client by client: the tests of the tables for a choice of records."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmark.config.fields import (
+    DATA_FIELDS,
+    PROTOCOL_FIELDS,
+    changes,
+    in_words,
+    nearest_setting,
+    setting_in_words,
+)
+from benchmark.errors import UserError
+from benchmark.records.same_data import Kind
+from benchmark.records.store import Record, family
+from benchmark.studies.statistics import Comparison, compare_with_best, mean_and_std
+
+__all__ = ["Contest", "Difference", "Entrant", "Standing", "contests"]
+
+_FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
+
+Split = tuple[Kind, int, str]  # of which data, seed and checksum: clients of equal splits are pairs
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """Runs that differ in their seed alone.
+
+    Attributes:
+        title: the method, and of the fields in which the entrants of a contest differ those that are not as
+            the contest's setting has them.
+        records: by seed.
+    """
+
+    title: str
+    records: Mapping[int, Record]
+
+    @property
+    def accuracy(self) -> tuple[float, float | None]:
+        """Mean and sample standard deviation over seeds; None for the latter of a single one."""
+        return mean_and_std([record.summary["accuracy"] for record in self.records.values()])
+
+    @property
+    def by_split(self) -> dict[Split, Record]:
+        """The records by what they can be paired by."""
+        return {_split(record): record for record in self.records.values()}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of accuracies in 0..1, an entrant's minus the reference's, clients weighted by their test samples.
+
+    Attributes:
+        by_seed: in the seeds and splits that both have.
+        standard_error: of `mean`, clients and seeds taken as independent; NaN of a single pair.
+    """
+
+    by_seed: Mapping[int, float]
+    standard_error: float
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return float(np.mean(list(self.by_seed.values())))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How an entrant fares against the reference.
+
+    Attributes:
+        difference, test: None of the reference itself, and where the two have no split in common.
+            In `test` the reference is `Comparison.best`.
+    """
+
+    entrant: Entrant
+    difference: Difference | None
+    test: Comparison | None
+
+    @property
+    def verdict(self) -> str:
+        """``better`` or ``worse`` than the reference by the test, ``undecided``, or empty without a test.
+
+        With ``by ranks`` where the mean difference says otherwise: most clients gain a little, others lose
+        much, or the reverse.
+        """
+        if self.test is None or self.difference is None:
+            return ""
+        sign = -self.test.direction
+        if not self.test.significant or not sign:
+            return "undecided"
+        return ("better" if sign > 0 else "worse") + " by ranks" * (sign * self.difference.mean <= 0)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Entrants on the same splits.
+
+    Attributes:
+        setting: in words, as far as all entrants have it in common.
+        entrants: by accuracy, the best first.
+    """
+
+    setting: str
+    entrants: tuple[Entrant, ...]
+
+    @property
+    def records(self) -> list[Record]:
+        return [record for entrant in self.entrants for record in entrant.records.values()]
+
+    @property
+    def best(self) -> Entrant:
+        """The best of those with the most seeds: means over different seeds cannot be ranked."""
+        most = max(len(entrant.records) for entrant in self.entrants)
+        return next(entrant for entrant in self.entrants if len(entrant.records) == most)
+
+    def find(self, folder: Path) -> Entrant | None:
+        """The entrant that has this record, or a copy of it."""
+        identity = folder.resolve().name[-10:]
+        for entrant in self.entrants:
+            if identity in (record.config.hash for record in entrant.records.values()):
+                return entrant
+        return None
+
+    def standings(self, reference: Entrant) -> list[Standing]:
+        """Everybody against `reference`, in the order of `entrants`."""
+        keys = {entrant.title: entrant for entrant in self.entrants}
+        samples = {
+            title: {split: record.accuracies for split, record in entrant.by_split.items()}
+            for title, entrant in keys.items()
+        }
+        tests = compare_with_best(samples, reference.title)
+        return [
+            Standing(entrant, _difference(entrant, reference) if title in tests else None, tests.get(title))
+            for title, entrant in keys.items()
+        ]
+
+
+def _difference(entrant: Entrant, reference: Entrant) -> Difference:
+    ours, theirs = entrant.by_split, reference.by_split
+    common = sorted((split for split in ours if split in theirs), key=lambda split: split[1])
+    gaps = [ours[split].accuracies - theirs[split].accuracies for split in common]
+    samples = [ours[split].test_samples for split in common]
+    by_seed = {
+        split[1]: ours[split].summary["accuracy"] - theirs[split].summary["accuracy"] for split in common
+    }
+    weights = np.concatenate([counts / counts.sum() for counts in samples]) / len(common)
+    gap = np.concatenate(gaps)
+    error = math.nan
+    if len(gap) > 1:
+        around = gap - np.mean(list(by_seed.values()))
+        error = math.sqrt(np.sum((weights * around) ** 2) * len(gap) / (len(gap) - 1))
+    return Difference(by_seed, error)
+
+
+def contests(records: Iterable[Record]) -> list[Contest]:
+    """Put together what can be compared: runs that are connected by common seeds and splits.
+
+    Raises:
+        UserError: records of equal splits were made on different copies of a dataset.
+    """
+    families: dict[str, dict[int, Record]] = {}
+    for record in records:
+        families.setdefault(family(record.config), {})[record.config.seed] = record
+    groups: list[tuple[set[Split], list[dict[int, Record]]]] = []
+    for found in families.values():
+        splits, members = {_split(record) for record in found.values()}, [dict(sorted(found.items()))]
+        for group in [group for group in groups if group[0] & splits]:
+            groups.remove(group)
+            splits, members = splits | group[0], [*group[1], *members]
+        groups.append((splits, members))
+    return [_contest(members) for _, members in groups]
+
+
+def _split(record: Record) -> Split:
+    return record.data.kind, record.config.seed, record.split
+
+
+def _contest(members: Sequence[Mapping[int, Record]]) -> Contest:
+    _refuse_other_data([record for found in members for record in found.values()])
+    firsts = [next(iter(found.values())) for found in members]
+    configs = [record.config for record in firsts]
+    values = {name: {getattr(c, name) for c in configs if name not in c.idle} for name in _FIELDS}
+    common = [name for name, found in values.items() if len(found) < 2]
+    differing = [name for name in _FIELDS if name not in common]
+    fullest = min(configs, key=lambda config: len(config.idle))
+    setting = nearest_setting(fullest, common)
+    titles = [_title(record, setting, differing) for record in firsts]
+    entrants = [
+        Entrant(title if titles.count(title) == 1 else f"{title} ({first.config.hash})", found)
+        for title, first, found in zip(titles, firsts, members, strict=True)
+    ]
+    entrants.sort(key=lambda entrant: -entrant.accuracy[0])
+    return Contest(setting_in_words(fullest, common), tuple(entrants))
+
+
+def _refuse_other_data(records: Sequence[Record]) -> None:
+    for one, other in itertools.combinations(records, 2):
+        if one.data.differs(other.data):
+            raise UserError(
+                f"{one.folder.name} and {other.folder.name} were made on different copies of "
+                f"'{one.config.dataset}' ({one.data}; {other.data}), which cannot be compared; leave out one "
+                "of them"
+            )
+
+
+def _title(record: Record, setting: str, fields: Iterable[str]) -> str:
+    changed = changes(setting, record.config, fields)
+    return ", ".join([record.method, *(in_words(*item) for item in changed.items())])

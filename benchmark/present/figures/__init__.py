@@ -1,0 +1,41 @@
+"""Figures made from the records of a study, as SVG and PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from benchmark.present.figures.clients import client_accuracies
+from benchmark.present.figures.curves import accuracy_bytes, accuracy_samples, learning_curves
+from benchmark.present.figures.style import Picture
+from benchmark.present.figures.sweep import sweep
+from benchmark.studies.packs import offered
+from benchmark.studies.results import Results
+
+__all__ = ["Picture", "figure_maker", "make_figures"]
+
+# A maker returns None where there is no record to draw.
+_GENERAL: dict[str, Callable[[Results], Picture | None]] = {
+    "learning-curves": learning_curves,
+    "client-accuracies": client_accuracies,
+    "sweep": sweep,
+    "accuracy-bytes": accuracy_bytes,
+    "accuracy-samples": accuracy_samples,
+}
+
+
+def figure_maker(name: str) -> Callable[[Results], Picture | None]:
+    """What draws the figures that studies call so."""
+    return _makers()[name]
+
+
+@cache
+def _makers() -> dict[str, Callable[[Results], Picture | None]]:
+    packs = {name: maker for pack in offered("figures") for name, maker in pack.FIGURES.items()}
+    return {**_GENERAL, **packs}
+
+
+def make_figures(results: Results) -> list[Picture]:
+    """All figures of a study that there are records for."""
+    made = [figure_maker(name)(results) for name in results.study.figures]
+    return [picture for picture in made if picture is not None]

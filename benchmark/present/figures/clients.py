@@ -1,0 +1,65 @@
+"""How accuracy is distributed over clients."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from benchmark.present.figures.style import Picture, color_of, grey, panels, styled
+from benchmark.studies.results import Results
+
+__all__ = ["client_accuracies"]
+
+
+def client_accuracies(results: Results) -> Picture | None:
+    """Every client's test accuracy, by method: dots, and a box from the lower to the upper quartile."""
+    columns = [column for column in results.columns if any(results.at(row, column) for row in results.rows)]
+    if not columns:
+        return None
+    rows = [row for row in results.rows if any(results.at(row, column) for column in columns)]
+    with styled():
+        figure, axes = panels(
+            columns, width=2.9, height=0.26 * len(rows) + 0.2, left=0.15, right=0.25, first=0.95
+        )
+        for place, (panel, column) in enumerate(zip(axes, columns, strict=True)):
+            _panel(panel, results, column, rows)
+            if place % 3:
+                panel.set_yticklabels([])
+    caption = (
+        "Test accuracy of every client after the last round, all seeds together. Boxes: from the lower to "
+        "the upper quartile, with the median; diamonds: mean of the worst 10 % of clients."
+    )
+    caption = " ".join(part for part in (results.profile.warning, caption) if part)
+    return Picture("client-accuracies", "Accuracy by client", caption, figure)
+
+
+def _panel(panel: Axes, results: Results, column: str, rows: list[str]) -> None:
+    jitter = np.random.default_rng(0)
+    for place, row in enumerate(rows):
+        records = results.at(row, column)
+        if not records:
+            continue
+        values = 100 * np.concatenate([record.accuracies for record in records])
+        worst = 100 * float(np.mean(results.values(row, column, "accuracy_worst10")))
+        color = color_of(row, place)
+        low, median, high = np.percentile(values, [25, 50, 75])
+        height = place + jitter.uniform(-0.28, 0.28, len(values))
+        # Dots go into an SVG as a picture: thousands of shapes would make it megabytes.
+        alpha = max(0.12, min(0.45, 20 / len(values)))
+        panel.plot(
+            values, height, "o", color=color, alpha=alpha, markersize=2.4, markeredgewidth=0, rasterized=True
+        )
+        panel.barh(place, high - low, left=low, height=0.62, facecolor="none", edgecolor=color, linewidth=0.9)
+        panel.plot([median, median], [place - 0.31, place + 0.31], color=color, linewidth=2)
+        panel.plot(
+            worst, place, "D", color="white", markeredgecolor=color, markersize=4.5, markeredgewidth=1.1
+        )
+    panel.set_ylim(len(rows) - 0.5, -0.5)
+    panel.set_yticks(range(len(rows)), rows)
+    panel.tick_params(axis="y", length=0)
+    panel.grid(axis="y", visible=False)
+    panel.spines["left"].set_visible(False)
+    panel.margins(x=0.03)
+    panel.set_xlim(right=min(panel.get_xlim()[1], 102))
+    panel.set_xlabel("test accuracy, %")
+    panel.axvline(100, color=grey, linewidth=0.5, zorder=0)

@@ -1,0 +1,124 @@
+"""Accuracy on the way: against rounds, bytes sent, and samples trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from benchmark.present.figures.style import End, Picture, color_of, label_ends, panels, styled, tidy
+from benchmark.records.store import Record
+from benchmark.studies.results import Results
+
+__all__ = ["accuracy_bytes", "accuracy_samples", "curve", "learning_curves"]
+
+_HOW = (
+    "Test accuracy, weighted by test samples, at every evaluation, mean over seeds. Dotted: the step from "
+    "the model in training to the one that counts (fine-tuned, or PPFE's ensemble); the dot is the figure "
+    "in the table."
+)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """What a panel's horizontal axis shows."""
+
+    field: str
+    label: str
+    unit: Callable[[float], tuple[float, str]]
+
+
+def learning_curves(results: Results) -> Picture | None:
+    """Accuracy against rounds."""
+    axis = _Axis("round", "communication round", lambda most: (1, ""))
+    return _draw(results, "learning-curves", "Learning curves", axis, "")
+
+
+def accuracy_bytes(results: Results) -> Picture | None:
+    """Accuracy against all bytes sent."""
+    axis = _Axis("bytes", "bytes sent in all directions, {}", _bytes)
+    text = "Bytes up, down and broadcast, added up from the first round on."
+    return _draw(results, "accuracy-bytes", "Accuracy against bytes", axis, text)
+
+
+def accuracy_samples(results: Results) -> Picture | None:
+    """Accuracy against compute."""
+    axis = _Axis("samples", "training samples processed{}", _count)
+    text = "Samples of local training, fine-tuning of the final model included."
+    return _draw(results, "accuracy-samples", "Accuracy against compute", axis, text)
+
+
+def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
+    """Means over the records (seeds) at the rounds in which all of them were evaluated.
+
+    Returns:
+        ``round``, ``bytes`` and ``samples`` (both since the first round) and ``accuracy`` (0..1).
+    """
+    points: dict[int, list[tuple[float, float, float, float]]] = {}
+    for record in records:
+        sent = trained = 0
+        for line in record.rounds:
+            sent += line["bytes_up"] + line["bytes_down"] + line["bytes_broadcast"]
+            trained += line["samples"] + line["adaptation_samples"]
+            if "accuracy" in line:
+                point = (line["round"], sent, trained, line["accuracy"])
+                points.setdefault(line["round"], []).append(point)
+    means = [np.mean(found, axis=0) for _, found in sorted(points.items()) if len(found) == len(records)]
+    return dict(zip(("round", "bytes", "samples", "accuracy"), np.array(means).T, strict=True))
+
+
+def _draw(results: Results, name: str, title: str, axis: _Axis, text: str) -> Picture | None:
+    columns = [column for column in results.columns if any(results.at(row, column) for row in results.rows)]
+    if not columns:
+        return None
+    with styled():
+        figure, axes = panels(columns, width=2.75, height=2.3, right=1.0)
+        for panel, column in zip(axes, columns, strict=True):
+            _panel(panel, results, column, axis)
+    caption = " ".join(part for part in (results.profile.warning, _HOW, text) if part)
+    return Picture(name, title, caption, figure)
+
+
+def _panel(panel: Axes, results: Results, column: str, axis: _Axis) -> None:
+    curves = {row: curve(found) for row in results.rows if (found := results.at(row, column))}
+    factor, unit = axis.unit(max(float(line[axis.field][-1]) for line in curves.values()))
+    ends = []
+    for place, (row, line) in enumerate(curves.items()):
+        color, x, y = (
+            color_of(row, place),
+            line[axis.field] / factor,
+            100 * line["accuracy"],
+        )
+        width, order = (2.0, 4.0) if row == "PPFE" else (1.2, 3.0)
+        # The last evaluation is of another model than those before where a method ends with adaptation.
+        # Up to there such a method may coincide with one that does not, which then lies on top.
+        changes = _changes(results.at(row, column))
+        cut = len(x) - 1 if changes else len(x)
+        order -= 0.5 * changes
+        panel.plot(x[:cut], y[:cut], color=color, linewidth=width, zorder=order)
+        panel.plot(x[cut - 1 :], y[cut - 1 :], color=color, linewidth=width, linestyle=":", zorder=order)
+        panel.plot(x[-1:], y[-1:], "o", color=color, markersize=3.5, zorder=order + 1)
+        ends.append(End(float(x[-1]), float(y[-1]), row, color))
+    panel.margins(x=0.03, y=0.06)
+    panel.set_xlim(left=0 if axis.field == "round" else None)
+    tidy(panel, axis.label.format(unit), "test accuracy, %")
+    label_ends(panel, ends)
+
+
+def _changes(records: list[Record]) -> bool:
+    """Whether the final model is another kind of model than those evaluated on the way."""
+    first = records[0]
+    adapted = any(line["adaptation_samples"] for line in first.rounds)
+    return adapted or bool(first.diagnostics.get("stages"))
+
+
+def _bytes(most: float) -> tuple[float, str]:
+    units = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+    return next(((factor, unit) for factor, unit in units if most >= factor), (1.0, "B"))
+
+
+def _count(most: float) -> tuple[float, str]:
+    units = ((1e6, ", millions"), (1e3, ", thousands"))
+    return next(((factor, unit) for factor, unit in units if most >= factor), (1.0, ""))

@@ -1,0 +1,53 @@
+"""Accuracy along the points of a sweep."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmark.present.figures.style import End, Picture, color_of, label_ends, panels, styled, tidy
+from benchmark.studies.results import Results
+
+__all__ = ["sweep"]
+
+
+def sweep(results: Results) -> Picture | None:
+    """Accuracy of every method at every point; bars from the smallest to the largest seed."""
+    study = results.study
+    if not results.records:
+        return None
+    with styled():
+        figure, (panel,) = panels([study.title], width=4.2, height=2.9, right=1.0)
+        ends = []
+        for place, row in enumerate(results.rows):
+            points = [(c.x, results.values(row, c.title)) for c in results.grid.columns]
+            points = [(x, values) for x, values in points if values]
+            if not points:
+                continue
+            x = [place for place, _ in points]
+            mean = np.array([100 * np.mean(values) for _, values in points])
+            least = np.array([100 * min(values) for _, values in points])
+            most = np.array([100 * max(values) for _, values in points])
+            color = color_of(row, place)
+            width, order = (2.0, 4) if row == "PPFE" else (1.2, 3)
+            panel.errorbar(
+                x,
+                mean,
+                yerr=[mean - least, most - mean],
+                color=color,
+                linewidth=width,
+                elinewidth=0.8,
+                marker="o",
+                markersize=3.5,
+                zorder=order,
+            )
+            ends.append(End(x[-1], float(mean[-1]), row, color))
+        panel.margins(x=0.04, y=0.06)
+        panel.set_xticks([column.x for column in results.grid.columns])
+        tidy(panel, study.axis, "test accuracy, %")
+        label_ends(panel, ends)
+    caption = (
+        "Test accuracy after the last round, weighted by test samples. Mean over seeds, bars from the "
+        "smallest to the largest."
+    )
+    caption = " ".join(part for part in (results.profile.warning, caption) if part)
+    return Picture(study.name, study.title, caption, figure)

@@ -1,0 +1,71 @@
+"""What the page is about: the studies' runs, the cells they should have, and those that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import benchmark
+from benchmark.records.store import Record, Store
+from benchmark.studies.grid import Cell, Profile, Study, plan
+
+__all__ = ["Content", "bytes_sent"]
+
+
+@dataclass
+class Content:
+    """What a page shows.
+
+    Attributes:
+        seeds: the only ones to show; None stands for all that have records.
+    """
+
+    studies: Sequence[Study]
+    profile: Profile
+    store: Store
+    seeds: Sequence[int] | None
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """All runs of the folder, also those that no study uses."""
+        found = [r for r in self.store.records() if self.seeds is None or r.config.seed in self.seeds]
+        return sorted(found, key=lambda record: record.folder.name)
+
+    @cached_property
+    def planned(self) -> dict[str, Cell]:
+        """The cells of the studies, for all seeds that are wanted or have records, by hash."""
+        seeds = dict.fromkeys([*self._wanted, *(record.config.seed for record in self.records)])
+        return {cell.config.hash: cell for cell in plan(self.studies, self.profile, [*seeds])}
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Those that should have a record."""
+        return [cell for cell in self.planned.values() if cell.config.seed in self._wanted]
+
+    @cached_property
+    def missing(self) -> list[Cell]:
+        """Those that have none."""
+        return [cell for cell in self.cells if self.store.find(cell.config) is None]
+
+    def of(self, study: Study) -> tuple[int, int]:
+        """How many cells of a study are done, and how many there are."""
+        total = sum(study.name in cell.studies for cell in self.cells)
+        return total - sum(study.name in cell.studies for cell in self.missing), total
+
+    @property
+    def source(self) -> tuple[object, ...]:
+        """All that the page is made from besides the studies' parts and the program."""
+        damaged = [(found.folder.name, found.reason) for found in self.store.damaged]
+        digests = [(record.folder.name, record.digest) for record in self.records]
+        failed = sorted(self.store.failed.items())
+        return (benchmark.__version__, self.profile, self.seeds, self.studies, damaged, failed, digests)
+
+    @property
+    def _wanted(self) -> Sequence[int]:
+        return self.profile.seeds if self.seeds is None else self.seeds
+
+
+def bytes_sent(record: Record) -> int:
+    """Bytes of a run in all directions."""
+    return sum(record.summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast"))

@@ -1,0 +1,120 @@
+"""Tables and a figure in documents that people write, renewed from records.
+
+A document names them in its lines (`benchmark.present.document`): ``main table`` for the main table as far
+as there are records, with its learning curves; ``table NAME`` for any table that is made from runs, gaps
+included.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from benchmark.engine.files import write_bytes
+from benchmark.errors import UserError, unknown
+from benchmark.present.document import Document, lines_of
+from benchmark.present.figures import figure_maker
+from benchmark.present.tables import Table, table_maker
+from benchmark.records.store import Store
+from benchmark.studies.catalogue import STUDIES
+from benchmark.studies.grid import Grid, Profile, Study
+from benchmark.studies.results import Results, collect
+
+__all__ = ["PICTURE", "Fronts", "table_names"]
+
+_FRONT, _TABLE = "main table", "table "  # names of parts
+PICTURE = "front.png"  # in the results folder
+
+
+def table_names(profile: Profile) -> dict[str, tuple[Study, str]]:
+    """Every table that is made from runs, by the name of its files: its study and its maker's name."""
+    return {
+        study.name if kind == study.tables[0] else f"{study.name}-{kind}": (study, kind)
+        for study in STUDIES.values()
+        if study.grid(profile).columns
+        for kind in study.tables
+    }
+
+
+class Fronts:
+    """The generated parts of some documents.
+
+    Raises:
+        UserError: a document cannot be read, has none of these parts, or an unknown one.
+    """
+
+    def __init__(self, paths: Iterable[Path], profile: Profile) -> None:
+        self._profile, self._tables = profile, table_names(profile)
+        documents = [Document(path) for path in dict.fromkeys(paths)]
+        self._wanted = [(document, self._parts(document)) for document in documents]
+        self._new: dict[str, str] = {}
+        self._picture: bytes | None = None
+
+    def _parts(self, document: Document) -> list[str]:
+        """The names of the parts to renew."""
+        wanted = [name for name in document.parts if name == _FRONT or name.startswith(_TABLE)]
+        if not wanted:
+            raise UserError(
+                f"{document.path} needs the lines {lines_of(_FRONT)}, in this order, "
+                "or such lines with 'table NAME'"
+            )
+        for name in wanted:
+            if name != _FRONT and name.removeprefix(_TABLE) not in self._tables:
+                error = unknown("table", name.removeprefix(_TABLE), self._tables)
+                raise UserError(f"{document.path}: {error}")
+        return wanted
+
+    def make(self, store: Store, seeds: Sequence[int] | None = None) -> None:
+        """Make all parts; nothing is written yet.
+
+        Raises:
+            UserError: the main table is wanted and there are no records of it.
+        """
+        for name in {name for _, wanted in self._wanted for name in wanted}:
+            if name != _FRONT:
+                study, kind = self._tables[name.removeprefix(_TABLE)]
+                self._new[name] = _body(table_maker(kind)(collect(study, self._profile, store, seeds)))
+                continue
+            results = _known(self._profile, store, seeds)
+            figure = figure_maker("learning-curves")(results)
+            if figure is None:
+                raise UserError(f"there are no records of the study main in {store.root}; make some first")
+            self._picture = figure.to_png()
+            table = table_maker("accuracy")(results)
+            self._new[name] = f"**{table.title}.**\n\n{_body(table)}"
+
+    def write(self, root: Path) -> list[tuple[Path, list[str]]]:
+        """Write the picture of the main table into the results folder, then the documents.
+
+        Returns:
+            The documents and the names of their parts.
+
+        Raises:
+            UserError: something cannot be written.
+        """
+        if self._picture is not None:
+            write_bytes(root / PICTURE, self._picture)
+        for document, wanted in self._wanted:
+            place = quote(Path(os.path.relpath(root / PICTURE, document.path.parent)).as_posix())
+            picture = f"\n\n![Learning curves of the runs in the table]({place})"
+            document.save({name: self._new[name] + picture * (name == _FRONT) for name in wanted})
+        return [(document.path, wanted) for document, wanted in self._wanted]
+
+
+def _body(table: Table) -> str:
+    """Without its own heading, which would stand above those of the document."""
+    return table.to_markdown().split("\n", 1)[1].strip()
+
+
+def _known(profile: Profile, store: Store, seeds: Sequence[int] | None) -> Results:
+    """The main study without rows and columns that have no record at all."""
+    study = STUDIES["main"]
+    results = collect(study, profile, store, seeds)
+    grid = Grid(
+        tuple(v for v in results.grid.variants if any(row == v.title for row, _ in results.records)),
+        tuple(c for c in results.grid.columns if any(column == c.title for _, column in results.records)),
+    )
+    return collect(dataclasses.replace(study, grids={profile.name: grid}), profile, store, seeds)

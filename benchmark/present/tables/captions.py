@@ -1,0 +1,168 @@
+"""Captions: what a table is, which figure was chosen, over which seeds, weighted how, of how many clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from benchmark.engine.config import RunConfig
+from benchmark.records.store import Record
+from benchmark.studies.results import Place, Results
+
+__all__ = [
+    "DEPENDENT",
+    "SELECTION",
+    "TEST",
+    "absent",
+    "augmentation",
+    "caption",
+    "costs",
+    "most_seeds",
+    "notes",
+    "protocol",
+    "seeds",
+]
+
+SELECTION = "after the last round (never the best round)"
+TEST = "paired two-sided Wilcoxon signed-rank test over clients and seeds"
+DEPENDENT = "clients of a seed share a server, so they are not independent of each other"
+
+
+def caption(results: Results, *parts: str, spread: bool = True) -> str:
+    """The profile's warning, then `parts`, then seeds and protocol.
+
+    Args:
+        spread: figures are means and standard deviations over all seeds.
+    """
+    words = [results.profile.warning, *parts, seeds(results, spread), protocol(results)]
+    return " ".join(word for word in words if word)
+
+
+def seeds(results: Results, spread: bool = True) -> str:
+    """Over which seeds figures are taken."""
+    found = results.seeds
+    if not found:
+        return "No record yet."
+    if len(found) == 1:
+        return f"One seed ({found[0]})."
+    words = "Mean ± sample standard deviation over the seeds" if spread else "Seeds"
+    return f"{words} {', '.join(map(str, found))}."
+
+
+def protocol(results: Results) -> str:
+    """Clients, participation, rounds, split, augmentation and dropout; where there are records, of these."""
+    configs = [results.configs[place] for place in results.records] or list(results.configs.values())
+    if not configs:
+        return ""
+    clients = _range(config.clients for config in configs)
+    share = _range(round(100 * config.participation, 6) for config in configs)
+    rounds = _range(config.rounds for config in configs)
+    split = " or ".join(sorted({config.partition for config in configs}))
+    images = " or ".join(sorted({augmentation(config) for config in configs}))
+    text = f"{clients} clients, {share} % of them in a round, {rounds} rounds; split: {split}; {images}"
+    text += f"{_dropout(configs)}."
+    held_out = [100 * config.validation for config in configs if config.validation]
+    if held_out:
+        where = "" if len(held_out) == len(configs) else ", in some cells"
+        text += (
+            f" Instead of test samples{where}: {_range(held_out)} % of each client's training samples, "
+            "held out of training."
+        )
+    return text
+
+
+def costs(results: Results) -> str:
+    """Costs of methods and ablations that train or send more than FedAvg, on the column with most of them."""
+    most: list[str] = []
+    where = ""
+    for column in results.columns:
+        reference = _cost(list(results.fedavg[column].values()))
+        dearer = []
+        for variant in results.grid.variants:
+            own = _cost(results.at(variant.title, column))
+            plain = not variant.hyper and not variant.changes
+            if (
+                plain
+                and own
+                and reference
+                and any(a > 1.005 * b for a, b in zip(own, reference, strict=True))
+            ):
+                dearer.append(f"{variant.title} {own[0]:.2f} and {own[1]:.2f}")
+        if reference and dearer and len(dearer) >= len(most):
+            most = [f"FedAvg {reference[0]:.2f} and {reference[1]:.2f}", *dearer]
+            where = column
+    return f"Million training samples and GB sent up on {where}: {'; '.join(most)}." if most else ""
+
+
+def _cost(records: Sequence[Record]) -> tuple[float, float] | None:
+    """Samples trained on in millions, fine-tuning included, and GB sent up; means over seeds."""
+    if not records:
+        return None
+    sums = [record.summary for record in records]
+    samples = fmean(own["samples"] + own["adaptation_samples"] for own in sums)
+    return samples / 1e6, fmean(own["bytes_up"] for own in sums) / 1e9
+
+
+def _dropout(configs: Sequence[RunConfig]) -> str:
+    """By dataset, where there is any."""
+    datasets = dict.fromkeys(config.dataset for config in configs if config.dropout)
+    rates = {name: _range(c.dropout for c in configs if c.dataset == name) for name in datasets}
+    return "".join(f"; dropout {rate} on {name}" for name, rate in rates.items())
+
+
+def augmentation(config: RunConfig) -> str:
+    """What is done to training images, in words."""
+    if not config.augment:
+        return "no augmentation"
+    return "flips and crops" if config.crop_padding else "flips"
+
+
+def notes(results: Results) -> tuple[str, ...]:
+    """What is peculiar to single cells: fewer seeds than the others, or why there is no record."""
+    lines = []
+    most = max(map(len, results.records.values()), default=0)
+    short = [place for place, found in results.records.items() if len(found) < most]
+    marked = [p for p in short if len(results.records[p]) < most_seeds(results, p[1])]
+    if marked:
+        lines.append(f"‡ fewer seeds than others of the setting: {_places(results, marked)}")
+    if rest := [place for place in short if place not in marked]:
+        lines.append(f"fewer seeds: {_places(results, rest)}")
+    return (*lines, *absent(results))
+
+
+def most_seeds(results: Results, column: str) -> int:
+    """The most seeds that any row of a column has."""
+    return max((len(found) for place, found in results.records.items() if place[1] == column), default=0)
+
+
+def absent(results: Results) -> tuple[str, ...]:
+    """Why there is no record of single cells, other than that nobody has run them."""
+    lines = []
+    for (row, column), reason in results.failed.items():
+        lines.append(f"no record of {row} on {column}: {reason.split(';')[0]}")
+    for column in results.columns:
+        if not any((row, column) in results.configs for row in results.rows):
+            lines.append(f"{column} is not part of this version")
+    known = {row for row, _ in results.configs}, {column for _, column in results.configs}
+    for row, column in ((row, column) for column in results.columns for row in results.rows):
+        if row in known[0] and column in known[1] and (row, column) not in results.configs:
+            lines.append(f"{row} is not defined for {column}")
+    return tuple(lines)
+
+
+def _places(results: Results, places: Sequence[Place]) -> str:
+    """``all on A (seed 0); Ditto / FedPer on B (seeds 0, 1)``: a column at a time."""
+    rows: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for row, column in sorted(places, key=lambda place: results.columns.index(place[1])):
+        rows.setdefault((column, tuple(results.records[row, column])), []).append(row)
+    texts = []
+    for (column, found), some in rows.items():
+        everything = len(some) > 1 and len(some) == sum(place[1] == column for place in results.records)
+        names = "all" if everything else " / ".join(some)
+        texts.append(f"{names} on {column} (seed{'s' * (len(found) > 1)} {', '.join(map(str, found))})")
+    return "; ".join(texts)
+
+
+def _range(values: Iterable[float]) -> str:
+    found = sorted(set(values))
+    return f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"

@@ -1,0 +1,157 @@
+"""A W&B Report of a profile: its tables as they were rendered, and charts of the runs behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmark.errors import UserError
+from benchmark.present.tracked import Rendered, rendered_tables
+from benchmark.records.store import Store
+from benchmark.studies.catalogue import STUDIES
+from benchmark.studies.grid import Profile, Study
+from benchmark.studies.results import collect
+from benchmark.track.access import require, require_key
+from benchmark.track.base import describe, setting_of
+
+__all__ = ["build", "destination", "publish", "settings_of"]
+
+_FLAG = "--wandb ENTITY/PROJECT"
+_HOW = (
+    "Runs of the harness for personalized federated learning. Accuracy is test accuracy, weighted by "
+    "clients' test samples; that of the last round counts, never that of the best one. Bytes are those of "
+    "the tensors in the messages, up, down and broadcast. Curves are means over seeds."
+)
+
+
+def destination(text: str) -> tuple[str, str]:
+    """Entity and project of ``ENTITY/PROJECT``.
+
+    Raises:
+        UserError: it is not of that form.
+    """
+    entity, slash, project = (part.strip() for part in text.partition("/"))
+    if not (entity and slash and project) or "/" in project:
+        raise UserError(f"--wandb is '{text}'; expected {_FLAG.split()[1]}, such as my-team/pfl-benchmark")
+    return entity, project
+
+
+def publish(entity: str, project: str, profile: Profile, store: Store) -> str:
+    """Publish a report of the tables that lie in a results folder and of the runs behind them.
+
+    The runs themselves are those that were logged to that project while they were made.
+
+    Returns:
+        Its address.
+
+    Raises:
+        UserError: a package or a key is missing, there is nothing to publish, or W&B does not take it.
+    """
+    require("wandb", f"report {_FLAG}")
+    require("wandb_workspaces", f"report {_FLAG}")
+    require_key(f"report {_FLAG}", "leave --wandb out")
+    tables = rendered_tables(store.root)
+    if not tables:
+        raise UserError(
+            f"there are no rendered tables in {store.root}; make them first: python -m benchmark tables"
+        )
+    report = build(entity, project, profile, tables, settings_of(profile, store))
+    try:
+        return _save(report)
+    except Exception as error:  # whatever lies between here and the service
+        raise UserError(
+            f"cannot publish the report to {entity}/{project}: {describe(error)}; check the network, the "
+            "key, and that you may write to that project"
+        ) from error
+
+
+def settings_of(profile: Profile, store: Store) -> dict[str, dict[str, str]]:
+    """For each study its columns that have records: titles, and the settings as W&B runs name them."""
+    found: dict[str, dict[str, str]] = {}
+    for study in STUDIES.values():
+        if study.borrows:  # no run is filed under it
+            continue
+        results = collect(study, profile, store, None)
+        found[study.name] = {
+            column: setting_of(results.configs[row, column]) for row, column in results.records
+        }
+    return found
+
+
+def build(
+    entity: str,
+    project: str,
+    profile: Profile,
+    tables: Sequence[Rendered],
+    settings: Mapping[str, Mapping[str, str]],
+) -> Any:
+    """The report, not saved yet; nothing here asks the service.
+
+    Args:
+        settings: as `settings_of` returns them.
+    """
+    import wandb_workspaces.expr as expr
+    import wandb_workspaces.reports.v2 as wr
+
+    blocks: list[Any] = [wr.TableOfContents(), wr.P(_HOW)]
+    if profile.warning:
+        blocks.insert(0, wr.CalloutBlock(text=profile.warning))
+    for study in STUDIES.values():
+        own = [table for table in tables if table.study == study.name]
+        if own:
+            blocks += _section(study, own, settings.get(study.name, {}))
+    everything = wr.Runset(
+        name="all runs",
+        filters=expr.And(expr.Metric("JobType") != "tables"),
+        groupby=["config.study", "config.setting", "config.method"],
+    )
+    blocks += [wr.H2("All runs"), wr.PanelGrid(runsets=[everything], panels=_panels())]
+    return wr.Report(
+        entity=entity,
+        project=project,
+        title=f"pfl-benchmark: profile {profile.name}",
+        description="Tables and learning curves of personalized federated learning",
+        blocks=blocks,
+        width="fluid",
+    )
+
+
+def _section(study: Study, tables: Sequence[Rendered], settings: Mapping[str, str]) -> list[Any]:
+    """The blocks of one study: its tables, then charts of each setting with a line a method."""
+    import wandb_workspaces.expr as expr
+    import wandb_workspaces.reports.v2 as wr
+
+    blocks: list[Any] = [wr.H2(study.title)]
+    blocks += [wr.MarkdownBlock(text=f"#{table.markdown}") for table in tables]  # a heading below the H2
+    for column, setting in settings.items():
+        runs = wr.Runset(
+            name=f"{study.name}: {column}",
+            filters=expr.And(expr.Tags().isin([study.name]), expr.Config("setting") == setting),
+            groupby=["config.method"],
+        )
+        blocks += [wr.H3(column), wr.PanelGrid(runsets=[runs], panels=_panels())]
+    return blocks
+
+
+def _panels() -> list[Any]:
+    import wandb_workspaces.reports.v2 as wr
+
+    accuracy: dict[str, Any] = {"y": ["accuracy"], "title_y": "test accuracy"}
+    return [
+        wr.LinePlot(title="Learning curves", x="round", title_x="communication round", **accuracy),
+        wr.LinePlot(
+            title="Accuracy against bytes",
+            x="cumulative/bytes",
+            title_x="bytes in all directions",
+            **accuracy,
+        ),
+        wr.BarPlot(title="Accuracy after the last round", metrics=["accuracy"]),
+    ]
+
+
+def _save(report: Any) -> str:
+    """Hand the report to the service; returns its address."""
+    import wandb
+
+    wandb.setup(wandb.Settings(silent=True))
+    return report.save().url

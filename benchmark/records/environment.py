@@ -1,0 +1,77 @@
+"""What a run was made with: versions, hardware, commit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import benchmark
+from benchmark.engine.executors.threads import available_cores
+
+__all__ = ["COMMIT_VARIABLE", "commit", "environment"]
+
+_PROGRAM = ("algorithms", "benchmark", "datasets")
+COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that was sent without its history
+
+
+def environment(device: torch.device, executor: str) -> dict[str, Any]:
+    """Versions and hardware of this process, as JSON values; names no person, host or path."""
+    found = {
+        "version": benchmark.__version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),  # a plain string, which checkpoints can hold
+        "numpy": np.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": available_cores(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "executor": executor,
+    }
+    if device.type == "cuda":
+        found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    return found
+
+
+@cache
+def commit() -> str:
+    """The checkout's commit, with a plus sign if code differs from it; empty outside of git.
+
+    Files that git does not know yet, such as a new method's, count where they are part of the program.
+    """
+    if COMMIT_VARIABLE in os.environ:
+        return os.environ[COMMIT_VARIABLE]
+    return _state(Path(__file__).resolve().parents[2])
+
+
+def _state(root: Path) -> str:
+    try:
+        commit = _git(root, "rev-parse", "--short=12", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "*.py")
+        others = _git(root, "ls-files", "--others", "--exclude-standard", "--", *_PROGRAM).splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    new = any(name.endswith((".py", "/")) for name in others)  # a folder: a repository of its own
+    return commit + ("+" if changed or new else "")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

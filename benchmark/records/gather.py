@@ -1,0 +1,105 @@
+"""Finished runs from folders that somebody names: records, or results folders with records in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmark.engine.records import FOLDER
+from benchmark.errors import UserError, nearest
+from benchmark.records.store import Record, Store
+
+__all__ = ["Gathered", "gather", "require_folder"]
+
+
+@dataclass
+class Gathered:
+    """What was found.
+
+    Attributes:
+        records: every run once.
+        left_out: a line for what lies in a results folder and has no result.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def gather(folders: Iterable[Path]) -> Gathered:
+    """Read them.
+
+    A folder with a config.json is a record and has to be usable; of any other all that is usable is taken.
+
+    Raises:
+        UserError: a folder is neither, a record that was named has no result or is damaged, or two records
+            are of the same run and differ.
+    """
+    gathered, runs = Gathered(), dict[str, Record]()
+    for folder in dict.fromkeys(folders):
+        try:
+            found = _in(folder)
+        except OSError as error:
+            raise UserError(
+                f"cannot read {folder}: {error.strerror}; give folders of finished runs"
+            ) from error
+        gathered.left_out += found.left_out
+        for record in found.records:
+            known = runs.setdefault(record.config.hash, record)
+            if known.digest != record.digest:
+                raise UserError(
+                    f"{known.folder} and {record.folder} are of the same run and differ; give one of them"
+                )
+    gathered.records = list(runs.values())
+    return gathered
+
+
+def require_folder(folder: Path) -> None:
+    """See to it that what was given as the folder of a run is one.
+
+    Raises:
+        UserError: it is not; suggests the nearest beside it.
+    """
+    if folder.is_dir():
+        return
+    if folder.exists():
+        raise UserError(f"{folder} is no folder; give the folder of a finished run")
+    parent = folder.parent
+    siblings = [other.name for other in parent.iterdir() if other.is_dir()] if parent.is_dir() else []
+    raise UserError(
+        f"there is no folder {folder}{nearest(folder.name, siblings)}; give the folder of a finished run"
+    )
+
+
+def _in(folder: Path) -> Gathered:
+    require_folder(folder)
+    path = folder.resolve()  # its name counts, which "." has not
+    return _record(folder, path) if (path / "config.json").exists() else _results(folder, path)
+
+
+def _record(folder: Path, path: Path) -> Gathered:
+    if not (path / "done").exists() and not (path / "failed.json").exists():
+        raise UserError(f"the run in {folder} is not finished; leave it out, or continue it by its command")
+    store = Store(path.parent)
+    store.add(path)
+    for problem in store.damaged:
+        raise UserError(
+            f"the record {folder} cannot be used: {problem.reason}; leave it out, or run it again"
+        )
+    for reason in store.failed.values():
+        raise UserError(f"{folder} has no result: {reason.split(';')[0]}; leave it out")
+    return Gathered(store.records())
+
+
+def _results(folder: Path, path: Path) -> Gathered:
+    store = Store.scan(path)
+    if not store.records():
+        raise UserError(f"{folder} holds no finished run; give records, or a results folder that has some")
+    open_ = [p for p in path.iterdir() if FOLDER.fullmatch(p.name) and not (p / "done").exists()]
+    diverged = sorted(p.name for p in open_ if p.name[-10:] in store.failed)
+    lines = [f"{problem.folder.name} cannot be used: {problem.reason}" for problem in store.damaged]
+    if diverged:
+        lines.append(f"{len(diverged)} in {folder} whose training diverged ({', '.join(diverged)})")
+    if unfinished := len(open_) - len(diverged):
+        lines.append(f"{unfinished} in {folder} not finished")
+    return Gathered(store.records(), lines)

@@ -1,0 +1,35 @@
+"""Packs: a package below `benchmark.papers` for everything that only one publication needs.
+
+What a pack offers is found by the names of its modules:
+
+=============  ==========================================================================
+``studies``    ``STUDIES``: a tuple of `benchmark.studies.grid.Study`
+``tables``     ``TABLES``: makers of tables by the names that studies use
+``figures``    ``FIGURES``: makers of figures by the names that studies use
+``commands``   a package of commands (`benchmark.commands`)
+=============  ==========================================================================
+
+All are optional. Nothing outside of a pack imports it, so that it can be deleted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from types import ModuleType
+
+import benchmark
+
+__all__ = ["offered"]
+
+_PLACE = f"{benchmark.__name__}.papers"
+
+
+def offered(part: str) -> list[ModuleType]:
+    """The module of that name of every pack that has it, by the packs' names."""
+    if importlib.util.find_spec(_PLACE) is None:
+        return []
+    packs = sorted(pack.name for pack in pkgutil.iter_modules(importlib.import_module(_PLACE).__path__))
+    names = [f"{_PLACE}.{pack}.{part}" for pack in packs]
+    return [importlib.import_module(name) for name in names if importlib.util.find_spec(name) is not None]

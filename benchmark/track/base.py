@@ -1,0 +1,181 @@
+"""What a tracker is, and the guard around it."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from benchmark.config.fields import DATA_FIELDS, setting_in_words
+from benchmark.engine.config import RunConfig
+from benchmark.engine.rounds import Observer
+
+if TYPE_CHECKING:
+    from benchmark.present.tracked import Rendered
+
+__all__ = ["About", "Followed", "Tracker", "Tracking", "Warn", "describe", "setting_of"]
+
+_DATA = (*DATA_FIELDS, "augment", "crop_padding")  # what a run sees of its data
+
+Warn = Callable[[str], None]  # for what a tracker has to tell people and survives
+
+
+@dataclass(frozen=True)
+class About:
+    """What a tracker is told of a run before its rounds.
+
+    Attributes:
+        method: its name and variant.
+        folder: of its record, below the results folder.
+        split: as in the record's config.json.
+        environment: as in the record's summary.json.
+    """
+
+    config: RunConfig
+    method: str
+    folder: Path
+    split: Mapping[str, Any]
+    environment: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Method, setting and seed: the folder's name without the hash."""
+        return self.folder.name.removesuffix(f"-{self.config.hash}")
+
+
+class Tracker(Protocol):
+    """Follows one run. Any exception means that it has given up; it is not called again then."""
+
+    def round(self, line: Mapping[str, Any]) -> None:
+        """A line of rounds.jsonl: first those of rounds found finished, then new ones."""
+
+    def finish(self, summary: Mapping[str, Any], accuracies: Sequence[float]) -> None:
+        """The run is complete.
+
+        Args:
+            summary: as in summary.json.
+            accuracies: per client [K], as in clients.csv.
+        """
+
+    def stop(self, code: int) -> None:
+        """The run ends without a result: 130 for an interruption, else 1. It may go on another time."""
+
+    def abandon(self) -> None:
+        """Let go of everything after an exception."""
+
+
+class Tracking(Protocol):
+    """What was asked of a tracker; picklable.
+
+    Attributes:
+        title: its name, as in "W&B tracking has stopped".
+        place: where it logs to, in a few words.
+    """
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def place(self) -> str: ...
+
+    def check(self) -> None:
+        """Refuse what cannot work before anything is run.
+
+        Raises:
+            UserError: something is not installed, or a key is missing.
+        """
+
+    def begin(self, about: About, warn: Warn) -> Tracker:
+        """Begin to follow a run, or go on with it if it was followed before."""
+
+    def log_tables(self, profile: str, root: Path, tables: Sequence[Rendered], warn: Warn) -> None:
+        """Log the tables of a results folder."""
+
+
+class Followed:
+    """An `Observer` that passes on to another one and feeds trackers; a context manager around the run.
+
+    A tracker that fails is dropped with one line on standard error; the run goes on without it.
+
+    Attributes:
+        warnings: the lines, for those who do not see standard error.
+    """
+
+    def __init__(self, observer: Observer, trackings: Sequence[Tracking], about: About) -> None:
+        self._observer, self._trackings, self._about = observer, trackings, about
+        self._trackers: list[tuple[str, Tracker]] = []
+        self.warnings: list[str] = []
+
+    def start(self, rounds: int, done: int) -> None:
+        """The run begins."""
+        self._observer.start(rounds, done)
+        for tracking in self._trackings:
+            try:
+                self._trackers.append((tracking.title, tracking.begin(self._about, self._warn)))
+            except Exception as error:
+                self._give_up(tracking.title, error)
+
+    def round(self, line: Mapping[str, Any]) -> None:
+        """A round is finished."""
+        self._observer.round(line)
+        self._each(lambda tracker: tracker.round(line))
+
+    def __enter__(self) -> Followed:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._trackers:
+            return
+        if kind is not None:
+            code = 130 if issubclass(kind, KeyboardInterrupt) else 1
+            self._each(lambda tracker: tracker.stop(code))
+            return
+        summary, accuracies = _results(self._about.folder)
+        self._each(lambda tracker: tracker.finish(summary, accuracies))
+
+    def _each(self, action: Callable[[Tracker], None]) -> None:
+        for entry in tuple(self._trackers):
+            title, tracker = entry
+            try:
+                action(tracker)
+            except Exception as error:
+                self._trackers.remove(entry)
+                self._give_up(title, error)
+                with contextlib.suppress(Exception):
+                    tracker.abandon()
+
+    def _give_up(self, title: str, error: Exception) -> None:
+        self._warn(
+            f"{title} tracking of {self._about.name} has stopped, the run and its record go on without it: "
+            f"{describe(error)}"
+        )
+
+    def _warn(self, text: str) -> None:
+        self.warnings.append(text)
+        print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def setting_of(config: RunConfig) -> str:
+    """The setting that a run is filed under, by its data alone: ``digits-s2, samples per client 20``."""
+    return setting_in_words(config, _DATA)
+
+
+def describe(error: Exception) -> str:
+    """An exception of somebody else's code on one line."""
+    text = " ".join(str(error).split())
+    return f"{text} ({type(error).__name__})" if text else type(error).__name__
+
+
+def _results(folder: Path) -> tuple[dict[str, Any], list[float]]:
+    """Summary and accuracies [K] of a finished record."""
+    with (folder / "clients.csv").open(encoding="utf-8", newline="") as file:
+        accuracies = [float(row["accuracy"]) for row in csv.DictReader(file)]
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8")), accuracies
