@@ -49,6 +49,7 @@ from benchmark.experiment.runner import check, with_hyper
             "rw_apply=resample: reweight=false has no sample weights",
         ),
         ({"rw_apply": "resample", "T": "1"}, "rw_apply=resample: T=1 has no sample weights"),
+        ({"ens_space": "vote", "ensemble": "last"}, "ens_space=vote: ensemble=last leaves nothing to sum"),
         ({"fc_init": "fedavg_all", "T": "2"}, "fc_init=fedavg_all: T=2 has no reduced stage"),
         ({"personal_start": "average", "full_last_only": "yes"}, "average: full_last_only=true ends stages"),
         ({"personal_start": "average", "T": "1"}, "personal_start=average: T=1 leaves no personal layers"),
