@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING.md: adding a method really is one new file."""
+"""The worked examples of CONTRIBUTING.md: adding a method, or a partition law, really is one new file."""
 
 import json
 import re
@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.engine.config import RunConfig
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A copy of this checkout with the example in it."""
+    """A copy of this checkout with the examples in it."""
     folder = tmp_path_factory.mktemp("checkout")
-    (code,) = re.findall(
+    method, law = re.findall(
         r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.DOTALL
     )
     for package in ("algorithms", "benchmark", "datasets", "tests"):
@@ -24,7 +26,8 @@ def checkout(tmp_path_factory):
     (folder / "results").mkdir()
     for name in ("pyproject.toml", "CONTRIBUTING.md", "results/paper_results.csv"):
         shutil.copy(ROOT / name, folder / name)
-    (folder / "algorithms" / "fast_head.py").write_text(code, encoding="utf-8")
+    (folder / "algorithms" / "fast_head.py").write_text(method, encoding="utf-8")
+    (folder / "datasets" / "laws" / "power.py").write_text(law, encoding="utf-8")
     return folder
 
 
@@ -35,20 +38,12 @@ def python(checkout, *words):
     return done.stdout
 
 
+SMALL = ["--dataset", "digits", "--clients", "4", "--rounds", "2"]
+SMALL += ["--local-epochs", "1", "--samples-per-client", "20"]
+
+
 def test_the_worked_example_is_one_new_file_and_runs(checkout):
-    small = [
-        "--dataset",
-        "digits",
-        "--clients",
-        "4",
-        "--rounds",
-        "2",
-        "--local-epochs",
-        "1",
-        "--samples-per-client",
-        "20",
-    ]
-    output = python(checkout, "benchmark", "--algo", "fast-head", *small, "--set", "head_rate=5", "--json")
+    output = python(checkout, "benchmark", "--algo", "fast-head", *SMALL, "--set", "head_rate=5", "--json")
     summary = json.loads(output.splitlines()[-1])
     assert summary["evaluated"] == "personal"
     assert "head_rate=5" in Path(summary["record"]).name
@@ -59,15 +54,38 @@ def test_the_worked_example_is_one_new_file_and_runs(checkout):
     assert summary["bytes_up"] == (1 + 4) * 4 * body_floats
     assert summary["bytes_down"] == summary["bytes_up"] + 4 * 4 * head_floats
     assert "fast-head" in python(checkout, "benchmark", "list", "methods")
-    python(checkout, "benchmark", "--algo", "fedper", *small)
+    python(checkout, "benchmark", "--algo", "fedper", *SMALL)
     (contest,) = json.loads(python(checkout, "benchmark", "compare", "results/runs", "--json"))
     assert {run["title"] for run in contest["runs"]} == {"fast-head-head_rate=5.0", "fedper"}
 
 
+def test_the_partition_law_is_one_new_file_and_runs(checkout):
+    output = python(checkout, "benchmark", "--algo", "fedavg", *SMALL, "--exponent", "1.5", "--json")
+    record = checkout / json.loads(output.splitlines()[-1])["record"]
+    assert record.name.startswith("fedavg-digits-power1.5-seed0-")
+    about = json.loads((record / "config.json").read_text())
+    assert (about["config"]["partition"], about["config"]["exponent"]) == ("power", 1.5)
+    # Of 4 * 19 = 76 samples 1 : 2^-1.5 : 3^-1.5 : 4^-1.5, and one more each.
+    assert about["split"]["train_samples"] == [1 + 5, 1 + 45]
+    assert "--exponent 1.0" in python(checkout, "benchmark", "list", "partitions")
+    # Records of other laws are those that they are without it.
+    python(checkout, "benchmark", "--algo", "local", *SMALL)
+    (other,) = (checkout / "results" / "runs").glob("local-*")
+    config = RunConfig.from_dict(json.loads((other / "config.json").read_text())["config"])
+    assert other.name.endswith(f"-{config.hash}")
+
+
 def test_the_suite_takes_the_example_in(checkout):
-    """All that is tested of every method, and what counts methods."""
-    places = ["algorithms", "engine", "harness/test_tables.py", "harness/test_studies.py"]
-    chosen = "fast-head or test_tables or test_studies"
+    """All that is tested of every method and every law, and what counts methods."""
+    places = [
+        "algorithms",
+        "engine",
+        "datasets/test_laws.py",
+        "cli/test_list_and_data.py",
+        "harness/test_tables.py",
+        "harness/test_studies.py",
+    ]
+    chosen = "fast-head or power or exponent or test_config or test_list or test_tables or test_studies"
     words = [*(f"tests/{place}" for place in places), "-k", chosen, "-v", "-p", "no:cacheprovider"]
     output = python(checkout, "pytest", *words)
     (passed,) = re.findall(r"(\d+) passed", output)

@@ -90,9 +90,7 @@ def test_imports_only_go_down(module):
         assert own(imports_of(module)) == []
         return
     below = {other for other, level in FLOOR.items() if level < FLOOR[room]} | {room}
-    wrong = [
-        name for name in own(imports_of(module)) if room_of(name) not in below and name not in ANYWHERE
-    ]
+    wrong = [name for name in own(imports_of(module)) if room_of(name) not in below and name not in ANYWHERE]
     assert wrong == [], f"{room} may import {', '.join(sorted(below))}"
 
 

@@ -208,14 +208,7 @@ class RunRecord:
 
 def slug(config: RunConfig) -> str:
     """The setting and seed as a person would say them; the hash behind it makes the folder unique."""
-    law = {
-        "distinct": f"s{config.classes_per_client}",
-        "shards": f"shards{config.classes_per_client}",
-        "dirichlet": f"dir{config.dirichlet:g}",
-        "iid": "iid",
-        "natural": f"users{config.clients}",
-    }[config.partition]
-    return f"{config.dataset}-{law}-seed{config.seed}"
+    return f"{config.dataset}-{config.law.slug}-seed{config.seed}"
 
 
 def as_float(value: float | np.floating) -> float:

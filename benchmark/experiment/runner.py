@@ -13,7 +13,6 @@ import torch
 
 import datasets
 from algorithms import find
-from benchmark.config.fields import as_flags
 from benchmark.engine.algorithm import Algorithm, Task
 from benchmark.engine.budget import plan_rounds
 from benchmark.engine.config import RunConfig
@@ -163,28 +162,7 @@ def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
         UserError: the dataset cannot be divided so.
     """
     check_data(config)
-    try:
-        return _split(config, dataset)
-    except UserError as error:
-        raise UserError(as_flags(str(error))) from error
-
-
-def _split(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
-    spec = datasets.SplitSpec(
-        partition=config.partition,  # type: ignore[arg-type]  # validated
-        clients=config.clients,
-        samples_per_client=config.samples_per_client,
-        test_samples_per_client=config.test_samples_per_client,
-        classes_per_client=config.classes_per_client,
-        dirichlet_alpha=config.dirichlet,
-        user_pool=config.user_pool,
-        test_share=config.test_share,
-        least_test=config.least_test,
-    )
-    rng = Streams(config.seed).get("partition")
-    if config.partition == "natural":
-        return datasets.split_by_user(spec, dataset, rng)
-    return datasets.make_split(spec, dataset.train.y, dataset.test.y, dataset.classes, rng)
+    return config.law.split(dataset, Streams(config.seed).get("partition"))
 
 
 @dataclass(frozen=True)
@@ -230,11 +208,7 @@ def check_data(config: RunConfig) -> None:
         UserError: one line that says what to mend.
     """
     name, text = config.dataset, datasets.DATASETS[config.dataset].text is not None
-    if text and config.partition != "natural":
-        raise UserError(
-            f"--partition {config.partition} is not for '{name}', whose tweets stay with their users; "
-            "use --partition natural"
-        )
+    config.law.check(name, users=text)
     if text and config.augment:
         raise UserError(f"--augment is for images, and '{name}' holds tweets; drop it")
     side = min(datasets.DATASETS[name].shape[1:], default=0)
@@ -245,8 +219,6 @@ def check_data(config: RunConfig) -> None:
         )
     if text and not config.embedding:
         raise UserError(f"--embedding is 0, but '{name}' needs word vectors; give their width, such as 300")
-    if not text and config.partition == "natural":
-        raise UserError(f"--partition natural needs users, and '{name}' has none; choose another partition")
     for field in ("embedding", "cell"):
         if not text and getattr(config, field) != getattr(RunConfig, field):
             raise UserError(f"--{field} is for text, and '{name}' holds images; drop it")

@@ -20,9 +20,9 @@ __all__ = ["code_of", "outdated"]
 def code_of(config: RunConfig) -> str:
     """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
 
-    What only other methods, networks and datasets are made of does not count.
+    What only other methods, networks, datasets and partition laws are made of does not count.
     """
-    modules = tuple(cls.__module__ for cls in find(config.algo).__mro__)
+    modules = tuple(cls.__module__ for made in (find(config.algo), type(config.law)) for cls in made.__mro__)
     return _digest(modules, config.dataset, repr(network_of(config)))
 
 
@@ -38,14 +38,18 @@ def outdated(config: RunConfig, summary: Mapping[str, Any]) -> bool:
 
 @cache
 def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
-    """`code_of`, with the modules of the method and its bases, and the network in words."""
-    own = imported([name.split(".")[1] for name in modules if name.startswith("algorithms.")], SOURCES)
+    """`code_of`, with the modules of method, partition law and their bases, and the network in words."""
+    own: set[str] = set()
+    for home in ("algorithms", "datasets/laws"):
+        package = home.replace("/", ".") + "."
+        starts = [name.removeprefix(package).split(".")[0] for name in modules if name.startswith(package)]
+        own |= imported(starts, SOURCES, home)
     own.add(f"{MODULES[dataset].replace('.', '/')}.py")
     # The network itself stands for the module in which all are listed.
-    some = ("algorithms/", "datasets/catalogue/", "benchmark/models/catalogue.py")
+    some = ("algorithms/", "datasets/laws/", "datasets/catalogue/", "benchmark/models/catalogue.py")
     used = {name: text for name, text in SOURCES.items() if name in own or not name.startswith(some)}
-    for name in modules:  # a method that a script or notebook registers
+    for name in modules:  # a method or law that a script or notebook registers
         file = getattr(sys.modules.get(name), "__file__", None)
-        if name.partition(".")[0] not in ("algorithms", "benchmark", "builtins") and file:
+        if name.partition(".")[0] not in ("algorithms", "benchmark", "datasets", "builtins", "abc") and file:
             used[name] = Path(file).read_bytes()
     return digest({**used, "network": network.encode()})

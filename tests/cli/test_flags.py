@@ -12,7 +12,8 @@ from benchmark.commands import run as run_command
 from benchmark.commands.common.flags import resolve
 from benchmark.config.fields import changes
 from benchmark.config.settings import DEFAULT_SETTING, SETTINGS
-from benchmark.engine.config import RunConfig, flag
+from benchmark.engine.config import RunConfig
+from benchmark.errors import flag
 from benchmark.experiment.runner import Execution, check_data
 
 FIELDS = [spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")]

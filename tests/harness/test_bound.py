@@ -110,7 +110,7 @@ def test_absent_data_are_said_and_refused_where_sizes_depend_on_them(make):
     sizes = sizes_of(make("fedavg"), None)
     assert sizes.train == (400,) * 100
     assert "from the configuration" in sizes.source
-    with pytest.raises(UserError, match="follow from the labels"):
+    with pytest.raises(UserError, match="follow from the data"):
         sizes_of(make("fedavg", "cifar10-dir0.3"), None)
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
-from benchmark.engine.config import RunConfig, flag
-from benchmark.errors import UserError
+from benchmark.engine.config import RunConfig
+from benchmark.errors import UserError, flag
+from datasets import DATASETS
+from datasets.laws import LAWS, OPTIONS, find_law
 
 if TYPE_CHECKING:
     from benchmark.experiment.runner import Execution
@@ -36,12 +38,9 @@ __all__ = [
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _KINDS = get_type_hints(RunConfig)
-
-_BY_NUMBER = ("samples_per_client", "test_samples_per_client")  # what natural splits do not ask for,
-_BY_USER = ("user_pool", "test_share", "least_test")  # and what only they do
 _MORE_HELP = {
     "dataset": "; without --setting it stands for the first setting that uses it",
-    "dirichlet": "; implies --partition dirichlet",
+    "partition": "; a flag that only some of these have implies one",
 }
 
 
@@ -239,9 +238,7 @@ def resolve(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
             f"--crop-padding {config.crop_padding} does nothing without augmentation; "
             "drop it, or give --augment"
         )
-    config = config.settled()
-    _check_split(config, "dirichlet" in given)
-    return name, config
+    return name, config.settled()
 
 
 def execution_of(arguments: argparse.Namespace, **fixed: Any) -> Execution:
@@ -260,44 +257,25 @@ def execution_of(arguments: argparse.Namespace, **fixed: Any) -> Execution:
     return dataclasses.replace(execution, **chosen)
 
 
-def _partition(values: Any, given: dict[str, Any]) -> str:
-    """The partition that the flags mean.
+def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """The partition that the flags mean: the one they name, else the setting's, else the first they fit.
 
     Raises:
         UserError: they contradict each other.
     """
-    by_classes, by_alpha, law = "classes_per_client" in given, "dirichlet" in given, given.get("partition")
-    for name in _BY_NUMBER if (law or values["partition"]) == "natural" else _BY_USER:
-        if name in given:
-            law = law or values["partition"]
-            raise UserError(f"{flag(name)} has no meaning under --partition {law}; drop it")
-    if by_classes and by_alpha:
-        raise UserError("--classes-per-client and --dirichlet are two different splits; give one of them")
-    if by_classes and law in ("dirichlet", "iid", "natural"):
-        raise UserError(f"--classes-per-client has no meaning under --partition {law}; drop one of them")
-    if by_alpha and law not in (None, "dirichlet"):
-        raise UserError(f"--dirichlet has no meaning under --partition {law}; drop one of them")
-    if law is not None:
-        return law
-    if by_alpha:
-        return "dirichlet"
-    if by_classes and values["partition"] not in ("distinct", "shards"):
-        return "distinct"
-    return values["partition"]
-
-
-def _check_split(config: RunConfig, has_alpha: bool) -> None:
-    if config.partition == "dirichlet" and not (config.dirichlet or has_alpha):
-        raise UserError("--partition dirichlet needs --dirichlet and a number above 0, such as 0.3")
-    if config.partition == "dirichlet" and not config.dirichlet > 0:
-        raise UserError(
-            f"--dirichlet is {config.dirichlet:g}; expected a number above 0, such as 0.3 (smaller: clients "
-            "differ more)"
-        )
-    if config.classes_per_client < 1:
-        raise UserError(
-            f"--classes-per-client is {config.classes_per_client}; expected a whole number of at least 1"
-        )
+    options = {name for name in OPTIONS if name in given}
+    fitting = [name for name, law in LAWS.items() if options <= {*law.options()}]
+    if not fitting:
+        words = " and ".join(flag(name) for name in OPTIONS if name in options)
+        raise UserError(f"{words} are of different splits; give one of them")
+    usual = values["partition"]
+    partition = given.get("partition", usual if usual in fitting else fitting[0])
+    law = find_law(partition)
+    for name in given:
+        if name in law.ignores or name in options - {*law.options()}:
+            raise UserError(f"{flag(name)} has no meaning under --partition {partition}; drop it")
+    law.check(values["dataset"], users=DATASETS[values["dataset"]].text is not None)
+    return partition
 
 
 def _check_budget(given: dict[str, Any]) -> None:
