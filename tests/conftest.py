@@ -11,6 +11,7 @@ import torch
 
 import benchmark.engine.evaluate as evaluation
 from algorithms import ALGORITHMS, find
+from benchmark.config.resolve import resolve, with_hyper
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
@@ -19,7 +20,8 @@ from benchmark.engine.local import LocalCall
 from benchmark.engine.params import clone
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import run
-from benchmark.experiment.runner import Execution, Prepared, prepare, run_cell, with_hyper
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import Prepared, prepare, run_cell
 from benchmark.models import Params
 
 # Tiny tensors gain nothing from a second thread, and on a busy machine lose much by waiting for it.
@@ -49,7 +51,7 @@ def checkpoint_always(monkeypatch):
     class Always(Execution):
         checkpoint_seconds: float = 0.0
 
-    monkeypatch.setattr("benchmark.experiment.runner.Execution", Always)
+    monkeypatch.setattr("benchmark.experiment.execution.Execution", Always)
 
 
 class Quiet:
@@ -173,7 +175,7 @@ def ready() -> Callable[[RunConfig], Played]:
     """A method on its data before the first round."""
 
     def make(config: RunConfig, executor: str = "loop") -> Played:
-        prepared = prepare(config, Execution(device="cpu", executor=executor))
+        prepared = prepare(resolve(config), Execution(device="cpu", executor=executor))
         return Played(prepared, prepared.make(config.rounds))
 
     return make

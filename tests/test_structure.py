@@ -73,7 +73,7 @@ FLOORS = (
     ("benchmark.__main__",),
 )
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
-ANYWHERE = ("benchmark.__version__",)
+ANYWHERE = ("benchmark", "benchmark.__version__")
 
 
 def room_of(name):

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.commands.common.flags import add_config_flags, add_data_dir, add_setting, path, resolve
 from benchmark.config.fields import DATA_FIELDS, changes, describe_split
+from benchmark.config.flags import add_config_flags, add_data_dir, add_setting, config_of, path
 from benchmark.errors import UserError, flag
 
 if TYPE_CHECKING:
@@ -44,14 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Print the description and save the picture."""
-    setting, config = resolve(arguments)
+    setting, config = config_of(arguments)
     if arguments.out is not None and arguments.out.suffix.lower() != ".png":
         raise UserError(f"--out is {arguments.out}; expected the name of a .png file")
 
     import datasets
+    from benchmark.config.resolve import check_data
     from benchmark.console.terminal import shown_path
     from benchmark.engine.records import slug
-    from benchmark.experiment.runner import check_data, split_of
+    from benchmark.experiment.runner import split_of
     from datasets.describe import split_picture, split_table
 
     check_data(config)

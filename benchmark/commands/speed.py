@@ -10,9 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmark.commands.common.flags import add_tf32, path
+from benchmark.config.flags import path
 from benchmark.console.terminal import Console, show, shown_path
 from benchmark.errors import UserError, nearest
+from benchmark.experiment.flags import add_tf32
 
 HELP = "how fast this machine trains clients: every executor, growth with cohort and clients"
 USAGE = "[--cell NAME] [--only PART ... | --all] [--output FILE] [--plot FILE]"
@@ -71,7 +72,7 @@ def execute(arguments: argparse.Namespace) -> None:
     """
     parts = _check(arguments)
     failed: list[str] = []
-    from benchmark.experiment.runner import Execution
+    from benchmark.experiment.execution import Execution
     from benchmark.present.document import Document
     from benchmark.speed import report
     from benchmark.speed.tables import markdown, part_of, shown

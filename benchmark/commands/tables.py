@@ -7,23 +7,17 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.commands.common.flags import (
-    add_data_dir,
-    add_execution,
-    add_results_dir,
-    add_seeds,
-    add_tracking,
-    execution_of,
-    tracking_of,
-)
+from benchmark.config.flags import add_data_dir, add_results_dir, add_seeds
 from benchmark.errors import UserError
+from benchmark.experiment.flags import add_execution, execution_of
+from benchmark.track.flags import add_tracking, tracking_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmark.launch.job import Job
     from benchmark.studies.grid import Profile, Study
-    from benchmark.track import Tracking
+    from benchmark.track.base import Tracking
 
 HELP = "every table and figure of the paper: make the runs that are missing, then render"
 USAGE = "[--profile quick|paper] [--only STUDY ...] [--settings NAME ...] [flags]"

@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol, Self
 import datasets
 from benchmark.engine.rounds import Observer
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution, run_cell
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import run_cell
 from benchmark.studies.grid import Cell
 
 __all__ = [

@@ -14,7 +14,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.rounds import Observer
 from benchmark.errors import UserError
 from benchmark.experiment.estimate import Estimator
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch import base
 from benchmark.launch.base import Ended, Outcome, Watcher
 from benchmark.launch.work import Died, Report, Round, Started

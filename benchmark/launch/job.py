@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmark.console.terminal import duration, say
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.records.store import Store
 from benchmark.studies import computed
 from benchmark.studies.grid import Cell, Profile, Study, plan
@@ -172,8 +172,8 @@ class Job:
         return self._make(Options(self._jobs, self._address, self.execution, missing))
 
     def _take_up(self, cell: Cell) -> None:
+        from benchmark.config.resolve import method_label
         from benchmark.engine.records import RunRecord
-        from benchmark.experiment.runner import method_label
 
         self.store.add(RunRecord(self.store.root, cell.config, method_label(cell.config)).folder)
 

@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 
 import torch
 
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch.base import OnThisMachine, Outcome, Watcher, attempt
 from benchmark.launch.cores import confined, environ, use_share
 from benchmark.launch.foreman import Foreman

@@ -21,7 +21,7 @@ import torch
 from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 from benchmark.engine.files import write_text
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch.base import Launcher, Options, Outcome, Watcher
 from benchmark.launch.foreman import Foreman
 from benchmark.launch.ray_crew import RayCrew

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.resolve import method_label
 from benchmark.engine.files import write_bytes
 from benchmark.engine.records import RunRecord
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution, method_label
+from benchmark.experiment.execution import Execution
 from benchmark.launch.base import Ended
 from benchmark.launch.ray_shares import Shares
 from benchmark.launch.ray_worker import Files, RayWorker, Survey, record_files

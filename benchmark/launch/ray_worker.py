@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.resolve import method_label
 from benchmark.engine.files import write_bytes
 from benchmark.engine.records import RunRecord
-from benchmark.experiment.runner import Execution, method_label
+from benchmark.experiment.execution import Execution
 from benchmark.launch.base import Ended, attempt, unavailable
 from benchmark.launch.cores import use_share
 from benchmark.launch.work import Report, Reporter

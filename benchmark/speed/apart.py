@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from benchmark.engine.precision import precision
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.speed.clock import peak_memory, seconds_of
 from benchmark.speed.workload import trainer_call
 

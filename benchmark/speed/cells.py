@@ -10,7 +10,7 @@ import torch
 
 from benchmark.config.settings import find_setting
 from benchmark.engine.config import RunConfig
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.models import build_network
 from benchmark.speed.apart import seated
 from benchmark.speed.clock import ceilings, device_name, training_bytes, training_flops

@@ -13,7 +13,7 @@ import torch
 
 from benchmark.engine.files import write_json
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.records.environment import environment
 from benchmark.speed.cells import cells
 from benchmark.speed.equality import VARIANTS, equality

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.speed import report, workload
 
 DOCUMENT = "# Speed\n<!-- measured on cpu: begin -->\n<!-- measured on cpu: end -->\n"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import datasets.laws.base as base
-from benchmark.commands.common.flags import resolve
+from benchmark.config.flags import config_of
 from benchmark.engine.config import RunConfig
 from benchmark.errors import UserError, flag
 from benchmark.experiment.runner import split_of
@@ -19,7 +19,7 @@ from tests.cli.test_flags import parse
 BY_LABELS = [name for name, law in LAWS.items() if issubclass(law, ByLabels)]
 
 
-def config_of(law, **changes):
+def run_under(law, **changes):
     """A run under a law with its defaults, or the examples where it has none."""
     options = {name: spec.metadata["such_as"] or spec.default for name, spec in LAWS[law].options().items()}
     data = {"dataset": "synth-tweets", "embedding": 16} if LAWS[law].by_user else {"dataset": "digits"}
@@ -35,7 +35,7 @@ def data():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("law", LAWS)
 def test_promises_of_every_law(data, law, seed):
-    config = config_of(law, seed=seed)
+    config = run_under(law, seed=seed)
     dataset = data[config.dataset]
     split = split_of(config, dataset)
     assert split.clients == len(split.train) == len(split.test) == config.clients
@@ -59,7 +59,7 @@ def test_promises_of_every_law(data, law, seed):
 @pytest.mark.parametrize("law", BY_LABELS)
 def test_tests_are_of_classes_trained_on(data, law):
     digits = data["digits"]
-    split = split_of(config_of(law), digits)
+    split = split_of(run_under(law), digits)
     for train, test in zip(split.train, split.test, strict=True):
         if not LAWS[law].mixed:
             assert set(digits.test.y[test]) <= set(digits.train.y[train])
@@ -69,7 +69,7 @@ def test_tests_are_of_classes_trained_on(data, law):
 def test_the_seed_decides_and_nothing_else(data, law):
     np.random.seed(0)  # noqa: NPY002
     before = np.random.get_state()[1].tolist()  # noqa: NPY002
-    config = config_of(law)
+    config = run_under(law)
     first, again, other = (
         split_of(dataclasses.replace(config, seed=seed), data[config.dataset]).checksum for seed in (1, 1, 2)
     )
@@ -81,7 +81,7 @@ def test_the_seed_decides_and_nothing_else(data, law):
 @pytest.mark.parametrize("law", BY_LABELS)
 def test_ten_thousand_clients(law):
     labels = np.random.default_rng(7).permutation(np.repeat(np.arange(100), 500))
-    config = config_of(law, clients=10_000, samples_per_client=4, test_samples_per_client=4)
+    config = run_under(law, clients=10_000, samples_per_client=4, test_samples_per_client=4)
     split = config.law.divide(labels, labels, 100, np.random.default_rng(0))
     assert split.clients == 10_000
     assert min(*split.train_sizes, *split.test_sizes) >= 1
@@ -92,12 +92,12 @@ def test_ten_thousand_clients(law):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_fields_flags_and_folder_names(law):
-    config = config_of(law)
+    config = run_under(law)
     config.validate()
     assert config.law.options() == LAWS[law].options()
     assert not set(LAWS[law].options()) & set(config.idle)
     words = " ".join(f"{flag(name)} {getattr(config, name)}" for name in LAWS[law].options())
-    _, resolved = resolve(parse(f"--dataset {config.dataset} --partition {law} --clients 20 {words}"))
+    _, resolved = config_of(parse(f"--dataset {config.dataset} --partition {law} --clients 20 {words}"))
     assert {name: getattr(resolved, name) for name in OPTIONS} == {
         name: getattr(config, name) for name in OPTIONS
     }
@@ -106,13 +106,13 @@ def test_fields_flags_and_folder_names(law):
 
 
 def test_folder_names_tell_laws_apart():
-    assert len({config_of(law).law.slug for law in LAWS}) == len(LAWS)
+    assert len({run_under(law).law.slug for law in LAWS}) == len(LAWS)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_stays_out_of_records_of_other_laws(name):
     """So that these can be read by whoever has the other law not."""
-    config = config_of(next(law for law in LAWS if name not in LAWS[law].options())).settled()
+    config = run_under(next(law for law in LAWS if name not in LAWS[law].options())).settled()
     always = "absent" not in OPTIONS[name].metadata
     assert (name in config.to_dict()) == (name in json.loads(config.identity)) == always
     assert RunConfig.from_dict(config.to_dict()) == config
@@ -139,7 +139,7 @@ def outside(spec):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_bad_fields_are_refused_in_one_line(law):
-    config = config_of(law)
+    config = run_under(law)
     bad = [(name, 0) for name in ("clients", "samples_per_client", "test_samples_per_client")]
     bad += [(name, value) for name, spec in LAWS[law].options().items() for value in outside(spec)]
     for name, value in bad:
@@ -151,7 +151,7 @@ def test_bad_fields_are_refused_in_one_line(law):
 @pytest.mark.parametrize("law", LAWS)
 def test_a_dataset_that_is_not_for_a_law(data, law):
     other = "digits" if LAWS[law].by_user else "synth-tweets"
-    config = config_of(law, dataset=other)
+    config = run_under(law, dataset=other)
     for attempt in (
         lambda: split_of(config, data[other]),
         lambda: config.law.split(data[other], np.random.default_rng(0)),

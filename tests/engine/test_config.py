@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from algorithms import ALGORITHMS
+from benchmark.config.resolve import method_label
 from benchmark.engine.config import RunConfig
 from benchmark.engine.trunks import common_fields
 from benchmark.errors import UserError
-from benchmark.experiment.runner import method_label
 from datasets.laws import OPTIONS
 
 FIELDS = [spec.name for spec in dataclasses.fields(RunConfig)]

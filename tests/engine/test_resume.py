@@ -224,10 +224,10 @@ def test_a_finished_run_is_not_run_again(algo, unbroken, launch, tiny, monkeypat
 def test_a_run_that_another_process_finished_meanwhile_is_not_run_again(tiny, launch, tmp_path, monkeypatch):
     prepare, counter = runner.prepare, Counter()
 
-    def slow(config, execution):
+    def slow(resolved, execution):
         monkeypatch.setattr(runner, "prepare", prepare)
-        launch(config, tmp_path)  # the other process is faster
-        return prepare(config, execution)
+        launch(resolved.config, tmp_path)  # the other process is faster
+        return prepare(resolved, execution)
 
     monkeypatch.setattr(runner, "prepare", slow)
     launch(tiny("fedper"), tmp_path, counter)

@@ -11,7 +11,7 @@ from benchmark.engine.executors.memory import clients_that_fit, step_bytes
 from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.models import NETWORKS, Conv, Layer, Linear, LowRank
 from benchmark.speed.equality import VARIANTS, equality
 

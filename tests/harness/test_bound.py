@@ -8,10 +8,10 @@ import pytest
 
 from algorithms import ALGORITHMS
 from benchmark.cli import main
+from benchmark.config.resolve import with_hyper
 from benchmark.config.settings import find_setting
 from benchmark.engine.config import RunConfig
 from benchmark.errors import UserError
-from benchmark.experiment.runner import with_hyper
 from benchmark.papers.ppfe.bound import bound_of, capacities_of, corollary, harmonic_mean, sizes_of
 
 # Specification, section 2.1 and 2.2: shared and personal parameters of the four stages on CIFAR-100.

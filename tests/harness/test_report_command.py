@@ -11,9 +11,9 @@ from record_folders import write_records
 from benchmark.cli import Parser, main
 from benchmark.commands import run as run_command
 from benchmark.config.fields import setting_in_words
+from benchmark.config.resolve import with_hyper
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
-from benchmark.experiment.runner import with_hyper
 from benchmark.present.page.command import command
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import plan

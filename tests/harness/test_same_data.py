@@ -8,8 +8,10 @@ from record_folders import write_records
 
 import datasets
 from benchmark.cli import main
+from benchmark.config.resolve import resolve
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution, prepare
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import prepare
 from benchmark.present.page.cautions import cautions
 from benchmark.present.page.mixtures import in_words, mixed
 from benchmark.records.same_data import Data, Kind, copies, data_for, data_of
@@ -54,7 +56,7 @@ def test_what_a_run_records_is_what_was_foreseen(unbroken, tiny, launch, tmp_pat
     recorded = data_of(config, json.loads((folder / "config.json").read_text())["split"])
     assert recorded.checksum
     assert recorded == data_for(config, datasets.load("digits"))
-    prepared = prepare(config, Execution(device="cpu", executor="loop"))
+    prepared = prepare(resolve(config), Execution(device="cpu", executor="loop"))
     assert recorded.sizes == (len(prepared.dataset.train), len(prepared.dataset.test))
 
 

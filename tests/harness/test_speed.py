@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.models import NETWORKS
 from benchmark.present.document import Document
 from benchmark.speed import apart, report, workload

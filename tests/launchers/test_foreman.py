@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch import base
 from benchmark.launch.base import Ended
 from benchmark.launch.foreman import ATTEMPTS, Foreman

@@ -5,7 +5,7 @@ import types
 import pytest
 
 from benchmark.engine.executors.threads import available_cores
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch import probe
 from benchmark.launch.base import Options
 from benchmark.launch.local import local

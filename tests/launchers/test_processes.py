@@ -10,7 +10,7 @@ import pytest
 from watching import Log
 
 from benchmark.engine.executors.threads import available_cores
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch.base import Ended
 from benchmark.launch.cores import confined
 from benchmark.launch.processes import ProcessCrew, Processes, ended_how, own_gpu

@@ -10,7 +10,7 @@ import pytest
 from watching import Log
 
 from benchmark.engine.executors.threads import available_cores
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch.base import Options
 from benchmark.launch.ray_cluster import RayCluster, connect
 from benchmark.studies.grid import Cell

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch import find
 from benchmark.launch.base import Options
 from benchmark.launch.ray_cluster import connect

@@ -6,7 +6,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import Diverged
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch import base
 from benchmark.launch.base import unavailable
 from benchmark.launch.sequential import Sequential

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import datasets
+from benchmark.config.resolve import with_hyper
 from benchmark.engine.params import WeightedMean
-from benchmark.experiment.runner import with_hyper
 from benchmark.models import NETWORKS
 
 EIGHT = {"rounds": 8, "eval_every": 3}  # four stages of two rounds: 1-2, 3-4, 5-6, 7-8
