@@ -66,6 +66,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from benchmark.experiment.progress import RunProgress
     from benchmark.experiment.runner import run_cell
     from benchmark.records.freshness import outdated
+    from benchmark.records.store import Store
 
     execution = execution_of(arguments)
     network = resolve(config).network
@@ -83,10 +84,14 @@ def execute(arguments: argparse.Namespace) -> None:
     if record.done:
         summary = run_cell(config, execution, RunProgress(headline, "", resumes=False))
         print(f"{headline} | already finished, not run again", file=sys.stderr)
-        if outdated(config, summary):
+        store = Store(execution.results_dir)
+        store.add(record.folder)
+        verified = next((found.verified for found in store.records()), None)
+        if outdated(config, summary, verified):
             print(
                 "note: that record was computed by other code (its method, the engine, the network or what "
-                "reads the data has been changed since); remove its folder to run it again",
+                "reads the data has been changed since); remove its folder to run it again, or "
+                "see by `python -m benchmark verify` whether this code gives the same",
                 file=sys.stderr,
             )
     else:

@@ -11,6 +11,7 @@
         summary.json     headline figures, cost, environment (of each stretch of rounds, if it changed)
         done             present if the run is finished
         checkpoint.pt    state after some round, while the run is not finished
+        verified.json    whether later code gives the same, if that was asked (`benchmark.experiment.verify`)
         failed.json      why a run stopped, if its training diverged, and versions and hardware
 
 A finished run is never run again; tables and figures are made from these files only.

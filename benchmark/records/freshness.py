@@ -14,7 +14,12 @@ from benchmark.engine.network import network_of
 from benchmark.engine.sources import SOURCES, digest, imported
 from datasets.registry import MODULES
 
-__all__ = ["code_of", "outdated"]
+__all__ = ["BIT_EQUAL", "DIFFERENT", "VERIFIED", "WITHIN_TOLERANCE", "code_of", "outdated"]
+
+VERIFIED = (
+    "verified.json"  # of a record: what came of `benchmark.experiment.verify`, as one of these verdicts
+)
+BIT_EQUAL, WITHIN_TOLERANCE, DIFFERENT = "bit-equal", "within tolerance", "different"
 
 
 def code_of(config: RunConfig) -> str:
@@ -26,14 +31,22 @@ def code_of(config: RunConfig) -> str:
     return _digest(modules, config.dataset, repr(network_of(config)))
 
 
-def outdated(config: RunConfig, summary: Mapping[str, Any]) -> bool:
+def outdated(
+    config: RunConfig, summary: Mapping[str, Any], verified: Mapping[str, Any] | None = None
+) -> bool:
     """Whether other code than this made a record, or some of its rounds.
 
-    False for records that do not tell (older ones).
+    False for records that do not tell (older ones), and for those that this code was found to give again.
+
+    Args:
+        verified: the content of the record's verified.json, if it has one.
     """
     stretches = (summary["environment"], *summary.get("origins", ()))
     made = {stretch["code"] for stretch in stretches if "code" in stretch}
-    return bool(made - {code_of(config)})
+    here, found = code_of(config), verified or {}
+    if found.get("code") == here and found.get("verdict") in (BIT_EQUAL, WITHIN_TOLERANCE):
+        return False
+    return bool(made - {here})
 
 
 @cache
