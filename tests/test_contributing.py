@@ -32,8 +32,9 @@ def checkout(tmp_path_factory):
 
 
 def python(checkout, *words):
-    command = [sys.executable, "-m", *words]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=1800)
+    done = subprocess.run(
+        [sys.executable, *words], cwd=checkout, capture_output=True, text=True, timeout=1800
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     return done.stdout
 
@@ -43,7 +44,9 @@ SMALL += ["--local-epochs", "1", "--samples-per-client", "20"]
 
 
 def test_the_worked_example_is_one_new_file_and_runs(checkout):
-    output = python(checkout, "benchmark", "--algo", "fast-head", *SMALL, "--set", "head_rate=5", "--json")
+    output = python(
+        checkout, "-m", "benchmark", "--algo", "fast-head", *SMALL, "--set", "head_rate=5", "--json"
+    )
     summary = json.loads(output.splitlines()[-1])
     assert summary["evaluated"] == "personal"
     assert "head_rate=5" in Path(summary["record"]).name
@@ -53,23 +56,25 @@ def test_the_worked_example_is_one_new_file_and_runs(checkout):
     body_floats = 15_466 - head_floats
     assert summary["bytes_up"] == (1 + 4) * 4 * body_floats
     assert summary["bytes_down"] == summary["bytes_up"] + 4 * 4 * head_floats
-    assert "fast-head" in python(checkout, "benchmark", "list", "methods")
-    python(checkout, "benchmark", "--algo", "fedper", *SMALL)
-    (contest,) = json.loads(python(checkout, "benchmark", "compare", "results/runs", "--json"))
+    rest = [["list", "methods"], ["--algo", "fedper", *SMALL], ["compare", "results/runs", "--json"]]
+    code = f"from benchmark.cli import main\nfor words in {rest}: print('next'); assert main(words) == 0"
+    _, methods, _, compared = python(checkout, "-c", code).split("next\n")
+    assert "fast-head" in methods
+    (contest,) = json.loads(compared)
     assert {run["title"] for run in contest["runs"]} == {"fast-head-head_rate=5.0", "fedper"}
 
 
 def test_the_partition_law_is_one_new_file_and_runs(checkout):
-    output = python(checkout, "benchmark", "--algo", "fedavg", *SMALL, "--exponent", "1.5", "--json")
+    output = python(checkout, "-m", "benchmark", "--algo", "fedavg", *SMALL, "--exponent", "1.5", "--json")
     record = checkout / json.loads(output.splitlines()[-1])["record"]
     assert record.name.startswith("fedavg-digits-power1.5-seed0-")
     about = json.loads((record / "config.json").read_text())
     assert (about["config"]["partition"], about["config"]["exponent"]) == ("power", 1.5)
     # Of 4 * 19 = 76 samples 1 : 2^-1.5 : 3^-1.5 : 4^-1.5, and one more each.
     assert about["split"]["train_samples"] == [1 + 5, 1 + 45]
-    assert "--exponent 1.0" in python(checkout, "benchmark", "list", "partitions")
+    assert "--exponent 1.0" in python(checkout, "-m", "benchmark", "list", "partitions")
     # Records of other laws are those that they are without it.
-    python(checkout, "benchmark", "--algo", "local", *SMALL)
+    python(checkout, "-m", "benchmark", "--algo", "local", *SMALL)
     (other,) = (checkout / "results" / "runs").glob("local-*")
     config = RunConfig.from_dict(json.loads((other / "config.json").read_text())["config"])
     assert other.name.endswith(f"-{config.hash}")
@@ -87,6 +92,6 @@ def test_the_suite_takes_the_example_in(checkout):
     ]
     chosen = "fast-head or power or exponent or test_config or test_list or test_tables or test_studies"
     words = [*(f"tests/{place}" for place in places), "-k", chosen, "-v", "-p", "no:cacheprovider"]
-    output = python(checkout, "pytest", *words)
+    output = python(checkout, "-m", "pytest", *words)
     (passed,) = re.findall(r"(\d+) passed", output)
     assert int(passed) > 150

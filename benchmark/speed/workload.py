@@ -58,8 +58,10 @@ def local_call(
     return call
 
 
-def trainer_call(cell: str, trainer: str, execution: Execution) -> tuple[Prepared, Callable[[], int]]:
+def trainer_call(
+    cell: str, trainer: str, execution: Execution, epochs: int
+) -> tuple[Prepared, Callable[[], int]]:
     """A cohort's local training by an executor or by the plain trainer."""
-    prepared = ready(cell, "loop" if trainer == PLAIN else trainer, execution)
+    prepared = ready(cell, "loop" if trainer == PLAIN else trainer, execution, local_epochs=epochs)
     plain = PlainTrainer(prepared.config, prepared.task.data, prepared.task.streams)
     return prepared, local_call(prepared, list(range(COHORT)), plain.train if trainer == PLAIN else None)

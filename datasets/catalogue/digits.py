@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from datasets.data import DatasetInfo, Samples
@@ -11,6 +13,7 @@ __all__ = ["INFO"]
 _TEST_PER_CLASS = 45
 
 
+@cache  # small, and read again for every run of a table
 def _read() -> tuple[Samples, Samples]:
     """Return the fixed split: 45 test images of each class (450), the other 1,347 for training.
 
