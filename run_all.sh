@@ -16,6 +16,7 @@ usage: ./run_all.sh [--profile quick|paper] [options of `python -m benchmark tab
   --results-dir D  where records, tables and figures go (results/PROFILE), such as results/mine: results/paper
                    holds ours, and runs on another copy of their data are refused beside them
   --jobs N|auto    so many runs at a time, in processes that share the cores and the GPU
+  --launcher slurm --slurm partition=P time=8:00:00   runs as a job array of a Slurm cluster
   --launcher ray   runs on a Ray cluster (--address HOST:PORT; without it one of this machine alone)
   --wandb offline  log to Weights & Biases as well (or online, with a key)
   --dry-run        print what would be run, and for how long

@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING.md: adding a method, or a partition law, really is one new file."""
+"""The worked examples of CONTRIBUTING.md: a method, a partition law or a launcher really is one new file."""
 
 import json
 import re
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def checkout(tmp_path_factory):
     """A copy of this checkout with the examples in it."""
     folder = tmp_path_factory.mktemp("checkout")
-    method, law = re.findall(
+    method, law, launcher = re.findall(
         r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.DOTALL
     )
     for package in ("algorithms", "benchmark", "datasets", "tests"):
@@ -28,6 +28,7 @@ def checkout(tmp_path_factory):
         shutil.copy(ROOT / name, folder / name)
     (folder / "algorithms" / "fast_head.py").write_text(method, encoding="utf-8")
     (folder / "datasets" / "laws" / "power.py").write_text(law, encoding="utf-8")
+    (folder / "benchmark" / "launch" / "fresh.py").write_text(launcher, encoding="utf-8")
     return folder
 
 
@@ -95,3 +96,30 @@ def test_the_suite_takes_the_example_in(checkout):
     output = python(checkout, "-m", "pytest", *words)
     (passed,) = re.findall(r"(\d+) passed", output)
     assert int(passed) > 150
+
+
+USE = """
+import json
+from pathlib import Path
+
+from benchmark.engine.config import RunConfig
+from benchmark.launch import Options, find
+from benchmark.config.resolve import with_hyper
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.display import CellProgress
+from benchmark.studies.grid import Cell
+
+if __name__ == "__main__":
+    small = dict(dataset="digits", clients=4, rounds=2, local_epochs=1, samples_per_client=20)
+    cell = Cell(with_hyper(RunConfig(algo="fedavg", **small), {}), "a cell", ())
+    execution = Execution(results_dir=Path("results/fresh"))
+    with find("fresh")(Options(None, execution, [cell])) as launcher:
+        outcome = launcher.run([cell], execution, CellProgress([cell], {cell.config.hash: 1.0}))
+    print(json.dumps([cell.title for cell in outcome.done]))
+"""
+
+
+def test_the_launcher_is_one_new_file_and_runs_cells(checkout):
+    (checkout / "use_fresh.py").write_text(USE, encoding="utf-8")
+    assert json.loads(python(checkout, "-m", "use_fresh")) == ["a cell"]
+    assert len(list(checkout.glob("results/fresh/fedavg-*/done"))) == 1

@@ -26,7 +26,7 @@ class Job:
     Args:
         seeds: the seeds to make; None stands for the profile's.
         settings: names of the only settings to make runs on; none: all.
-        launcher, jobs, address: where cells run, how many at a time (`benchmark.launch.Options`).
+        launcher, jobs, address, slurm: where cells run, how many at a time (`benchmark.launch.Options`).
 
     Raises:
         UserError: an unknown launcher.
@@ -43,12 +43,13 @@ class Job:
         launcher: str = "local",
         jobs: int | None = None,
         address: str = "",
+        slurm: Sequence[tuple[str, str]] = (),
     ) -> None:
         from benchmark.launch import find
 
         self.profile, self.studies, self.store, self.execution = profile, studies, store, execution
         self.seeds, self._settings = seeds, settings
-        self._make, self._jobs, self._address = find(launcher), jobs, address
+        self._make, self._jobs, self._address, self._slurm = find(launcher), jobs, address, slurm
         self._here = launcher == "local"
 
     @cached_property
@@ -169,7 +170,7 @@ class Job:
     def _launcher(self, missing: Sequence[Cell]) -> Launcher:
         from benchmark.launch import Options
 
-        return self._make(Options(self._jobs, self._address, self.execution, missing))
+        return self._make(Options(self._jobs, self.execution, missing, self._address, self._slurm))
 
     def _take_up(self, cell: Cell) -> None:
         from benchmark.config.resolve import method_label
