@@ -56,9 +56,9 @@ class RayCluster(Pool):
         execution = dataclasses.replace(absolute(options.execution), side_by_side=shares.jobs)
         super().__init__(shares.jobs, f"on a Ray cluster of {where}, {shares.jobs} at a time", execution)
         # Not retried by Ray, but by the pool: with the checkpoint that there is by then.
-        self._work = self._ray.remote(work).options(
+        self._work = self._ray.remote(
             num_cpus=shares.cpus, num_gpus=shares.gpus, max_retries=0, num_returns="streaming"
-        )
+        )(work)
         self._variables = {CORES_VARIABLE: str(shares.cpus), COMMIT_VARIABLE: commit()}
         # Machines that see this file see the results folder.
         self._marker = execution.results_dir / ".cache" / f"ray-{uuid.uuid4().hex}"
