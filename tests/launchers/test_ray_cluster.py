@@ -105,10 +105,11 @@ def test_workers_that_share_the_results_folder(start, work, alone, capfd):
     check(outcome, watcher, work, folder, alone)
 
 
-def test_workers_that_cannot_reach_the_results_folder(start, work, alone, tmp_path, capfd):
+def test_workers_that_cannot_reach_the_results_folder(start, work, alone, monkeypatch, capfd):
     """Records, and what another worker needs to go on, are sent."""
     launcher, execution, folder = start(work)
-    launcher._marker = tmp_path / "elsewhere" / "below" / "ray-marker"  # never written, so never found
+    # The file that marks the folder is never written, so never found.
+    monkeypatch.setattr("benchmark.launch.ray_cluster.write_text", lambda path, text: None)
     elsewhere = Cell(dataclasses.replace(work[0].config, dataset="emnist"), "elsewhere", ())
     absent = launcher.unavailable([*work, elsewhere])
     assert list(absent) == ["emnist"]
