@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from benchmark.console.terminal import duration, size
+from benchmark.console.terminal import duration
 from benchmark.present.page.content import Content, bytes_sent
 from benchmark.present.page.mixtures import UNKNOWN, counts, in_words, mixed, modified
+from benchmark.render.forms import size
 
 __all__ = ["contents", "header", "repeat"]
 

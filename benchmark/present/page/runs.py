@@ -8,13 +8,13 @@ from html import escape
 from typing import Any
 
 from benchmark.config.fields import setting_in_words
-from benchmark.console.terminal import duration, size
+from benchmark.console.terminal import duration
 from benchmark.engine.origins import foreign_rounds
 from benchmark.present.page.command import command
 from benchmark.present.page.content import bytes_sent
 from benchmark.present.page.mixtures import UNKNOWN
-from benchmark.present.tables.table import percent
 from benchmark.records.store import Record
+from benchmark.render.forms import percent, size
 from benchmark.studies.grid import Profile
 
 __all__ = ["run_list"]
