@@ -43,7 +43,7 @@ def cells_of(
             paper = papers.get((row, column)) if papers else None
             facts: dict[str, Plain] = {"setting": column, "method": row, "seeds": 0, "paper": _scaled(paper)}
             if row not in found:
-                why = reason(results, (row, column))
+                why = reason(results, (row, column)) or "its record does not tell"
                 cells[row, column] = Cell(form="percent", paper=paper, reason=why, facts=facts)
                 continue
             mean, std = mean_and_std(found[row])

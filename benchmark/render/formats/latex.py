@@ -22,6 +22,7 @@ _TEX = {
     "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "|": r"\textbar{}",
     "α": r"$\alpha$",
     "β": r"$\beta$",
     "ε": r"$\varepsilon$",
