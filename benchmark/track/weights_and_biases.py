@@ -99,7 +99,6 @@ class WeightsAndBiases:
         """Log tables as printed (``tables/NAME``) and as plain numbers (``numbers/NAME``)."""
         import wandb
 
-        from benchmark.render.formats.csv_file import facts_frame
         from benchmark.render.table import plain
 
         run = self._open(
@@ -118,7 +117,9 @@ class WeightsAndBiases:
                 heads: list[str | int] = [head.text for head in table.heads]
                 rows: list[Iterable[str]] = [[plain(cell) for cell in row] for row in table.rows]
                 logged[f"tables/{table.name}"] = wandb.Table(columns=heads, data=rows)
-                logged[f"numbers/{table.name}"] = wandb.Table(dataframe=facts_frame(table))
+                names, lines = table.facts()
+                facts: list[Iterable[object]] = [[line.get(name) for name in names] for line in lines]
+                logged[f"numbers/{table.name}"] = wandb.Table(columns=[*names], data=facts)
             run.log(logged)
             run.finish(exit_code=0)
 

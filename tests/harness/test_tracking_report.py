@@ -12,6 +12,7 @@ from benchmark.present.render import render
 from benchmark.present.tracked import tables_of
 from benchmark.present.wandb_report import build, destination, publish, settings_of
 from benchmark.records.store import Store
+from benchmark.render.formats.markdown import markdown
 from benchmark.studies import catalogue
 from benchmark.track.base import setting_of
 
@@ -62,8 +63,8 @@ def test_it_says_what_it_is(blocks):
 def test_every_table_is_there_as_it_was_rendered(blocks, store):
     sent = [block["content"] for block in blocks if block["type"] == "markdown-block"]
     assert sent == [f"#{markdown(table)}" for own in tables_of(store.root).values() for table in own]
-    assert len(markdown) == sum(len(catalogue.STUDIES[name].tables) for name in NAMES)
-    assert all(text.startswith("### ") for text in markdown)
+    assert len(sent) == sum(len(catalogue.STUDIES[name].tables) for name in NAMES)
+    assert all(text.startswith("### ") for text in sent)
 
 
 def test_charts_are_of_the_runs_of_a_setting(blocks, store):
