@@ -63,10 +63,7 @@ def communication(results: Results) -> Table:
     return Table(
         title="Bytes by method and stage",
         caption=caption(results, text),
-        heads=(
-            Head("setting", words=True, once=True),
-            *heads("method", "stage", *_FIGURES, "accuracy"),
-        ),
+        heads=(Head("setting", words=True, once=True), *heads("method", "stage", *_FIGURES, "accuracy")),
         rows=tuple(map(_cells, found)),
         notes=notes(results),
         rules=tuple(rules),
@@ -75,19 +72,9 @@ def communication(results: Results) -> Table:
 
 
 _FIELDS = (
-    "setting",
-    "method",
-    "stage",
-    "rounds",
-    "bytes_up",
-    "bytes_down",
-    "bytes_broadcast",
-    "bytes_total",
-    "share_of_fedavg",
-    "share_of_model",
-    "samples",
-    "accuracy",
-)
+    "setting", "method", "stage", "rounds", "bytes_up", "bytes_down", "bytes_broadcast", "bytes_total",
+    "share_of_fedavg", "share_of_model", "samples", "accuracy",
+)  # fmt: skip
 _FIGURES = {  # heads, entries of a line and their forms
     "rounds": ("rounds", "g"),
     "up": ("bytes_up", "size"),

@@ -10,7 +10,7 @@ from benchmark.render.table import MISSING, Cell, Head, Plain, Table
 from benchmark.studies.results import Place, Results
 from benchmark.studies.statistics import Comparison, mean_and_std
 
-__all__ = ["Papers", "bold", "cells_of", "heads", "places_table"]
+__all__ = ["Papers", "bold", "cells_of", "heads", "places_table", "scaled"]
 
 Papers = Mapping[Place, float]  # the paper's figures
 
@@ -41,7 +41,7 @@ def cells_of(
         comparisons = results.comparisons[column] if tested else {}
         for row in results.rows:
             paper = papers.get((row, column)) if papers else None
-            facts: dict[str, Plain] = {"setting": column, "method": row, "seeds": 0, "paper": _scaled(paper)}
+            facts: dict[str, Plain] = {"setting": column, "method": row, "seeds": 0, "paper": scaled(paper)}
             if row not in found:
                 why = reason(results, (row, column)) or "its record does not tell"
                 cells[row, column] = Cell(form="percent", paper=paper, reason=why, facts=facts)
@@ -70,16 +70,17 @@ def _facts(
     compared: Comparison | None,
 ) -> dict[str, Plain]:
     return {
-        "mean": _scaled(mean),
-        "std": _scaled(std),
+        "mean": scaled(mean),
+        "std": scaled(std),
         "seeds": seeds,
-        "difference": None if paper is None else _scaled(mean - paper),
+        "difference": None if paper is None else scaled(mean - paper),
         "best": best,
         "p_holm": compared.p_holm if compared else None,
     }
 
 
-def _scaled(share: float | None) -> float | None:
+def scaled(share: float | None) -> float | None:
+    """A share in percent, unrounded."""
     return None if share is None else 100 * share
 
 

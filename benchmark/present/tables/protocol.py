@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from benchmark.present.tables.captions import SELECTION, TEST, caption, notes, reason
-from benchmark.present.tables.places import heads
+from benchmark.present.tables.places import heads, scaled
 from benchmark.records.store import Record
 from benchmark.render.table import MISSING, Cell, Head, Plain, Table
 from benchmark.studies.results import Place, Results
@@ -40,7 +40,7 @@ def calibration(results: Results) -> Table:
                 "percent",
                 beside=None if gap is None else Cell(gap, "signed"),
                 reason=reason(results, place),
-                facts={head: _scaled(mean)},
+                facts={head: scaled(mean)},
             )
             if column.paper is not None and paper is not None:
                 for name in (f"deviation, {column.paper[0]}", _TOTAL):
@@ -55,7 +55,7 @@ def calibration(results: Results) -> Table:
         field = name.replace(", ", "_").replace(" ", "_")
         for group, total in sums.items():
             best = name == _TOTAL and len(known) > 1 and total == min(known)
-            rows[group][name] = Cell(total, "percent", best=best, facts={field: _scaled(total)})
+            rows[group][name] = Cell(total, "percent", best=best, facts={field: scaled(total)})
     words = f"Test accuracy in % {SELECTION}."
     if distances:
         words += " In brackets: ours minus the paper's. Deviation: sum of the absolute differences."
@@ -188,7 +188,7 @@ def _figure(
         best=mean is not None and mean == best,
         tied=bool(test and not test.significant),
         reason=reason(results, place),
-        facts={field: _scaled(mean), **tested},
+        facts={field: scaled(mean), **tested},
     )
 
 
@@ -201,10 +201,6 @@ def _against_default(test: Comparison | None) -> dict[str, Plain]:
         "standard_error": 100 * test.standard_error,
         "p_holm": test.p_holm,
     }
-
-
-def _scaled(share: float | None) -> float | None:
-    return None if share is None else 100 * share
 
 
 def _cost(records: Sequence[Record]) -> Cell:
