@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def checkout(tmp_path_factory):
     """A copy of this checkout with the examples in it."""
     folder = tmp_path_factory.mktemp("checkout")
-    method, law, launcher = re.findall(
+    method, law, launcher, _ = re.findall(
         r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.DOTALL
     )
     for package in ("algorithms", "benchmark", "datasets", "tests"):
@@ -88,7 +88,7 @@ def test_the_suite_takes_the_example_in(checkout):
         "engine",
         "datasets/test_laws.py",
         "cli/test_list_and_data.py",
-        "harness/test_tables.py",
+        "present/test_tables.py",
         "harness/test_studies.py",
     ]
     chosen = "fast-head or power or exponent or test_config or test_list or test_tables or test_studies"

@@ -145,7 +145,7 @@ def _show(contest: Contest, reference: Entrant, standings: Sequence[Standing]) -
 
 
 def _cells(standing: Standing, is_reference: bool) -> list[str]:
-    from benchmark.present.tables.table import p_value, percent, signed
+    from benchmark.render.forms import p_value, percent, signed
 
     mean, std = standing.entrant.accuracy
     seeds = list(standing.entrant.records)

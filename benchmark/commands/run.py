@@ -110,8 +110,9 @@ def _describe_setting(setting: str, config: RunConfig) -> str:
 
 
 def _table(summary: Mapping[str, Any], validation: float) -> str:
-    from benchmark.console.terminal import duration, percent, size
+    from benchmark.console.terminal import duration, percent
     from benchmark.engine.origins import foreign_rounds
+    from benchmark.render.forms import size
 
     whose = {"global": "the global model", "personal": "each client's personal model"}[summary["evaluated"]]
     trained = f"{summary['samples']:,} samples trained on"

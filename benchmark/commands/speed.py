@@ -83,7 +83,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from benchmark.experiment.execution import Execution
     from benchmark.present.document import Document
     from benchmark.speed import report
-    from benchmark.speed.tables import markdown, part_of, shown
+    from benchmark.speed.tables import as_markdown, part_of, tables_of
 
     if arguments.source:
         found = report.load(arguments.source)
@@ -103,13 +103,13 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.into:
         document, name = Document(arguments.into), part_of(found["environment"]["kind"])
         document.need(name)
-        document.save({name: markdown(found)})
+        document.save({name: as_markdown(found)})
     if arguments.plot:
         _draw(arguments.plot, found["rows"])
     if arguments.json:
         print(json.dumps(found["rows"]))
     else:
-        show(*(_as_rich(table) for table in shown(found["rows"])))
+        show(*(_as_rich(table) for table in tables_of(found["rows"])))
     unequal = [row for row in found["rows"] if row["part"] == "equality" and not row["equal"]]
     if failed:
         print(f"failed: {', '.join(failed)}; see the messages above", file=sys.stderr)
@@ -164,11 +164,11 @@ def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _as_rich(table: Any) -> Table:
-    from benchmark.speed.tables import LEFT
+    from benchmark.render.table import plain
 
     made = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
-    for name in table.header:
-        made.add_column(name, justify="left" if name in LEFT else "right")
-    for line in table.lines:
-        made.add_row(*line)
+    for head in table.heads:
+        made.add_column(head.text, justify="left" if head.words else "right")
+    for row in table.rows:
+        made.add_row(*map(plain, row))
     return made

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import rich.console
 
-__all__ = ["Console", "duration", "is_interactive", "percent", "say", "show", "shown_path", "size"]
+__all__ = ["Console", "duration", "is_interactive", "percent", "say", "show", "shown_path"]
 
 _PLAIN_WIDTH = 110  # columns of output that goes to a file or pipe
 
@@ -62,15 +62,6 @@ def shown_path(path: str | Path) -> str:
 def percent(share: float) -> str:
     """``81.25 %`` for 0.8125."""
     return f"{100 * share:.2f} %"
-
-
-def size(count: float) -> str:
-    """Bytes in decimal units: ``1.23 GB``."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:,.4g} TB"
 
 
 def duration(seconds: float) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 
-from benchmark.console.terminal import Console, duration, is_interactive, percent, size
+from benchmark.console.terminal import Console, duration, is_interactive, percent
+from benchmark.render.forms import size
 
 __all__ = ["RunProgress"]
 

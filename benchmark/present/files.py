@@ -14,7 +14,7 @@ from benchmark.errors import UserError
 __all__ = ["Ledger", "renderer_digest", "section_file"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_SOURCES = ("studies/*.py", "present/**/*.*", "papers/**/*.py")
+_SOURCES = ("studies/*.py", "present/**/*.*", "render/**/*.*", "papers/**/*.py")
 
 
 def section_file(study: str) -> str:

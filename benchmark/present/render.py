@@ -1,4 +1,4 @@
-"""From records to files: tables as Markdown, CSV and LaTeX, figures as SVG and PNG, parts of the report."""
+"""From records to files: tables in every format, figures as SVG and PNG, parts of the report."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from benchmark.studies.grid import Profile, Study
 from benchmark.studies.results import Results, collect
 
 if TYPE_CHECKING:
-    from benchmark.present.figures import Picture
-    from benchmark.present.tables import Table
+    from benchmark.render.picture import Picture
+    from benchmark.render.table import Table
 
 __all__ = ["make", "render", "with_rendered"]
 
@@ -88,12 +88,11 @@ def _files(
     study: Study, tables: Sequence[Table], figures: Sequence[Picture], records: Sequence[Record]
 ) -> dict[str, str | bytes]:
     from benchmark.present.page.section import section
+    from benchmark.render.formats import FORMATS
 
     files: dict[str, str | bytes] = {}
     for table in tables:
-        files[f"tables/{table.name}.md"] = table.to_markdown()
-        files[f"tables/{table.name}.csv"] = table.to_csv()
-        files[f"tables/{table.name}.tex"] = table.to_latex()
+        files |= {f"tables/{table.name}.{ending}": form.write(table) for ending, form in FORMATS.items()}
     drawn = [(picture, picture.to_svg()) for picture in figures]
     for picture, svg in drawn:
         files[f"figures/{picture.name}.svg"] = svg

@@ -1,58 +1,48 @@
-"""The rendered tables of a results folder, and logging them wherever they are not logged yet."""
+"""The tables of a results folder, and logging them wherever they are not logged yet."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmark.engine.files import write_json
+from benchmark.errors import UserError
 from benchmark.present.files import Ledger
+from benchmark.render.formats.json_file import from_json
+from benchmark.render.table import Table
 from benchmark.studies.catalogue import STUDIES
 from benchmark.track.base import Tracking, describe
 
-__all__ = ["Rendered", "log_tables", "rendered_tables"]
+__all__ = ["log_tables", "tables_of"]
 
-_LOGGED = ".tracked.json"  # in the results folder: which tables are where
+_LOGGED = ".tracked.json"  # in the results folder: which tables are where, by what was rendered last
 
 
-@dataclass(frozen=True)
-class Rendered:
-    """A table as it was printed.
+def tables_of(root: Path) -> dict[str, list[Table]]:
+    """All tables that were rendered in a results folder, by study in the catalogue's order.
 
-    Attributes:
-        study: to which it belongs.
-        markdown: heading, table, caption and notes.
-        numbers: the same as CSV, plain numbers.
+    Raises:
+        UserError: a file of them is damaged.
     """
-
-    study: str
-    name: str
-    markdown: str
-    numbers: str
-
-    @property
-    def cells(self) -> list[list[str]]:
-        """The column names and the rows, without marks of emphasis."""
-        lines = [line for line in self.markdown.splitlines() if line.startswith("|")]
-        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-        return [[cell.replace("**", "") for cell in row] for row in (*rows[:1], *rows[2:])]
-
-
-def rendered_tables(root: Path) -> list[Rendered]:
-    """All tables that were rendered in a results folder, in the catalogue's order."""
-    ledger = Ledger(root)
-    found = []
+    ledger, found = Ledger(root), {}
     for study in STUDIES:
-        for path in ledger.files(study):
-            numbers = path.with_suffix(".csv")
-            if path.suffix == ".md" and path.exists() and numbers.exists():
-                texts = (file.read_text(encoding="utf-8") for file in (path, numbers))
-                found.append(Rendered(study, path.stem, *texts))
+        paths = [path for path in ledger.files(study) if path.match("tables/*.json") and path.exists()]
+        if paths:
+            found[study] = [_read(path) for path in paths]
     return found
+
+
+def _read(path: Path) -> Table:
+    try:
+        return from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}); make it again: python -m benchmark report --results-dir "
+            f"{path.parent.parent}"
+        ) from error
 
 
 def log_tables(trackings: Sequence[Tracking], profile: str, root: Path) -> list[str]:
@@ -62,7 +52,8 @@ def log_tables(trackings: Sequence[Tracking], profile: str, root: Path) -> list[
         What has gone wrong, a line each; it costs nothing but this.
     """
     warnings: list[str] = []
-    tables = rendered_tables(root)
+    found = tables_of(root)
+    tables = [table for own in found.values() for table in own]
     digest = hashlib.sha256(repr(tables).encode()).hexdigest()
     for tracking in trackings:
         logged = _logged(root)

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmark.errors import UserError
-from benchmark.present.tracked import Rendered, rendered_tables
+from benchmark.present.tracked import tables_of
 from benchmark.records.store import Store
+from benchmark.render.formats.markdown import markdown
+from benchmark.render.table import Table
 from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Profile, Study
 from benchmark.studies.results import collect
@@ -50,7 +52,7 @@ def publish(entity: str, project: str, profile: Profile, store: Store) -> str:
     require("wandb", f"report {_FLAG}")
     require("wandb_workspaces", f"report {_FLAG}")
     require_key(f"report {_FLAG}", "leave --wandb out")
-    tables = rendered_tables(store.root)
+    tables = tables_of(store.root)
     if not tables:
         raise UserError(
             f"there are no rendered tables in {store.root}; make them first: python -m benchmark tables"
@@ -82,12 +84,13 @@ def build(
     entity: str,
     project: str,
     profile: Profile,
-    tables: Sequence[Rendered],
+    tables: Mapping[str, Sequence[Table]],
     settings: Mapping[str, Mapping[str, str]],
 ) -> Any:
     """The report, not saved yet; nothing here asks the service.
 
     Args:
+        tables: by study, as `tables_of` returns them.
         settings: as `settings_of` returns them.
     """
     import wandb_workspaces.expr as expr
@@ -97,8 +100,7 @@ def build(
     if profile.warning:
         blocks.insert(0, wr.CalloutBlock(text=profile.warning))
     for study in STUDIES.values():
-        own = [table for table in tables if table.study == study.name]
-        if own:
+        if own := tables.get(study.name):
             blocks += _section(study, own, settings.get(study.name, {}))
     everything = wr.Runset(
         name="all runs",
@@ -116,13 +118,13 @@ def build(
     )
 
 
-def _section(study: Study, tables: Sequence[Rendered], settings: Mapping[str, str]) -> list[Any]:
+def _section(study: Study, tables: Sequence[Table], settings: Mapping[str, str]) -> list[Any]:
     """The blocks of one study: its tables, then charts of each setting with a line a method."""
     import wandb_workspaces.expr as expr
     import wandb_workspaces.reports.v2 as wr
 
     blocks: list[Any] = [wr.H2(study.title)]
-    blocks += [wr.MarkdownBlock(text=f"#{table.markdown}") for table in tables]  # a heading below the H2
+    blocks += [wr.MarkdownBlock(text=f"#{markdown(table)}") for table in tables]  # a heading below the H2
     for column, setting in settings.items():
         runs = wr.Runset(
             name=f"{study.name}: {column}",

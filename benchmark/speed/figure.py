@@ -7,7 +7,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from benchmark.present.figures.style import Picture, grey, panels, styled, tidy
+from benchmark.present.figures.style import panels, tidy
+from benchmark.render.picture import Picture, grey, styled
 
 __all__ = ["speed_figure"]
 

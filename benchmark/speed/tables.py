@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from benchmark.console.terminal import size
+from benchmark.render.formats.markdown import grid
+from benchmark.render.forms import size
+from benchmark.render.table import Cell, Head, Table
 
-__all__ = ["Shown", "markdown", "part_of", "shown"]
+__all__ = ["as_markdown", "part_of", "tables_of"]
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A table of texts."""
-
-    title: str
-    header: Sequence[str]
-    lines: Sequence[Sequence[str]]
 
 
 def _times(name: str) -> Callable[[Row], str]:
@@ -108,20 +100,21 @@ _TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("cell", "method", "device", "rounds", "runs", "jobs", "seconds", "vs one"),
     ),
 }
-LEFT = {"cell", "executor", "method", "way", "device"}  # columns of words
+_WORDS = {"cell", "executor", "method", "way", "device"}  # columns of words
 
 
-def shown(rows: Iterable[Row]) -> list[Shown]:
+def tables_of(rows: Iterable[Row]) -> list[Table]:
     """One table for each part that was measured."""
     rows, tables = list(rows), []
     for part, (title, names) in _TABLES.items():
-        own = [row for row in rows if row["part"] == part]
+        columns = tuple(Head(name, words=name in _WORDS) for name in names)
+        own = [tuple(Cell(_COLUMNS[name](row)) for name in names) for row in rows if row["part"] == part]
         if own:
-            tables.append(Shown(title, names, [[_COLUMNS[name](row) for name in names] for row in own]))
+            tables.append(Table(title, "", columns, tuple(own)))
     return tables
 
 
-def markdown(found: dict[str, Any]) -> str:
+def as_markdown(found: dict[str, Any]) -> str:
     """A kept measurement as Markdown: where it was made, then its tables."""
     about = found["environment"]
     where = [
@@ -130,12 +123,8 @@ def markdown(found: dict[str, Any]) -> str:
         f"PyTorch {about['torch']}",
         f"commit {about['commit'] or 'unknown'}",
     ]
-    parts = [", ".join(where) + "."]
-    for table in shown(found["rows"]):
-        rule = ["---" if name in LEFT else "---:" for name in table.header]
-        lines = ["| " + " | ".join(line) + " |" for line in (table.header, rule, *table.lines)]
-        parts.append("\n".join([f"**{table.title}**", "", *lines]))
-    return "\n\n".join(parts)
+    tables = [f"**{table.title}**\n\n{grid(table)}" for table in tables_of(found["rows"])]
+    return "\n\n".join([f"{', '.join(where)}.", *tables])
 
 
 def part_of(kind: str) -> str:

@@ -20,8 +20,8 @@ from benchmark.studies.grid import Profile, Study
 if TYPE_CHECKING:
     import pandas as pd
 
-    from benchmark.present.figures import Picture
-    from benchmark.present.tables import Table
+    from benchmark.render.picture import Picture
+    from benchmark.render.table import Table
 
 __all__ = ["Computed", "fill", "fingerprint", "is_done", "make"]
 

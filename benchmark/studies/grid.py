@@ -108,6 +108,7 @@ class Study:
         title: heading of the table.
         grids: by profile.
         tables, figures: names of makers, see `benchmark.present.tables` and `benchmark.present.figures`.
+        highlight: title of the row that figures draw strongly.
         paper: the same table as a publication prints it.
         axis: what the columns of a sweep vary, with its unit.
         remark: last sentence of the caption of its table of bytes.
@@ -123,6 +124,7 @@ class Study:
     grids: Mapping[str, Grid] = field(default_factory=dict)
     tables: tuple[str, ...] = ("accuracy", "significance")
     figures: tuple[str, ...] = ()
+    highlight: str = ""
     paper: PrintedTable | None = None
     axis: str = ""
     remark: str = ""
@@ -135,6 +137,10 @@ class Study:
     def grid(self, profile: Profile) -> Grid:
         """Its rows and columns at the scale of `profile`, perhaps none."""
         return self.grids.get(profile.name, Grid((), ()))
+
+    def table_name(self, kind: str) -> str:
+        """The name of a table's files: the first bears the study's name, others also their kind's."""
+        return self.name if kind == self.tables[0] else f"{self.name}-{kind}"
 
     def belongs_to(self, profile: Profile) -> bool:
         """True if there is anything to make at the scale of `profile`."""

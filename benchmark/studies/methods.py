@@ -22,7 +22,7 @@ METHODS_STUDY = Study(
         "quick": Grid(_ROWS, _columns("digits-s2", "digits-dir0.3")),
         "paper": Grid(_ROWS, _columns("cifar10-s5", "cifar10-s2")),
     },
-    tables=("accuracy", "significance", "worst10"),
+    tables=("accuracy", "significance", "worst10", "communication"),
     figures=("learning-curves", "accuracy-bytes"),
     on_request=True,
 )

@@ -17,7 +17,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.rounds import Observer
 
 if TYPE_CHECKING:
-    from benchmark.present.tracked import Rendered
+    from benchmark.render.table import Table
 
 __all__ = ["About", "Followed", "Tracker", "Tracking", "Warn", "describe", "setting_of"]
 
@@ -94,7 +94,7 @@ class Tracking(Protocol):
     def begin(self, about: About, warn: Warn) -> Tracker:
         """Begin to follow a run, or go on with it if it was followed before."""
 
-    def log_tables(self, profile: str, root: Path, tables: Sequence[Rendered], warn: Warn) -> None:
+    def log_tables(self, profile: str, root: Path, tables: Sequence[Table], warn: Warn) -> None:
         """Log the tables of a results folder."""
 
 

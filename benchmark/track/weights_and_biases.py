@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from benchmark.track.access import require, require_key
 from benchmark.track.base import About, Warn, describe, setting_of
 
 if TYPE_CHECKING:
-    from benchmark.present.tracked import Rendered
+    from benchmark.render.table import Table
 
 __all__ = ["MODES", "PROJECT", "WeightsAndBiases"]
 
@@ -96,10 +95,11 @@ class WeightsAndBiases:
         )
         return _Run(run)
 
-    def log_tables(self, profile: str, root: Path, tables: Sequence[Rendered], warn: Warn) -> None:
+    def log_tables(self, profile: str, root: Path, tables: Sequence[Table], warn: Warn) -> None:
         """Log tables as printed (``tables/NAME``) and as plain numbers (``numbers/NAME``)."""
-        import pandas as pd
         import wandb
+
+        from benchmark.render.table import plain
 
         run = self._open(
             root,
@@ -114,10 +114,12 @@ class WeightsAndBiases:
         with _quiet():
             logged = {}
             for table in tables:
-                columns, *rows = table.cells
-                logged[f"tables/{table.name}"] = wandb.Table(columns=[*columns], data=[*rows])
-                numbers = pd.read_csv(io.StringIO(table.numbers))
-                logged[f"numbers/{table.name}"] = wandb.Table(dataframe=numbers)
+                heads: list[str | int] = [head.text for head in table.heads]
+                rows: list[Iterable[str]] = [[plain(cell) for cell in row] for row in table.rows]
+                logged[f"tables/{table.name}"] = wandb.Table(columns=heads, data=rows)
+                names, lines = table.facts()
+                facts: list[Iterable[object]] = [[line.get(name) for name in names] for line in lines]
+                logged[f"numbers/{table.name}"] = wandb.Table(columns=[*names], data=facts)
             run.log(logged)
             run.finish(exit_code=0)
 

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from benchmark.console.terminal import duration, percent, shown_path, size
+from benchmark.console.terminal import duration, percent, shown_path
 from benchmark.experiment import progress
+from benchmark.render.forms import size
 
 
 def line(number, rounds, every):

@@ -20,7 +20,7 @@ from benchmark.speed.figure import speed_figure
 from benchmark.speed.kernels import WAYS
 from benchmark.speed.plain import PlainTrainer, plain_network
 from benchmark.speed.report import PARTS, Sizes, load, measure, save
-from benchmark.speed.tables import markdown, part_of, shown
+from benchmark.speed.tables import as_markdown, part_of, tables_of
 from benchmark.speed.workload import TRAINERS, ready
 
 CPU = Execution(device="cpu")
@@ -161,14 +161,14 @@ def test_a_measurement_is_kept_and_becomes_a_document(rows, tmp_path):
     assert found["environment"]["kind"] == "cpu"
     document = tmp_path / "document.md"
     document.write_text(MARKS)
-    Document(document).save({part_of("cpu"): markdown(found)})
+    Document(document).save({part_of("cpu"): as_markdown(found)})
     text = document.read_text()
-    assert markdown(found) in text
+    assert as_markdown(found) in text
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert Document(document).with_parts({part_of("cpu"): markdown(found)}) == text
-    assert len(shown(rows)) == len(PARTS) - 1
+    assert Document(document).with_parts({part_of("cpu"): as_markdown(found)}) == text
+    assert len(tables_of(rows)) == len(PARTS) - 1
 
 
 def test_the_repositorys_document_has_room_for_measurements(rows, tmp_path):
@@ -177,7 +177,7 @@ def test_the_repositorys_document_has_room_for_measurements(rows, tmp_path):
     for kind in ("cpu", "cuda"):
         found = load(tmp_path / "speed.json")
         found["environment"]["kind"] = kind
-        assert document.with_parts({part_of(kind): markdown(found)}).count("<!-- measured on") == 4
+        assert document.with_parts({part_of(kind): as_markdown(found)}).count("<!-- measured on") == 4
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", '{"format": 0}', '{"format": 1, "environment": {}}'])

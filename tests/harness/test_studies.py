@@ -13,8 +13,7 @@ from benchmark.errors import NotDefined, UserError
 from benchmark.experiment.runner import split_of
 from benchmark.papers.ppfe.studies.printed import PAPER_RESULTS, printed
 from benchmark.papers.ppfe.studies.rows import METHODS
-from benchmark.present.figures import figure_maker
-from benchmark.present.tables import table_maker
+from benchmark.present import figures, tables
 from benchmark.studies.catalogue import PROFILES, STUDIES, find_profile, find_studies
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure, plan
 
@@ -38,7 +37,8 @@ def test_a_study_is_computed_or_has_a_grid_for_every_profile(study):
     paper_alone = ("claims", "distinct", "protocols", "tuned", "switches", "readings")
     everywhere = {"paper"} if study.name in paper_alone else set(PROFILES)
     assert bool(study.computed) != (set(study.grids) == everywhere)
-    assert all(map(callable, [*map(table_maker, study.tables), *map(figure_maker, study.figures)]))
+    assert set(study.tables) <= {*tables._makers()}
+    assert set(study.figures) <= {*figures._makers()}
 
 
 @pytest.mark.parametrize(("study", "profile"), GRIDS)

@@ -9,9 +9,10 @@ from record_folders import write_records
 from benchmark.errors import UserError
 from benchmark.present import wandb_report as module
 from benchmark.present.render import render
-from benchmark.present.tracked import rendered_tables
+from benchmark.present.tracked import tables_of
 from benchmark.present.wandb_report import build, destination, publish, settings_of
 from benchmark.records.store import Store
+from benchmark.render.formats.markdown import markdown
 from benchmark.studies import catalogue
 from benchmark.track.base import setting_of
 
@@ -38,7 +39,7 @@ def store(tmp_path_factory):
 def blocks(store):
     """What is sent to the service, block by block."""
     pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
-    report = build("team", "project", PROFILE, rendered_tables(store.root), settings_of(PROFILE, store))
+    report = build("team", "project", PROFILE, tables_of(store.root), settings_of(PROFILE, store))
     assert (report.entity, report.project, report.title) == (
         "team",
         "project",
@@ -60,10 +61,10 @@ def test_it_says_what_it_is(blocks):
 
 
 def test_every_table_is_there_as_it_was_rendered(blocks, store):
-    markdown = [block["content"] for block in blocks if block["type"] == "markdown-block"]
-    assert markdown == [f"#{table.markdown}" for table in rendered_tables(store.root)]
-    assert len(markdown) == sum(len(catalogue.STUDIES[name].tables) for name in NAMES)
-    assert all(text.startswith("### ") for text in markdown)
+    sent = [block["content"] for block in blocks if block["type"] == "markdown-block"]
+    assert sent == [f"#{markdown(table)}" for own in tables_of(store.root).values() for table in own]
+    assert len(sent) == sum(len(catalogue.STUDIES[name].tables) for name in NAMES)
+    assert all(text.startswith("### ") for text in sent)
 
 
 def test_charts_are_of_the_runs_of_a_setting(blocks, store):

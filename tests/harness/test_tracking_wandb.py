@@ -16,8 +16,9 @@ from wandb_files import offline_runs
 from benchmark.cli import main
 from benchmark.experiment.progress import RunProgress
 from benchmark.present.render import render
-from benchmark.present.tracked import log_tables, rendered_tables
+from benchmark.present.tracked import log_tables, tables_of
 from benchmark.records.store import Store
+from benchmark.render.table import plain
 from benchmark.studies import catalogue
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from benchmark.track import weights_and_biases
@@ -287,17 +288,23 @@ def test_tables_are_those_that_were_rendered(tmp_path):
     assert log_tables([WeightsAndBiases("offline")], "quick", tmp_path) == []
     (run,) = offline_runs(tmp_path)
     (row,) = run.history
-    tables = rendered_tables(tmp_path)
-    assert [table.study for table in tables] == [study.name for study in studies for _ in study.tables]
+    found = tables_of(tmp_path)
+    assert {name: len(own) for name, own in found.items()} == {s.name: len(s.tables) for s in studies}
+    tables = [table for own in found.values() for table in own]
     assert set(row) == {f"{kind}/{table.name}" for table in tables for kind in ("tables", "numbers")}
     for table in tables:
-        columns, *rows = table.cells
-        logged = json.loads((run.folder / "files" / row[f"tables/{table.name}"]["path"]).read_text())
-        assert (logged["columns"], logged["data"]) == (columns, rows)
-        for cell in (*columns, *rows[0]):
-            assert cell in table.markdown
-    assert "**" not in str(rows)
-    (tmp_path / "tables" / "sparse.md").write_text(tables[0].markdown.replace("PPFE", "QQGF"))
+        printed, plain_numbers = (
+            json.loads((run.folder / "files" / row[f"{kind}/{table.name}"]["path"]).read_text())
+            for kind in ("tables", "numbers")
+        )
+        assert printed["columns"] == [head.text for head in table.heads]
+        assert printed["data"] == [[plain(cell) for cell in cells] for cells in table.rows]
+        names, lines = table.facts()
+        assert plain_numbers["columns"] == list(names)
+        assert plain_numbers["data"] == [[line.get(name) for name in names] for line in lines]
+        assert "**" not in str(printed["data"])
+    path = tmp_path / "tables" / "sparse.json"
+    path.write_text(path.read_text().replace("PPFE", "QQGF"))
     assert log_tables([WeightsAndBiases("offline")], "quick", tmp_path) == []
     assert len(offline_runs(tmp_path)) == 2
     monkey = [WeightsAndBiases("offline", project="another")]

@@ -7,12 +7,12 @@ from functools import cache
 
 from benchmark.present.figures.clients import client_accuracies
 from benchmark.present.figures.curves import accuracy_bytes, accuracy_samples, learning_curves
-from benchmark.present.figures.style import Picture
 from benchmark.present.figures.sweep import sweep
+from benchmark.render.picture import Picture
 from benchmark.studies.packs import offered
 from benchmark.studies.results import Results
 
-__all__ = ["Picture", "figure_maker", "make_figures"]
+__all__ = ["figure_maker", "make_figures"]
 
 # A maker returns None where there is no record to draw.
 _GENERAL: dict[str, Callable[[Results], Picture | None]] = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmark.present.figures.style import Picture, color_of, grey, panels, styled
+from benchmark.present.figures.style import color_of, panels
+from benchmark.render.picture import Picture, grey, styled
 from benchmark.studies.results import Results
 
 __all__ = ["client_accuracies"]

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmark.present.figures.style import End, Picture, color_of, label_ends, panels, styled, tidy
+from benchmark.present.figures.style import End, color_of, label_ends, panels, tidy
 from benchmark.records.store import Record
+from benchmark.render.picture import Picture, styled
 from benchmark.studies.results import Results
 
 __all__ = ["accuracy_bytes", "accuracy_samples", "curve", "learning_curves"]
 
 _HOW = (
     "Test accuracy, weighted by test samples, at every evaluation, mean over seeds. Dotted: the step from "
-    "the model in training to the one that counts (fine-tuned, or PPFE's ensemble); the dot is the figure "
+    "the model in training to the one that counts (fine-tuned, or an ensemble); the dot is the figure "
     "in the table."
 )
 
@@ -91,7 +92,8 @@ def _panel(panel: Axes, results: Results, column: str, axis: _Axis) -> None:
             line[axis.field] / factor,
             100 * line["accuracy"],
         )
-        width, order = (2.0, 4.0) if row == "PPFE" else (1.2, 3.0)
+        strong = row == results.study.highlight
+        width, order = (2.0, 4.0) if strong else (1.2, 3.0)
         # The last evaluation is of another model than those before where a method ends with adaptation.
         # Up to there such a method may coincide with one that does not, which then lies on top.
         changes = _changes(results.at(row, column))
@@ -100,7 +102,7 @@ def _panel(panel: Axes, results: Results, column: str, axis: _Axis) -> None:
         panel.plot(x[:cut], y[:cut], color=color, linewidth=width, zorder=order)
         panel.plot(x[cut - 1 :], y[cut - 1 :], color=color, linewidth=width, linestyle=":", zorder=order)
         panel.plot(x[-1:], y[-1:], "o", color=color, markersize=3.5, zorder=order + 1)
-        ends.append(End(float(x[-1]), float(y[-1]), row, color))
+        ends.append(End(float(x[-1]), float(y[-1]), row, color, strong))
     panel.margins(x=0.03, y=0.06)
     panel.set_xlim(left=0 if axis.field == "round" else None)
     tidy(panel, axis.label.format(unit), "test accuracy, %")

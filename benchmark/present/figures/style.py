@@ -1,18 +1,12 @@
-"""The common look: sizes, colours that colour-blind readers can tell apart, labels beside their lines.
-
-Matplotlib's objects are used directly, without pyplot, so that figures can be made anywhere.
-"""
+"""The common look: sizes, colours that colour-blind readers can tell apart, labels beside their lines."""
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -20,9 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-__all__ = ["End", "Picture", "color_of", "grey", "label_ends", "panels", "styled", "tidy"]
-
-grey = "#5f5f5f"
+__all__ = ["End", "color_of", "label_ends", "panels", "tidy"]
 
 # Paul Tol's "muted" scheme, which is safe for all common kinds of colour blindness; grey and black added.
 _METHODS = {
@@ -39,81 +31,24 @@ _METHODS = {
 }
 _OTHERS = ("#882255", "#332288", "#117733", "#cc6677", "#44aa99", "#999933")
 
-_STYLE: dict[Any, Any] = {
-    "font.size": 8.5,
-    "axes.titlesize": 9.5,
-    "axes.labelsize": 8.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": grey,
-    "axes.linewidth": 0.7,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.6,
-    "xtick.color": grey,
-    "ytick.color": grey,
-    "xtick.labelcolor": "#222222",
-    "ytick.labelcolor": "#222222",
-    "text.color": "#222222",
-    "axes.labelcolor": "#222222",
-    "lines.linewidth": 1.3,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "svg.hashsalt": "pfl-benchmark",  # the same figure is the same file
-}
 _TOP, _BOTTOM = 0.34, 0.66  # inches above and below a panel
 _LINE_HEIGHT = 0.135  # inches between labels
 _GAP = 0.15  # share of a panel's width that lies between columns of labels
-_DPI = 160
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A finished figure.
-
-    Attributes:
-        name: of its files.
-        caption: what it shows.
-    """
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
-
-    def to_svg(self) -> str:
-        """The figure as text of an SVG file; letters are drawn as shapes, so no font is needed."""
-        buffer = io.StringIO()
-        with styled():
-            self.figure.savefig(buffer, format="svg", dpi=_DPI, metadata={"Date": None})
-        return buffer.getvalue()
-
-    def to_png(self) -> bytes:
-        """The figure as a PNG file."""
-        buffer = io.BytesIO()
-        with styled():
-            self.figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
-        return buffer.getvalue()
 
 
 @dataclass(frozen=True)
 class End:
-    """Where a line ends, and what it is called."""
+    """Where a line ends, and what it is called.
+
+    Attributes:
+        strong: the line that the figure is about.
+    """
 
     x: float
     y: float
     text: str
     color: str
-
-
-@contextmanager
-def styled() -> Iterator[None]:
-    """Matplotlib's settings while a figure is made or saved."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # a person's own settings must not change the figures
-        matplotlib.rcParams.update(_STYLE)
-        yield
+    strong: bool = False
 
 
 def color_of(method: str, place: int = 0) -> str:
@@ -204,7 +139,7 @@ def _write_column(axis: Axes, ends: Sequence[End], across: float) -> None:
             transform=axis.transAxes,
             va="center",
             fontsize=7.5,
-            fontweight="bold" if end.text == "PPFE" else "normal",
+            fontweight="bold" if end.strong else "normal",
             zorder=6,
             **halo,
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmark.present.figures.style import End, Picture, color_of, label_ends, panels, styled, tidy
+from benchmark.present.figures.style import End, color_of, label_ends, panels, tidy
+from benchmark.render.picture import Picture, styled
 from benchmark.studies.results import Results
 
 __all__ = ["sweep"]
@@ -28,7 +29,8 @@ def sweep(results: Results) -> Picture | None:
             least = np.array([100 * min(values) for _, values in points])
             most = np.array([100 * max(values) for _, values in points])
             color = color_of(row, place)
-            width, order = (2.0, 4) if row == "PPFE" else (1.2, 3)
+            strong = row == study.highlight
+            width, order = (2.0, 4) if strong else (1.2, 3)
             panel.errorbar(
                 x,
                 mean,
@@ -40,7 +42,7 @@ def sweep(results: Results) -> Picture | None:
                 markersize=3.5,
                 zorder=order,
             )
-            ends.append(End(x[-1], float(mean[-1]), row, color))
+            ends.append(End(x[-1], float(mean[-1]), row, color, strong))
         panel.margins(x=0.04, y=0.06)
         panel.set_xticks([column.x for column in results.grid.columns])
         tidy(panel, study.axis, "test accuracy, %")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 import benchmark
+from benchmark.console.terminal import duration
 from benchmark.present.files import Ledger, renderer_digest, section_file
-from benchmark.present.page.content import Content
+from benchmark.present.page.content import Content, bytes_sent
 from benchmark.present.page.flat import RUNS, runs_csv
-from benchmark.present.page.overview import contents, header, repeat
-from benchmark.present.page.runs import run_list
-from benchmark.present.page.state import cells, environment
-from benchmark.records.store import Store
+from benchmark.present.page.mixtures import UNKNOWN, counts, in_words, mixed, modified
+from benchmark.present.page.runs import HEADS, run_entry
+from benchmark.present.page.state import environment, gaps
+from benchmark.records.store import Record, Store
+from benchmark.render.forms import size
+from benchmark.render.markup import template
 from benchmark.studies.grid import Profile, Study
 
 __all__ = ["NAME", "write_page"]
@@ -22,17 +24,7 @@ __all__ = ["NAME", "write_page"]
 NAME = "report.html"
 
 _HERE = Path(__file__).resolve().parent
-# Nothing is fetched from anywhere, whatever the page holds.
-_POLICY = (
-    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "base-uri 'none'; form-action 'none'"
-)
-# Before anything is drawn, lest the other theme flash up.
-_EARLY = (
-    'try { const theme = localStorage.getItem("pfl-theme"); if (theme !== "automatic" && theme) '
-    "document.documentElement.dataset.theme = theme; } catch { /* as the system has it */ }"
-)
-_WITHOUT_SCRIPT = "tr[hidden] { display: table-row; } .filter, .theme { display: none; }"
+_FEW = 12  # lines that are shown without being asked for
 
 
 def write_page(
@@ -68,57 +60,54 @@ def write_page(
 
 
 def _html(content: Content) -> str:
-    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    records, total, missing = content.records, len(content.cells), len(content.missing)
     users = {key: cell.studies for key, cell in content.planned.items()}
-    main = [
-        _section("repeat", "How to repeat", repeat(content)),
-        *(_study(content, study) for study in content.studies),
-        _section("cells", "Cells without a record", cells(content)),
-        _section("environment", "Versions and hardware", environment(content)),
-        _section("runs", "All runs", run_list(content.records, users, content.profile)),
-    ]
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            f"<title>pfl-benchmark, {escape(content.profile.name)} profile</title>",
-            '<link rel="icon" href="data:,">',
-            f"<script>{_EARLY}</script>",
-            f"<style>\n{style}</style>",
-            f"<noscript><style>{_WITHOUT_SCRIPT}</style></noscript>",
-            "</head>",
-            "<body>",
-            '<a class="skip" href="#content">Skip to the content</a>',
-            header(content),
-            '<div class="columns">',
-            contents(content),
-            '<main id="content">',
-            *main,
-            "</main>",
-            "</div>",
-            f"<footer><p>pfl-benchmark {benchmark.__version__}. Made from the records of this folder alone; "
-            "needs no network.</p></footer>",
-            f"<script>\n{script}</script>",
-            "</body>",
-            "</html>",
-            "",
-        ]
+    return template(_HERE / "page.html").render(
+        profile=content.profile,
+        version=benchmark.__version__,
+        style=(_HERE / "page.css").read_text(encoding="utf-8"),
+        script=(_HERE / "page.js").read_text(encoding="utf-8"),
+        missing=missing,
+        total=total,
+        mixed=in_words(mixed(records)),
+        modified=modified(records),
+        damaged=len(content.store.damaged),
+        facts={
+            "Cells": f"{total - missing} of {total} done" if total else "none",
+            "Runs": f"{len(records):,}",
+            "Seeds": ", ".join(map(str, sorted({record.config.seed for record in records}))) or "–",
+            "Training time": duration(sum(record.summary["seconds"] for record in records)),
+            "Bytes sent": size(sum(map(bytes_sent, records))),
+            "Device": ", ".join(counts(records, "device")) or "–",
+        },
+        flags=_flags(content),
+        commit=_commit(records),
+        studies=[_study(content, study) for study in content.studies],
+        gaps=gaps(content),
+        few=_FEW,
+        planned=bool(content.planned),
+        environment=environment(content),
+        heads=HEADS,
+        runs=[run_entry(record, users.get(record.config.hash, ()), content.profile) for record in records],
     )
 
 
-def _study(content: Content, study: Study) -> str:
+def _flags(content: Content) -> str:
+    """Those that make this page again."""
+    flags = f"--profile {content.profile.name}"
+    if content.store.root.resolve().name != content.profile.name:
+        flags += " --results-dir DIR"
+    return flags if content.seeds is None else f"{flags} --seeds {len(content.seeds)}"
+
+
+def _commit(records: Sequence[Record]) -> str:
+    """The commit that brings back the code of all runs; empty if there is no such."""
+    commits = [*counts(records, "commit")]
+    known = len(commits) == 1 and commits[0] != UNKNOWN and not commits[0].endswith("+")
+    return commits[0] if known else ""
+
+
+def _study(content: Content, study: Study) -> dict[str, object]:
     done, total = content.of(study)
-    above = f"<code>{escape(study.name)}</code>" + (f" · {done} of {total} cells done" if total else "")
     part = (content.store.root / section_file(study.name)).read_text(encoding="utf-8")
-    return _section(f"study-{study.name}", study.title, part, f'<p class="small">{above}</p>\n')
-
-
-def _section(key: str, title: str, part: str, above: str = "") -> str:
-    return (
-        f'<section id="{key}" aria-labelledby="{key}-title">\n'
-        f'{above}<h2 id="{key}-title">{escape(title)}</h2>\n{part}\n</section>'
-    )
+    return {"name": study.name, "title": study.title, "done": done, "cells": total, "part": part}

@@ -4,103 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any
 
 from benchmark.config.fields import setting_in_words
-from benchmark.console.terminal import duration, size
+from benchmark.console.terminal import duration
 from benchmark.engine.origins import foreign_rounds
 from benchmark.present.page.command import command
 from benchmark.present.page.content import bytes_sent
 from benchmark.present.page.mixtures import UNKNOWN
-from benchmark.present.tables.table import percent
 from benchmark.records.store import Record
+from benchmark.render.forms import percent, size
+from benchmark.render.table import Head
 from benchmark.studies.grid import Profile
 
-__all__ = ["run_list"]
+__all__ = ["HEADS", "run_entry"]
 
-_HEADS = {
-    "method": "word",
-    "setting": "word",
-    "seed": "figure",
-    "accuracy": "figure",
-    "worst\N{NO-BREAK SPACE}10\N{NO-BREAK SPACE}%": "figure",
-    "bytes": "figure",
-    "time": "figure",
-    "device": "word",
-    "executor": "word",
-    "commit": "word",
-}
-_LEGEND = (
-    "Accuracy in % after the last round, weighted by test samples; worst 10 %: mean of the clients that fare "
-    "worst. Bytes: up, down and broadcast. Time: of training and evaluation. A run's name opens its command, "
-    "configuration and environment."
+_MADE_WITH = ("device", "executor", "commit")
+HEADS = (
+    *(Head(text, words=True) for text in ("method", "setting")),
+    *map(Head, ("seed", "accuracy", "worst\N{NO-BREAK SPACE}10\N{NO-BREAK SPACE}%", "bytes", "time")),
+    *(Head(text, words=True) for text in _MADE_WITH),
 )
 _COSTS = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "adaptation_samples", "steps", "rounds")
 
 
-def run_list(records: Sequence[Record], studies: Mapping[str, Sequence[str]], profile: Profile) -> str:
-    """All runs as a table that can be searched and sorted.
+def run_entry(record: Record, studies: Sequence[str], profile: Profile) -> dict[str, Any]:
+    """What ``runs.html`` prints of a run.
 
     Args:
-        studies: names of the studies that use a run, by the hash of its configuration.
+        studies: names of the studies that use it.
     """
-    if not records:
-        return "<p>There is no record yet.</p>"
-    heads = "".join(
-        f'<th scope="col" class="{kind}"><button type="button">{name}</button></th>'
-        for name, kind in _HEADS.items()
-    )
-    rows = "\n".join(
-        _run(place, record, studies.get(record.config.hash, ()), profile)
-        for place, record in enumerate(records)
-    )
-    return (
-        '<div class="filter"><label for="filter">Show runs with</label>'
-        '<input id="filter" type="search" placeholder="such as: ppfe seed0" autocomplete="off">'
-        f'<output for="filter" id="filtered">{len(records)} of {len(records)} runs</output></div>\n'
-        '<figure class="table runs">\n<div class="scroll" role="region" tabindex="0" '
-        'aria-labelledby="run-list">\n'
-        f'<table class="sortable"><caption class="unseen" id="run-list">All runs</caption>\n'
-        f"<thead><tr>{heads}</tr></thead>\n{rows}\n</table></div>\n<figcaption><p>{_LEGEND}</p></figcaption>"
-        "</figure>"
-    )
-
-
-def _run(place: int, record: Record, studies: Sequence[str], profile: Profile) -> str:
-    config, summary = record.config, record.summary
-    environment = summary["environment"]
-    setting = setting_in_words(config, common=profile.changes)
-    sent = bytes_sent(record)
-    figures = (
-        (str(config.seed), config.seed),
-        (percent(summary["accuracy"]), summary["accuracy"]),
-        (percent(summary["accuracy_worst10"]), summary["accuracy_worst10"]),
-        (size(sent), sent),
-        (duration(summary["seconds"]), summary["seconds"]),
-    )
-    # Words that the search knows although the row does not show them.
-    words = f"seed{config.seed} {' '.join(studies)}"
-    cells = [
-        '<th scope="row"><button type="button" class="open" aria-expanded="false" '
-        f'aria-controls="run-{place}">{escape(record.method)}</button></th>',
-        f"<td>{escape(setting)}</td>",
-        *(f'<td class="figure" data-v="{value:.10g}">{escape(text)}</td>' for text, value in figures),
-        *(
-            f"<td>{escape(str(environment.get(name) or UNKNOWN))}</td>"
-            for name in ("device", "executor", "commit")
-        ),
-    ]
-    return (
-        f'<tbody data-words="{escape(words)}"><tr>{"".join(cells)}</tr>\n'
-        f'<tr class="more" id="run-{place}" hidden><td colspan="{len(_HEADS)}"><div class="detail">'
-        f"{_detail(record, studies)}</div></td></tr></tbody>"
-    )
-
-
-def _detail(record: Record, studies: Sequence[str]) -> str:
     config, summary = record.config.to_dict(), record.summary
-    hyper = config.pop("hyper")
+    hyper, environment = config.pop("hyper"), summary["environment"]
+    sent = bytes_sent(record)
     results = {
         "accuracy": summary["accuracy"],
         "unweighted": summary["accuracy_unweighted"],
@@ -114,29 +50,39 @@ def _detail(record: Record, studies: Sequence[str]) -> str:
         "times resumed": summary.get("resumed", 0),
         "rounds set by": summary.get("budget", {}).get("set_by", ""),
     }
-    blocks = (
-        ("Configuration", config),
-        ("Hyper-parameters", hyper),
-        ("Environment", summary["environment"]),
-        ("Result and cost", results),
-    )
-    used = ", ".join(studies) if studies else "no study of this page"
-    again = command(record.config)
-    parts = [
-        f"<p>Record: <code>{escape(record.folder.name)}</code>. Used by: {escape(used)}. "
-        f"Split: <code>{escape(record.split)}</code> of {escape(str(record.data))}.</p>",
-        f"<pre><code>{escape(again)}</code></pre>" if again else "",
-        *(f"<p>{escape(str(note))}</p>" for note in summary.get("notes", ())),
-        *(f"<p>{escape(line)}.</p>" for line in foreign_rounds(summary.get("origins", ()))),
-        f'<div class="blocks">{"".join(_block(*block) for block in blocks if block[1])}</div>',
-    ]
-    return "".join(parts)
+    return {
+        "method": record.method,
+        "setting": setting_in_words(record.config, common=profile.changes),
+        "figures": (
+            (str(record.config.seed), record.config.seed),
+            *((percent(summary[name]), summary[name]) for name in ("accuracy", "accuracy_worst10")),
+            (size(sent), sent),
+            (duration(summary["seconds"]), summary["seconds"]),
+        ),
+        "made_with": [str(environment.get(name) or UNKNOWN) for name in _MADE_WITH],
+        # Words that the search knows although the row does not show them.
+        "words": f"seed{record.config.seed} {' '.join(studies)}",
+        "record": record.folder.name,
+        "used": ", ".join(studies) if studies else "no study of this page",
+        "split": record.split,
+        "data": record.data,
+        "command": command(record.config),
+        "notes": [
+            *summary.get("notes", ()),
+            *(f"{line}." for line in foreign_rounds(summary.get("origins", ()))),
+        ],
+        "blocks": {
+            "Configuration": _lines(config),
+            "Hyper-parameters": _lines(hyper),
+            "Environment": _lines(environment),
+            "Result and cost": _lines(results),
+        },
+    }
 
 
-def _block(title: str, values: Mapping[str, Any]) -> str:
-    width = max(map(len, values))
-    lines = "\n".join(f"{name:{width}}  {_value(value)}" for name, value in values.items())
-    return f"<div><h3>{title}</h3><pre>{escape(lines)}</pre></div>"
+def _lines(values: Mapping[str, Any]) -> str:
+    width = max(map(len, values), default=0)
+    return "\n".join(f"{name:{width}}  {_value(value)}" for name, value in values.items())
 
 
 def _value(value: Any) -> str:

@@ -1,7 +1,8 @@
-"""Tables made from the records of a study: as Markdown, CSV and LaTeX; packs add their own."""
+"""Tables made from the records of a study; packs add their own."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import cache
 
@@ -10,11 +11,11 @@ from benchmark.present.tables.best_round import best_round
 from benchmark.present.tables.claims import claims
 from benchmark.present.tables.communication import communication
 from benchmark.present.tables.protocol import calibration, points, rates, tuning
-from benchmark.present.tables.table import MISSING, WORDS, Table
+from benchmark.render.table import Table
 from benchmark.studies.packs import offered
 from benchmark.studies.results import Results
 
-__all__ = ["MISSING", "WORDS", "Table", "make_tables", "table_maker"]
+__all__ = ["make_table", "make_tables"]
 
 _GENERAL: dict[str, Callable[[Results], Table]] = {
     "accuracy": accuracy,
@@ -32,9 +33,15 @@ _GENERAL: dict[str, Callable[[Results], Table]] = {
 }
 
 
-def table_maker(name: str) -> Callable[[Results], Table]:
-    """What makes the tables that studies call so."""
-    return _makers()[name]
+def make_table(results: Results, kind: str) -> Table:
+    """One table of a study, named as its files are; the first has the study's title.
+
+    Args:
+        kind: what studies call it (`benchmark.studies.grid.Study.tables`).
+    """
+    study, table = results.study, _makers()[kind](results)
+    title = study.title if kind == study.tables[0] else table.title
+    return dataclasses.replace(table, name=study.table_name(kind), title=title)
 
 
 @cache
@@ -45,4 +52,4 @@ def _makers() -> dict[str, Callable[[Results], Table]]:
 
 def make_tables(results: Results) -> list[Table]:
     """All tables of a study, the one that bears its name first."""
-    return [table_maker(name)(results) for name in results.study.tables]
+    return [make_table(results, kind) for kind in results.study.tables]

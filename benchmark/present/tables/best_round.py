@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmark.present.tables.places import entries_of, places_table
-from benchmark.present.tables.table import Table
+from benchmark.present.tables.places import cells_of, places_table
 from benchmark.records.store import Record
+from benchmark.render.table import Table
 from benchmark.studies.results import Results
 
 __all__ = ["best_round"]
@@ -16,17 +16,16 @@ def best_round(results: Results) -> Table:
     def values(row: str, column: str) -> list[float]:
         return [gain for record in results.at(row, column) if (gain := _gain(record)) is not None]
 
-    entries = entries_of(results, values)
+    cells = cells_of(results, values)
     counts = {results.configs[place].eval_every for place in results.records}
     which = f" (one in {max(counts)}, and the last)" if len(counts) == 1 and max(counts) > 1 else ""
     text = (
         f"Percentage points of test accuracy by which the best of the evaluated rounds{which} is above the "
         "last round, which is the result: what a report of the best round would add by choosing on test data."
     )
-    if any(place not in entries for place in results.records):
+    if any(cells[place].value is None for place in results.records):
         text += " Methods that fine-tune clients after the last round alone have no earlier one to choose."
-    name = f"{results.study.name}-best-round"
-    return places_table(results, name, "What the best round on test data would add", entries, text)
+    return places_table(results, "What the best round on test data would add", cells, text)
 
 
 def _gain(record: Record) -> float | None:

@@ -20,6 +20,7 @@ __all__ = [
     "most_seeds",
     "notes",
     "protocol",
+    "reason",
     "seeds",
 ]
 
@@ -138,8 +139,8 @@ def most_seeds(results: Results, column: str) -> int:
 def absent(results: Results) -> tuple[str, ...]:
     """Why there is no record of single cells, other than that nobody has run them."""
     lines = []
-    for (row, column), reason in results.failed.items():
-        lines.append(f"no record of {row} on {column}: {reason.split(';')[0]}")
+    for row, column in results.failed:
+        lines.append(f"no record of {row} on {column}: {reason(results, (row, column))}")
     for column in results.columns:
         if not any((row, column) in results.configs for row in results.rows):
             lines.append(f"{column} is not part of this version")
@@ -148,6 +149,15 @@ def absent(results: Results) -> tuple[str, ...]:
         if row in known[0] and column in known[1] and (row, column) not in results.configs:
             lines.append(f"{row} is not defined for {column}")
     return tuple(lines)
+
+
+def reason(results: Results, place: Place) -> str:
+    """Why a place has no record, in a few words; empty where it has one."""
+    if place in results.failed:
+        return results.failed[place].split(";")[0]
+    if results.at(*place):
+        return ""
+    return "no record" if place in results.configs else "not defined here"
 
 
 def _places(results: Results, places: Sequence[Place]) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-import pandas as pd
-
 from benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST, absent, caption
-from benchmark.present.tables.table import Table, p_value, percent, signed, tex
+from benchmark.render.forms import signed
+from benchmark.render.table import Cell, Head, Plain, Table
 from benchmark.studies.grid import Claim, Column
 from benchmark.studies.results import Results
 from benchmark.studies.statistics import LEVEL, Comparison, compare_with_best
@@ -72,16 +71,17 @@ def claims(results: Results) -> Table:
         text += f" {sum(open_.values())} comparisons of the paper have no record here."
     several = len(results.seeds) > 1
     text += " Ours: means over the seeds that both sides have." * several
-    heads = ["claim", "setting", "verdict", "paper", "ours", "standard error", "p", *["by seed"] * several]
-    shown = pd.DataFrame([_text(finding) for finding in findings], columns=heads)
+    words = [Head(head, words=True) for head in ("claim", "setting", "verdict")]
     return Table(
-        name=results.study.name,
-        title=results.study.title,
+        title="What the paper says, tested on the runs there are",
         caption=caption(_only(results, findings), text, spread=False),
+        heads=(
+            *words,
+            *map(Head, ("paper", "ours", "standard error", "p", *["by seed"] * several)),
+        ),
+        rows=tuple(_cells(finding)[: len(words) + 4 + several] for finding in findings),
         notes=absent(results),
-        data=pd.DataFrame([_numbers(finding) for finding in findings], columns=_FIELDS),
-        shown=shown,
-        latex=shown.map(tex).rename(columns=tex),
+        fields=_FIELDS,
     )
 
 
@@ -142,33 +142,34 @@ def _in_paper(claim: Claim, column: Column) -> tuple[str, float] | None:
     return None
 
 
-def _text(finding: _Finding) -> dict[str, str]:
+def _cells(finding: _Finding) -> tuple[Cell, ...]:
     several = len(finding.claim.others) > 1
-    part = f" ({finding.found} of {finding.wanted})" * (finding.found < finding.wanted)
+    part = Cell(f"{finding.found} of {finding.wanted}") if finding.found < finding.wanted else None
+    by_seed = (f"{seed}: {signed(difference)}" for seed, difference in finding.by_seed.items())
 
-    def of(title: str, difference: float) -> str:
-        return signed(difference) + f" ({title})" * several
+    def of(title: str, difference: float) -> Cell:
+        return Cell(difference, "signed", beside=Cell(title) if several else None)
 
-    return {
-        "claim": finding.claim.text,
-        "setting": finding.setting,
-        "verdict": finding.verdict + part,
-        "paper": of(*finding.papers) if finding.papers else "",
-        "ours": of(finding.against, finding.difference),
-        "standard error": percent(finding.comparison.standard_error),
-        "p": p_value(finding.comparison.p_holm),
-        "by seed": ", ".join(f"{seed}: {signed(difference)}" for seed, difference in finding.by_seed.items()),
-    }
+    return (
+        Cell(finding.claim.text, facts=_numbers(finding)),
+        Cell(finding.setting),
+        Cell(finding.verdict, beside=part),
+        of(*finding.papers) if finding.papers else Cell(""),
+        of(finding.against, finding.difference),
+        Cell(finding.comparison.standard_error, "percent"),
+        Cell(finding.comparison.p_holm, "p"),
+        Cell(", ".join(by_seed)),
+    )
 
 
-_FIELDS = [
+_FIELDS = (
     "claim", "setting", "row", "paper_against", "paper_difference", "against", "difference",
     "standard_error", "direction", "pairs", "p", "p_holm", "seeds", "by_seed", "compared", "others",
     "verdict",
-]  # fmt: skip
+)  # fmt: skip
 
 
-def _numbers(finding: _Finding) -> dict[str, object]:
+def _numbers(finding: _Finding) -> dict[str, Plain]:
     against, difference = finding.papers or ("", None)
     return {
         "claim": finding.claim.text,

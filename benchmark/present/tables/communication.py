@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
-from benchmark.console.terminal import size
 from benchmark.present.tables.captions import SELECTION, caption, notes
-from benchmark.present.tables.table import MISSING, Table, percent, tex
+from benchmark.present.tables.places import heads
 from benchmark.records.store import Record
+from benchmark.render.table import MISSING, Cell, Head, Table
 from benchmark.studies.results import Results
 from benchmark.studies.statistics import mean_and_std
 
@@ -42,13 +40,8 @@ def traffic(records: Sequence[Record]) -> dict[int, dict[str, float]]:
 def communication(results: Results) -> Table:
     """Bytes by method and stage, as shares of FedAvg's, with accuracy and training samples."""
     found = [line for column in results.columns for line in _lines(results, column)]
-    data = pd.DataFrame(found, columns=_FIELDS)
-    shown = pd.DataFrame([_shown(line) for line in found], columns=list(_HEADS))
-    firsts = [place for place, line in enumerate(found) if line["stage"] == "all"]
-    latex = shown.map(tex).rename(columns=tex)
-    repeated = shown["setting"].eq(shown["setting"].shift())
-    latex.loc[repeated, "setting"] = ""
-    rules = tuple(place for place in firsts if place and not repeated[place])
+    settings = [line["setting"] for line in found]
+    rules = [place for place in range(1, len(found)) if settings[place] != settings[place - 1]]
     text = (
         "Bytes of tensors sent over the whole run: up (clients to server), down (server to participants), "
         "broadcast (the last aggregate of a stage or run to every client). "
@@ -68,45 +61,30 @@ def communication(results: Results) -> Table:
     if results.study.remark and any(config.dataset == "cifar100" for config in results.configs.values()):
         text += f" {results.study.remark}"
     return Table(
-        name=results.study.name,
-        title=results.study.title,
+        title="Bytes by method and stage",
         caption=caption(results, text),
+        heads=(Head("setting", words=True, once=True), *heads("method", "stage", *_FIGURES, "accuracy")),
+        rows=tuple(map(_cells, found)),
         notes=notes(results),
-        data=data,
-        shown=shown,
-        latex=latex,
-        rules=rules,
+        rules=tuple(rules),
+        fields=_FIELDS,
     )
 
 
 _FIELDS = (
-    "setting",
-    "method",
-    "stage",
-    "rounds",
-    "bytes_up",
-    "bytes_down",
-    "bytes_broadcast",
-    "bytes_total",
-    "share_of_fedavg",
-    "share_of_model",
-    "samples",
-    "accuracy",
-)
-_HEADS = (
-    "setting",
-    "method",
-    "stage",
-    "rounds",
-    "up",
-    "down",
-    "broadcast",
-    "total",
-    "of FedAvg's",
-    "sent",
-    "samples",
-    "accuracy",
-)
+    "setting", "method", "stage", "rounds", "bytes_up", "bytes_down", "bytes_broadcast", "bytes_total",
+    "share_of_fedavg", "share_of_model", "samples", "accuracy",
+)  # fmt: skip
+_FIGURES = {  # heads, entries of a line and their forms
+    "rounds": ("rounds", "g"),
+    "up": ("bytes_up", "size"),
+    "down": ("bytes_down", "size"),
+    "broadcast": ("bytes_broadcast", "size"),
+    "total": ("bytes_total", "size"),
+    "of FedAvg's": ("share_of_fedavg", "share"),
+    "sent": ("share_of_model", "share"),
+    "samples": ("samples", ",.0f"),
+}
 
 
 def _lines(results: Results, column: str) -> list[dict[str, Any]]:
@@ -152,18 +130,13 @@ def _total(sums: Mapping[str, float]) -> float:
     return sums["bytes_up"] + sums["bytes_down"] + sums["bytes_broadcast"]
 
 
-def _shown(line: dict[str, Any]) -> list[str]:
-    def show(name: str, form: Any) -> str:
-        return form(line[name]) if name in line else MISSING
-
-    stage = line["stage"]
-    return [
-        line["setting"],
-        line["method"] if stage == "all" else "",
-        stage,
-        show("rounds", lambda count: f"{count:g}"),
-        *(show(name, size) for name in ("bytes_up", "bytes_down", "bytes_broadcast", "bytes_total")),
-        *(show(name, lambda share: f"{100 * share:.1f} %") for name in ("share_of_fedavg", "share_of_model")),
-        show("samples", lambda count: f"{count:,.0f}"),
-        show("accuracy", percent) if stage == "all" else "",
-    ]
+def _cells(line: dict[str, Any]) -> tuple[Cell, ...]:
+    whole = line["stage"] == "all"
+    facts = {name: line[name] for name in _FIELDS if name in line}
+    return (
+        Cell(line["setting"], facts=facts),
+        Cell(line["method"], again=not whole),
+        Cell(line["stage"]),
+        *(Cell(line.get(name), form) for name, form in _FIGURES.values()),
+        Cell(line.get("accuracy"), "percent") if whole else Cell(""),
+    )

@@ -3,66 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
-import pandas as pd
-
-from benchmark.present.tables.captions import caption, most_seeds, notes
-from benchmark.present.tables.table import MISSING, Table, percent, signed, tex
+from benchmark.present.tables.captions import caption, most_seeds, notes, reason
+from benchmark.render.forms import percent
+from benchmark.render.table import MISSING, Cell, Head, Plain, Table
 from benchmark.studies.results import Place, Results
 from benchmark.studies.statistics import Comparison, mean_and_std
 
-__all__ = ["Entry", "Papers", "bold", "entries_of", "labelled", "places_table"]
+__all__ = ["Papers", "bold", "cells_of", "heads", "places_table", "scaled"]
 
 Papers = Mapping[Place, float]  # the paper's figures
 
-
-@dataclass(frozen=True)
-class Entry:
-    """One cell of a table; shares in 0..1.
-
-    Attributes:
-        best: prints as the best of its setting (of those that `_is_judged`).
-        tied: not significantly worse than the best.
-        short: has fewer seeds than others of its setting.
-    """
-
-    mean: float
-    std: float | None
-    seeds: int
-    paper: float | None
-    best: bool
-    tied: bool
-    short: bool
-    comparison: Comparison | None
-
-    @property
-    def difference(self) -> float | None:
-        """Ours minus the paper's."""
-        return None if self.paper is None else self.mean - self.paper
-
-    def markdown(self) -> str:
-        text = percent(self.mean) + (f" ± {percent(self.std)}" if self.std is not None else "")
-        text = f"**{text}**" if self.best else text
-        text += " †" * self.tied + " ‡" * self.short
-        if self.paper is not None and self.difference is not None:
-            text += f" ({percent(self.paper)}, {signed(self.difference)})"
-        return text
-
-    def latex(self) -> str:
-        text = rf"\textbf{{{percent(self.mean)}}}" if self.best else percent(self.mean)
-        text += rf" {{\scriptsize $\pm$ {percent(self.std)}}}" if self.std is not None else ""
-        return text + tex("†") * self.tied + tex("‡") * self.short
+_FIELDS = ("setting", "method", "mean", "std", "seeds", "paper", "difference", "best", "p_holm")
 
 
-def entries_of(
+def cells_of(
     results: Results,
     values: Callable[[str, str], Sequence[float]],
     larger_is_better: bool | None = None,
     papers: Papers | None = None,
     tested: bool = False,
-) -> dict[Place, Entry]:
-    """The entries of all places that have values.
+) -> dict[Place, Cell]:
+    """The cells of all places, those without values among them.
 
     Args:
         values: those of a row and a column, one a seed, shares in 0..1.
@@ -70,30 +32,56 @@ def entries_of(
         papers: the paper's figures, to stand beside.
         tested: mark what is not significantly worse in test accuracy than the best.
     """
-    entries: dict[Place, Entry] = {}
+    cells: dict[Place, Cell] = {}
     for column in results.columns:
         found = {row: some for row in results.rows if (some := values(row, column))}
-        moments = {row: mean_and_std(some) for row, some in found.items()}
+        means = [_as_printed(mean_and_std(some)[0]) for some in found.values()]
         judged = larger_is_better is not None and _is_judged(results, column)
-        best = (max if larger_is_better else min)(
-            (_as_printed(mean) for mean, _ in moments.values()), default=None
-        )
+        best = (max if larger_is_better else min)(means, default=None)
         comparisons = results.comparisons[column] if tested else {}
-        most = most_seeds(results, column)
-        for row, (mean, std) in moments.items():
-            compared = comparisons.get(row)
-            is_best = judged and _as_printed(mean) == best
-            entries[row, column] = Entry(
-                mean=mean,
-                std=std,
-                seeds=len(found[row]),
-                paper=papers.get((row, column)) if papers else None,
+        for row in results.rows:
+            paper = papers.get((row, column)) if papers else None
+            facts: dict[str, Plain] = {"setting": column, "method": row, "seeds": 0, "paper": scaled(paper)}
+            if row not in found:
+                why = reason(results, (row, column)) or "its record does not tell"
+                cells[row, column] = Cell(form="percent", paper=paper, reason=why, facts=facts)
+                continue
+            mean, std = mean_and_std(found[row])
+            is_best, compared = judged and _as_printed(mean) == best, comparisons.get(row)
+            cells[row, column] = Cell(
+                mean,
+                "percent",
+                deviation=std,
+                paper=paper,
                 best=is_best,
                 tied=judged and compared is not None and not compared.significant and not is_best,
-                short=len(found[row]) < most,
-                comparison=compared,
+                short=len(found[row]) < most_seeds(results, column),
+                facts=facts | _facts(mean, std, len(found[row]), paper, is_best, compared),
             )
-    return entries
+    return cells
+
+
+def _facts(
+    mean: float,
+    std: float | None,
+    seeds: int,
+    paper: float | None,
+    best: bool,
+    compared: Comparison | None,
+) -> dict[str, Plain]:
+    return {
+        "mean": scaled(mean),
+        "std": scaled(std),
+        "seeds": seeds,
+        "difference": None if paper is None else scaled(mean - paper),
+        "best": best,
+        "p_holm": compared.p_holm if compared else None,
+    }
+
+
+def scaled(share: float | None) -> float | None:
+    """A share in percent, unrounded."""
+    return None if share is None else 100 * share
 
 
 def _as_printed(share: float) -> float:
@@ -114,98 +102,31 @@ def bold(what: str, line: str, results: Results) -> str:
     return f"Bold: {what} of its {line}, where more than half of the methods have a record."
 
 
-def places_table(
-    results: Results,
-    name: str,
-    title: str,
-    entries: Mapping[Place, Entry],
-    text: str,
-    papers: Papers | None = None,
-    legend: str = "",
-) -> Table:
-    """A table of `entries`, settings as columns (or as rows, if the study wants that).
+def places_table(results: Results, title: str, cells: Mapping[Place, Cell], text: str) -> Table:
+    """A table of all places, settings as columns (or as rows, if the study wants that).
 
     Args:
         text: the caption, before seeds and protocol.
-        papers: the paper's figures, also of places without a record.
-        legend: what else has to be said of what is printed.
     """
-    shown = pd.DataFrame(MISSING, index=results.rows, columns=results.columns)
-    for place, entry in entries.items():
-        shown.loc[place] = entry.markdown()
-    if not all(results.at(*place) for place in _all_places(results)):
+    if not all(results.at(*place) for place in cells):
         text += f" {MISSING}: no record."
-    rows = results.study.settings_as_rows
+    if by_setting := results.study.settings_as_rows:
+        names, others = results.columns, results.rows
+        rows = [[Cell(name), *(cells[row, name] for row in others)] for name in names]
+    else:
+        names, others = results.rows, results.columns
+        rows = [[Cell(name), *(cells[name, column] for column in others)] for name in names]
     return Table(
-        name=name,
         title=title,
         caption=caption(results, text),
+        heads=heads("setting" if by_setting else "method", *others),
+        rows=tuple(map(tuple, rows)),
         notes=notes(results),
-        data=_data(results, entries, papers or {}),
-        shown=labelled(shown.T if rows else shown, "setting" if rows else "method"),
-        latex=_latex(results, entries, papers or {}),
-        legend=legend,
+        fields=_FIELDS,
+        line="cell" if by_setting else "column",
     )
 
 
-def _all_places(results: Results) -> list[Place]:
-    return [(row, column) for column in results.columns for row in results.rows]
-
-
-def labelled(frame: pd.DataFrame, label: str = "method") -> pd.DataFrame:
-    """With the rows' names as the first column."""
-    return frame.rename_axis(label).reset_index()
-
-
-def _data(results: Results, entries: Mapping[Place, Entry], papers: Papers) -> pd.DataFrame:
-    """One line a place, in percent; empty where there is nothing."""
-
-    def scaled(value: float | None) -> float | None:
-        return None if value is None else 100 * value
-
-    rows = []
-    for row, column in _all_places(results):
-        entry = entries.get((row, column))
-        line: dict[str, object] = {"setting": column, "method": row}
-        if entry is None:
-            rows.append({**line, "seeds": 0, "paper": scaled(papers.get((row, column)))})
-            continue
-        compared = entry.comparison
-        rows.append(
-            {
-                **line,
-                "mean": scaled(entry.mean),
-                "std": scaled(entry.std),
-                "seeds": entry.seeds,
-                "paper": scaled(entry.paper),
-                "difference": scaled(entry.difference),
-                "best": entry.best,
-                "p_holm": compared.p_holm if compared else None,
-            }
-        )
-    fields = ["setting", "method", "mean", "std", "seeds", "paper", "difference", "best", "p_holm"]
-    return pd.DataFrame(rows, columns=fields)
-
-
-def _latex(results: Results, entries: Mapping[Place, Entry], papers: Papers) -> pd.DataFrame:
-    """Ours and, in a column of its own, the paper's."""
-    by_setting = not results.study.settings_as_rows
-    lines, heads = (results.rows, results.columns) if by_setting else (results.columns, results.rows)
-    body: dict[tuple[str, str], list[str]] = {
-        ("", "method" if by_setting else "setting"): [tex(line) for line in lines]
-    }
-    for head in heads:
-        places = [(line, head) if by_setting else (head, line) for line in lines]
-        found = [entries.get(place) for place in places]
-        body[tex(head), "ours"] = [entry.latex() if entry else tex(MISSING) for entry in found]
-        if papers:
-            figures = [papers.get(place) for place in places]
-            body[tex(head), "paper"] = [
-                tex(MISSING) if figure is None else percent(figure) for figure in figures
-            ]
-    frame = pd.DataFrame(body)
-    if papers:
-        frame.columns = pd.MultiIndex.from_tuples(body)
-    else:
-        frame.columns = pd.Index([top or name for top, name in body])
-    return frame
+def heads(label: str, *figures: str) -> tuple[Head, ...]:
+    """A column of names, then columns of figures."""
+    return (Head(label, words=True), *map(Head, figures))

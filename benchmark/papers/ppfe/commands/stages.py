@@ -53,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     from benchmark.engine.files import write_bytes, write_text
     from benchmark.papers.ppfe.figures.stage_record import stage_figure
-    from benchmark.present.figures.style import Picture
+    from benchmark.render.picture import Picture
 
     picture = Picture(out.stem, title, "", stage_figure(stages, title))
     try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from benchmark.papers.ppfe.synthetic.study import Profile
+    from benchmark.render.table import Table
 
 HELP = "the paper's synthetic linear study (ridge regressions in closed form): tables and figures"
 USAGE = "[--profile quick|paper] [flags]"
@@ -102,7 +103,7 @@ def execute(arguments: argparse.Namespace) -> None:
         print(json.dumps(found))
         return
     for study, points in tables.items():
-        print(f"{_caption(study, profile, seeds)}\n{_words(points, 'simple')}\n")
+        print(f"{_caption(study, profile, seeds)}\n{_as_text(_table(study, points))}\n")
     print("\n".join(f"{'files' if not place else '':<7}{shown_path(f)}" for place, f in enumerate(files)))
 
 
@@ -117,20 +118,27 @@ def _folder(root: Path) -> Path:
     return folder
 
 
-def _words(points: list[dict[str, Any]], kind: str) -> str:
-    """The points of a study as a table of `tabulate`'s `kind`; ``pipe`` (Markdown) has the best in bold."""
+def _table(title: str, points: list[dict[str, Any]]) -> Table:
+    """The points of a study, the smallest error of each marked."""
+    from benchmark.papers.ppfe.studies.synthetic import error_cells
     from benchmark.papers.ppfe.synthetic.study import METHODS
+    from benchmark.render.table import Cell, Head, Table
 
+    (varied, *_) = points[0]
     rows = []
     for point in points:
-        best = min(round(point[f"{method}_mean"], 3) for method in METHODS)
-        row = {"K" if name == "clients" else name: point[name] for name in [*point][:1]}
-        for method, title in METHODS.items():
-            mean, deviation = point[f"{method}_mean"], point[f"{method}_std"]
-            cell = f"{mean:.3f} ± {deviation:.3f}"
-            row[title] = f"**{cell}**" if kind == "pipe" and round(mean, 3) == best else cell
-        rows.append(row)
-    return tabulate(rows, headers="keys", tablefmt=kind, disable_numparse=True)
+        errors = {method: (point[f"{method}_mean"], point[f"{method}_std"]) for method in METHODS}
+        rows.append((Cell(str(point[varied])), *error_cells(errors)))
+    heads = ("K" if varied == "clients" else varied, *METHODS.values())
+    return Table(title, "", tuple(map(Head, heads)), tuple(rows))
+
+
+def _as_text(table: Table) -> str:
+    from benchmark.render.table import plain
+
+    rows = [[plain(cell) for cell in row] for row in table.rows]
+    heads = [head.text for head in table.heads]
+    return tabulate(rows, headers=heads, tablefmt="simple", disable_numparse=True)
 
 
 def _caption(name: str, profile: Profile, seeds: int) -> str:
@@ -149,10 +157,12 @@ def _write(
 ) -> list[Path]:
     from benchmark.engine.files import write_bytes, write_text
     from benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
+    from benchmark.render.formats.markdown import grid
 
     seeds = errors["seed"].nunique()
     sections = [
-        f"{_caption(study, profile, seeds)}.\n\n{_words(points, 'pipe')}" for study, points in tables.items()
+        f"{_caption(study, profile, seeds)}.\n\n{grid(_table(study, points))}"
+        for study, points in tables.items()
     ]
     files = [folder / "errors.csv", folder / "tables.md"]
     write_text(files[0], errors.to_csv(index=False, lineterminator="\n"))

@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmark.present.figures.style import grey, styled, tidy
+from benchmark.present.figures.style import tidy
+from benchmark.render.picture import grey, styled
 
 __all__ = ["stage_figure"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmark.present.figures.style import End, Picture, label_ends, panels, styled, tidy
+from benchmark.present.figures.style import End, label_ends, panels, tidy
 from benchmark.records.store import Record
+from benchmark.render.picture import Picture, styled
 from benchmark.studies.results import Results
 
 __all__ = ["ppfe_stages"]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE
 from benchmark.papers.ppfe.synthetic.study import METHODS, PROFILES, run_studies
-from benchmark.present.tables.table import MISSING, Table, tex
+from benchmark.render.table import Cell, Head, Plain, Table
 from benchmark.studies.grid import Profile
 from benchmark.studies.statistics import mean_and_std
 
 if TYPE_CHECKING:
-    from benchmark.present.figures import Picture
+    from benchmark.render.picture import Picture
 
 __all__ = ["PACKAGE", "TEXT", "compute", "figures", "tables"]
 
@@ -31,42 +31,17 @@ def compute(profile: str, seeds: Sequence[int] | None) -> pd.DataFrame:
 
 def tables(numbers: pd.DataFrame, profile: Profile) -> list[Table]:
     """Test error of every method at every point."""
-    data: list[dict[str, Any]] = []
-    lines: list[dict[str, str]] = []
-    latex: list[dict[str, str]] = []
+    rows: list[tuple[Cell, ...]] = []
     rules: list[int] = []
-    for (study, clients, ratio), rows in numbers.groupby(["study", "clients", "r_p"], sort=False):
-        if lines and study != data[-1]["study"]:
-            rules.append(len(lines))
-        point = {"K": str(clients), "r_p": str(ratio), "n_k": str(rows["samples"].iloc[0])}
-        figures = {
-            method: mean_and_std(own["mse"].tolist())
-            for method, own in rows.groupby("method")
-            if method in METHODS
-        }
-        best = min(round(mean, 3) for mean, _ in figures.values())
-        texts, codes = dict(point), {name: tex(text) for name, text in point.items()}
-        for method, title in METHODS.items():
-            if method not in figures:
-                texts[title] = codes[title] = MISSING
-                continue
-            mean, std = figures[method]
-            text = f"{mean:.3f}" + (f" ± {std:.3f}" if std is not None else "")
-            is_best = round(mean, 3) == best
-            texts[title] = f"**{text}**" if is_best else text
-            codes[title] = rf"\textbf{{{tex(text)}}}" if is_best else tex(text)
-            data.append(
-                {
-                    "study": study,
-                    **point,
-                    "method": title,
-                    "mean": mean,
-                    "std": std,
-                    "seeds": int((rows["method"] == method).sum()),
-                }
-            )
-        lines.append(texts)
-        latex.append(codes)
+    before = ""
+    for (study, clients, ratio), own in numbers.groupby(["study", "clients", "r_p"], sort=False):
+        if rows and study != before:
+            rules.append(len(rows))
+        before = str(study)
+        point = {"K": str(clients), "r_p": str(ratio), "n_k": str(own["samples"].iloc[0])}
+        errors = {str(method): mean_and_std(found["mse"].tolist()) for method, found in own.groupby("method")}
+        facts: dict[str, Plain] = {"study": str(study), **point, "seeds": own["seed"].nunique()}
+        rows.append((*map(Cell, point.values()), *error_cells(errors, facts)))
     seeds = sorted(set(numbers["seed"]))
     many = "Mean ± sample standard deviation over the seeds" if len(seeds) > 1 else "Seed"
     caption = (
@@ -80,13 +55,34 @@ def tables(numbers: pd.DataFrame, profile: Profile) -> list[Table]:
             name="synthetic",
             title="Synthetic linear data: test error of closed-form estimators",
             caption=caption.strip(),
-            notes=(),
-            data=pd.DataFrame(data),
-            shown=pd.DataFrame(lines),
-            latex=pd.DataFrame(latex).rename(columns=tex),
+            heads=tuple(map(Head, ("K", "r_p", "n_k", *METHODS.values()))),
+            rows=tuple(rows),
             rules=tuple(rules),
+            fields=("study", "K", "r_p", "n_k", "method", "mean", "std", "seeds"),
+            line="cell",
         )
     ]
+
+
+def error_cells(
+    errors: Mapping[str, tuple[float, float | None]], facts: Mapping[str, Plain] | None = None
+) -> list[Cell]:
+    """A cell for each of `METHODS`, the smallest mean as printed marked.
+
+    Args:
+        errors: mean and deviation over seeds by method, for those that are there.
+        facts: of the point.
+    """
+    best = min(round(errors[method][0], 3) for method in METHODS if method in errors)
+    cells = []
+    for method, title in METHODS.items():
+        if method not in errors:
+            cells.append(Cell())
+            continue
+        mean, std = errors[method]
+        own = {**(facts or {}), "method": title, "mean": mean, "std": std}
+        cells.append(Cell(mean, ".3f", deviation=std, best=round(mean, 3) == best, facts=own))
+    return cells
 
 
 def figures(numbers: pd.DataFrame, profile: Profile) -> list[Picture]:

@@ -44,6 +44,7 @@ STUDIES = (
         {"quick": Grid(METHODS, (*DIGITS, SYNTHETIC_TWEETS)), "paper": Grid(METHODS, SIX)},
         tables=("accuracy", "significance", "ranks", "worst10", "spread", "best-round", "stages"),
         figures=("learning-curves", "client-accuracies", "ppfe-stages"),
+        highlight="PPFE",
         paper=printed("main"),
     ),
     CLAIMS,
@@ -53,6 +54,7 @@ STUDIES = (
         {"paper": Grid((*METHODS, PREVIOUS, SPARSE[1], FIXED_HEADS[0]), DISTINCT)},
         tables=("accuracy", "significance", "worst10", "spread", "stages"),
         figures=("learning-curves", "client-accuracies", "ppfe-stages"),
+        highlight="PPFE",
         paper=printed("main"),
     ),
     Study(
@@ -101,6 +103,7 @@ STUDIES = (
             "paper": Grid(METHODS, sizes("cifar100-s5", (100, 200, 300, 400, 500))),
         },
         figures=("sweep",),
+        highlight="PPFE",
         axis="training samples per client",
     ),
     Study(
@@ -111,6 +114,7 @@ STUDIES = (
             "paper": Grid(METHODS, classes("cifar100-s5", (5, 10, 20, 40))),
         },
         figures=("sweep",),
+        highlight="PPFE",
         axis="classes per client S (at most)",
     ),
     Study(
@@ -125,6 +129,7 @@ STUDIES = (
         {"quick": Grid(METHODS, (*DIGITS, SYNTHETIC_TWEETS)), "paper": Grid(METHODS, SIX)},
         tables=("communication",),
         figures=("accuracy-bytes", "accuracy-samples"),
+        highlight="PPFE",
         remark="For the stages 2, 3 and 4 on CIFAR-100 the paper states 98.8, 83.8 and 19.5 % sent.",
     ),
     CALIBRATION,

@@ -11,7 +11,8 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE, UNIFORM
 from benchmark.papers.ppfe.synthetic.study import METHODS
-from benchmark.present.figures.style import Picture, color_of, grey, styled
+from benchmark.present.figures.style import color_of
+from benchmark.render.picture import Picture, grey, styled
 
 __all__ = ["clients_picture", "ratio_picture"]
 

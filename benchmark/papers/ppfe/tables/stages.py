@@ -7,25 +7,23 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-import pandas as pd
-
 from benchmark.present.tables.captions import caption
-from benchmark.present.tables.table import MISSING, Table, tex
 from benchmark.records.store import Record
+from benchmark.render.table import MISSING, Cell, Head, Table
 from benchmark.studies.results import Results
 
 __all__ = ["stages"]
 
-_HINDSIGHT = "test, hindsight"
+_HINDSIGHT = "hindsight_test_accuracy"
 _PARTS = {
     "train, stage": "stage_train_accuracy",
     "test, stage": "stage_test_accuracy",
     "train, ensemble": "ensemble_train_accuracy",
     "test, ensemble": "ensemble_test_accuracy",
-    _HINDSIGHT: "hindsight_test_accuracy",
+    "test, hindsight": _HINDSIGHT,
 }
-_OVER_CLIENTS = {"β": "beta", "ε": "epsilon", "samples": "effective_samples"}
-_FIELDS = ["setting", "method", "stage", "personal", *_PARTS.values(), *_OVER_CLIENTS.values()]
+_OVER_CLIENTS = {"β": ("beta", ".2f"), "ε": ("epsilon", ".3f"), "samples": ("effective_samples", ".0f")}
+_WORDS = ("setting", "method", "personal")
 
 
 def stages(results: Results) -> Table:
@@ -36,12 +34,12 @@ def stages(results: Results) -> Table:
         for row in results.rows
         for line in _lines(column, row, results.at(row, column))
     ]
-    data = pd.DataFrame(found, columns=_FIELDS)
-    heads = ["setting", "method", "stage", "personal", *_PARTS, *_OVER_CLIENTS]
-    shown = pd.DataFrame([_shown(line) for line in found], columns=heads)
-    hindsight = (shown[_HINDSIGHT] != MISSING).any()
-    if not hindsight:  # records that are older than it
-        shown = shown.drop(columns=_HINDSIGHT)
+    hindsight = any(not math.isnan(line[_HINDSIGHT]) for line in found)
+    # Older records do not have it.
+    figures = {head: (field, ".2f") for head, field in _PARTS.items() if hindsight or field != _HINDSIGHT}
+    figures |= _OVER_CLIENTS
+    heads = ("setting", "method", "stage", "personal", *figures)
+    rows = [_cells(line, figures) for line in found]
     starts = [place for place, line in enumerate(found) if place and line["stage"] == 1]
     text = (
         "Accuracy in % at the end of each stage, clients weighted by samples: of the stage's own model, "
@@ -57,17 +55,15 @@ def stages(results: Results) -> Table:
         )
     if not found:
         text += " No record tells of stages."
-    if MISSING in shown.to_numpy():
+    if any(cell.value is None for row in rows for cell in row):
         text += f" {MISSING}: the method predicts with its last stage alone, or not all records tell."
     return Table(
-        name=f"{results.study.name}-stages",
         title="PPFE by stage",
         caption=caption(results, text),
-        notes=(),
-        data=data,
-        shown=shown,
-        latex=shown.map(tex).rename(columns=tex),
+        heads=tuple(Head(head, words=head in _WORDS) for head in heads),
+        rows=tuple(rows),
         rules=tuple(starts),
+        fields=(*heads[:4], *_PARTS.values(), *(field for field, _ in _OVER_CLIENTS.values())),
     )
 
 
@@ -86,7 +82,7 @@ def _lines(column: str, row: str, records: Sequence[Record]) -> list[dict[str, A
         line["personal"] = ", ".join(stage["personal"]) or "none"
         for field in _PARTS.values():
             line[field] = 100 * fmean(_part(record, other, field) for record, other in same)
-        for field in _OVER_CLIENTS.values():
+        for field, _ in _OVER_CLIENTS.values():
             clients = [other.get("clients", {}).get(field) for _, other in same]
             line[field] = fmean(fmean(values) if values else math.nan for values in clients)
         lines.append(line)
@@ -99,17 +95,11 @@ def _part(record: Record, stage: Mapping[str, Any], field: str) -> float:
     return float(stage.get(field, math.nan))
 
 
-def _shown(line: Mapping[str, Any]) -> list[str]:
-    def show(field: str, digits: str) -> str:
-        return MISSING if math.isnan(line[field]) else format(line[field], digits)
-
-    return [
-        line["setting"],
-        line["method"],
-        str(line["stage"]),
-        line["personal"],
-        *(show(field, ".2f") for field in _PARTS.values()),
-        show("beta", ".2f"),
-        show("epsilon", ".3f"),
-        show("effective_samples", ".0f"),
-    ]
+def _cells(line: Mapping[str, Any], figures: Mapping[str, tuple[str, str]]) -> tuple[Cell, ...]:
+    return (
+        Cell(line["setting"], facts=line),
+        Cell(line["method"]),
+        Cell(line["stage"], "d"),
+        Cell(line["personal"]),
+        *(Cell(line[field], form) for field, form in figures.values()),
+    )

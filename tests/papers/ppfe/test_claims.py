@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from printed_tables import facts_frame, printed_frame
 from record_folders import write_record
 
-from benchmark.present.tables import table_maker
+from benchmark.present.tables import make_table
 from benchmark.records.store import Store
+from benchmark.render.formats.latex import latex
+from benchmark.render.formats.markdown import markdown
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import configure, plan
 from benchmark.studies.results import collect
@@ -21,7 +24,7 @@ def results(root):
 
 
 def table_of(root):
-    return table_maker("claims")(results(root))
+    return make_table(results(root), "claims")
 
 
 def write(root, levels, setting=SETTING, seeds=(0,)):
@@ -49,14 +52,14 @@ def test_it_asks_for_no_run_and_reads_those_of_the_others():
 @pytest.mark.parametrize("claim", CLAIMS.claims, ids=lambda claim: claim.text)
 def test_the_paper_has_figures_for_every_claim(claim, tmp_path):
     write(tmp_path, {row.title: 0.5 for row in (claim.better, *claim.others)})
-    data = table_of(tmp_path).data.set_index("claim")
+    data = facts_frame(table_of(tmp_path)).set_index("claim")
     assert -0.1 < data.loc[claim.text, "paper_difference"] < 10  # not even there are all of them positive
     assert data.loc[claim.text, "others"] == data.loc[claim.text, "compared"] == len(claim.others)
 
 
 def test_differences_are_of_the_best_other_with_its_own_test(tmp_path):
     write(tmp_path, {"PPFE": 0.80, "Ditto": 0.70, "pFedFDA": 0.74, "FedAvg": 0.40})
-    found, data = results(tmp_path), table_of(tmp_path).data
+    found, data = results(tmp_path), facts_frame(table_of(tmp_path))
     (line,) = data[data["claim"] == CLAIMS.claims[0].text].to_dict("records")
     assert (line["setting"], line["against"], line["paper_against"]) == (SETTING, "pFedFDA", "pFedFDA")
     assert line["paper_difference"] == pytest.approx(0.62)
@@ -67,11 +70,11 @@ def test_differences_are_of_the_best_other_with_its_own_test(tmp_path):
     assert line["p"] == pytest.approx(tests[2])
     assert line["p_holm"] == pytest.approx(holm(tests)[2])
     assert line["standard_error"] == pytest.approx(100 * np.std(ppfe - others[2], ddof=1) / 10)
-    assert table_of(tmp_path).shown["standard error"][0] == f"{line['standard_error']:.2f}"
+    assert printed_frame(table_of(tmp_path))["standard error"][0] == f"{line['standard_error']:.2f}"
     assert "Standard error: of the unweighted mean difference" in table_of(tmp_path).caption
     assert (line["compared"], line["others"], line["pairs"]) == (3, 9, 100)
     assert line["verdict"] == "holds"
-    assert table_of(tmp_path).shown["verdict"][0] == "holds (3 of 9)"
+    assert printed_frame(table_of(tmp_path))["verdict"][0] == "holds (3 of 9)"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def test_differences_are_of_the_best_other_with_its_own_test(tmp_path):
 def test_verdicts(ours, without, verdict, tmp_path):
     """PPFE with reduction is PPFE itself: one record for both."""
     write(tmp_path, {"PPFE": ours, "Without MR": without})
-    shown = table_of(tmp_path).shown
+    shown = printed_frame(table_of(tmp_path))
     (line,) = shown.to_dict("records")
     assert (line["claim"], line["verdict"]) == ("Model reduction helps", verdict)
     assert line["paper"] == "+2.73"
@@ -97,7 +100,7 @@ def against(root, **rows):
     known = {row.title: row for row in GRID.variants}
     for title, shares in rows.items():
         write_record(root, configure(known[title], GRID.columns[0], PAPER), shares=shares)
-    line = table_of(root).data.set_index("claim").loc[CLAIMS.claims[0].text]
+    line = facts_frame(table_of(root)).set_index("claim").loc[CLAIMS.claims[0].text]
     return line["against"], line["verdict"]
 
 
@@ -125,7 +128,7 @@ def test_what_cannot_be_compared_does_not_count(tmp_path):
     titles = [row.title for row in CLAIMS.claims[0].others if row.title != "pFedFDA"]
     write(tmp_path, {"PPFE": 0.8, **dict.fromkeys(titles, 0.6)}, "Sent140 (100, 2)")
     table = table_of(tmp_path)
-    (line,) = table.data.to_dict("records")
+    (line,) = facts_frame(table).to_dict("records")
     assert (line["compared"], line["others"]) == (8, 8)
     assert "pFedFDA is not defined for Sent140 (100, 2)" in table.notes
 
@@ -135,11 +138,13 @@ def test_seeds_are_told_where_there_are_several(tmp_path):
     write(tmp_path, {"Ditto": 0.6}, seeds=(0, 2))
     write(tmp_path, {"Ditto": 0.7, "Without MR": 0.7}, seeds=(1,))
     table = table_of(tmp_path)
-    by_seed = [dict(part.split(": ") for part in text.split(", ")) for text in table.shown["by seed"]]
+    by_seed = [
+        dict(part.split(": ") for part in text.split(", ")) for text in printed_frame(table)["by seed"]
+    ]
     assert [list(found) for found in by_seed] == [["0", "1", "2"], ["1"]]
     against_ditto = [float(text.replace("−", "-")) for text in by_seed[0].values()]
     assert against_ditto[1] < against_ditto[0] - 5  # Ditto is 10 points nearer in that seed
-    assert table.data["difference"][0] == pytest.approx(np.mean(against_ditto), abs=0.01)
+    assert facts_frame(table)["difference"][0] == pytest.approx(np.mean(against_ditto), abs=0.01)
     assert "Seeds 0, 1, 2." in table.caption
     assert "±" not in table.caption
 
@@ -147,7 +152,7 @@ def test_seeds_are_told_where_there_are_several(tmp_path):
 def test_protocols_stand_apart(tmp_path):
     write(tmp_path, {"PPFE": 0.8, "FedPer": 0.7})
     write(tmp_path, {"PPFE": 0.7, "FedPer": 0.8}, DISTINCT)
-    data = table_of(tmp_path).data
+    data = facts_frame(table_of(tmp_path))
     assert list(zip(data["setting"], data["verdict"], strict=True)) == [
         (SETTING, "holds"),
         (DISTINCT, "reversed"),
@@ -158,7 +163,7 @@ def test_only_seeds_that_both_have_are_compared(tmp_path):
     write(tmp_path, {"PPFE": 0.8}, seeds=(0, 1))
     write(tmp_path, {"PPFE": 0.5}, seeds=(2,))
     write(tmp_path, {"Without MR": 0.7}, seeds=(1,))
-    (line,) = table_of(tmp_path).data.to_dict("records")
+    (line,) = facts_frame(table_of(tmp_path)).to_dict("records")
     assert (line["pairs"], line["verdict"]) == (100, "holds")
     assert 8 < line["difference"] < 12
 
@@ -166,9 +171,17 @@ def test_only_seeds_that_both_have_are_compared(tmp_path):
 def test_without_records(tmp_path):
     write(tmp_path, {"PPFE": 0.8})
     table = table_of(tmp_path)
-    assert table.data.empty
-    assert list(table.shown) == ["claim", "setting", "verdict", "paper", "ours", "standard error", "p"]
+    assert facts_frame(table).empty
+    assert list(printed_frame(table)) == [
+        "claim",
+        "setting",
+        "verdict",
+        "paper",
+        "ours",
+        "standard error",
+        "p",
+    ]
     # 8 columns with every baseline, and 6 of each of the other five.
     assert "38 comparisons of the paper have no record here" in table.caption
-    assert table.to_markdown()
-    assert table.to_latex()
+    assert markdown(table)
+    assert latex(table)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from record_folders import write_records
 
-from benchmark.papers.ppfe.studies.rows import METHODS
+from algorithms import ALGORITHMS
 from benchmark.present import figures
 from benchmark.present.figures import make_figures
 from benchmark.present.figures.curves import curve
@@ -80,7 +80,7 @@ def test_a_figure_is_the_same_file_every_time(quick):
 
 
 def test_methods_have_colours_of_their_own():
-    assert len({color_of(method.title) for method in METHODS}) == len(METHODS)
+    assert len({color_of(method.title) for method in ALGORITHMS.values()}) == len(ALGORITHMS)
 
 
 def test_a_curve_adds_up_what_was_sent(quick):

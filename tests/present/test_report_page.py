@@ -12,7 +12,6 @@ from record_folders import write_record, write_records
 from benchmark.config.resolve import with_hyper
 from benchmark.engine.config import RunConfig
 from benchmark.present.page.cautions import cautions
-from benchmark.present.page.cells import data_cell, number
 from benchmark.present.page.mixtures import in_words, mixed
 from benchmark.present.page.page import write_page
 from benchmark.present.render import render
@@ -274,45 +273,6 @@ def test_the_same_records_make_the_same_page(tmp_path):
         texts.append(page_of(tmp_path / name / "quick", ("sparse",)).text)
     assert texts[0] == texts[1]
     assert str(tmp_path) not in texts[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("81.25", 81.25),
-        ("**87.28 ± 0.12** † (86.58, +0.70)", 87.28),
-        ("1.5 MB", 1.5e6),
-        ("0 B", 0),
-        ("12.5 %", 12.5),
-        ("1,234,567", 1234567),
-        ("−0.5", -0.5),
-        ("best", None),
-        ("U(0,1)", None),
-        ("2 of 3", 2),
-    ],
-)
-def test_what_cells_sort_by(text, value):
-    assert number(text) == value
-
-
-def test_small_p_values_come_first():
-    assert number("< 0.001") < number("0.001")
-
-
-def test_a_cell_shows_all_that_markdown_shows():
-    cell = data_cell("**87.28 ± 0.12** † ‡ (86.58, +0.70)", "figure")
-    words = re.sub(r"<[^>]*>", " ", cell).split()
-    assert words == ["87.28", "±", "0.12", "†", "‡", "paper", "86.58", "+0.70"]
-    assert '<strong>87.28 <span class="std">± 0.12</span></strong>' in cell
-    assert 'class="near"' in cell
-    assert 'class="below"' in data_cell("80.00 (86.58, −6.58)", "figure")
-    assert data_cell("–", "figure") == '<td class="figure missing">–</td>'
-
-
-@pytest.mark.parametrize("text", ["<i>", "**<i>**", "1 <i>", "<i> (86.58, −6.58)"])
-def test_nothing_in_a_cell_is_markup(text):
-    assert "&lt;i&gt;" in data_cell(text, "word")
-    assert "<i>" not in data_cell(text, "word")
 
 
 @pytest.mark.parametrize(("algo", "hyper"), [("deleted", {}), ("fedper", {"renamed": 0.5})])

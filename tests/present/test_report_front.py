@@ -5,7 +5,7 @@ from record_folders import write_record
 
 from benchmark.cli import main
 from benchmark.present.page.front import PICTURE, Fronts, table_names
-from benchmark.present.tables import table_maker
+from benchmark.present.tables import make_table
 from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import configure
@@ -81,7 +81,7 @@ def test_any_table_of_a_study_can_stand_in_a_document(root, tmp_path, capsys):
 def test_names_of_tables_are_those_of_their_files(profile, tmp_path):
     store = Store.scan(tmp_path)
     for name, (study, kind) in table_names(profile).items():
-        assert table_maker(kind)(collect(study, profile, store, None)).name == name
+        assert make_table(collect(study, profile, store, None), kind).name == name
 
 
 GOOD = "<!-- table main: begin -->\nold\n<!-- table main: end -->\n"

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from printed_tables import facts_frame, printed_frame
 from record_folders import write_record
 
 from algorithms import ALGORITHMS
@@ -14,7 +15,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.papers.ppfe.studies.columns import AUGMENTATIONS
 from benchmark.papers.ppfe.studies.protocol import POINTS
 from benchmark.papers.ppfe.studies.rows import METHODS
-from benchmark.present.tables import table_maker
+from benchmark.present.tables import make_table
 from benchmark.present.tables.captions import augmentation
 from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
@@ -28,7 +29,7 @@ CALIBRATION, POINTS_OF_ITS_OWN, RATES, TUNING = (
 
 
 def table_of(study, profile, root):
-    return table_maker(study.tables[0])(collect(study, profile, Store.scan(root), None))
+    return make_table(collect(study, profile, Store.scan(root), None), study.tables[0])
 
 
 # Calibration
@@ -77,8 +78,8 @@ def test_the_choice_with_the_smallest_total_deviation_is_bold_and_incomplete_one
                 level = CALIBRATION.paper.accuracy(column.paper, variant.printed) + gap
                 write_record(tmp_path, configure(variant, column, PAPER), level)
     table = table_of(CALIBRATION, PAPER, tmp_path)
-    rows = table.shown.set_index("choice")["total deviation"]
-    data = table.data.set_index("choice")
+    rows = printed_frame(table).set_index("choice")["total deviation"]
+    data = facts_frame(table).set_index("choice")
     assert rows["shards, no augmentation"].startswith("**")
     assert rows["shards, flips and crops"] == "–"
     assert not rows["distinct, no augmentation"].startswith("*")
@@ -206,13 +207,13 @@ def test_the_best_point_of_each_method_is_marked_and_the_cost_told(tmp_path):
         if variant.algo in ("ditto", "ppfe"):
             write_record(tmp_path, configure(variant, column, QUICK), 0.3 + 0.05 * (place % POINTS))
     table = table_of(TUNING, QUICK, tmp_path)
-    shown = table.shown.set_index("method")
+    shown = printed_frame(table).set_index("method")
     bold = [method for method in shown.index if shown.loc[method, column.title].startswith("**")]
     best = [method for place, method in enumerate(shown.index) if place % POINTS == POINTS - 1]
     assert bold == [method for method in best if method.startswith(("Ditto", "PPFE"))]
     assert set(shown.loc[~shown.index.str.startswith(("Ditto", "PPFE")), column.title]) == {"–"}
-    assert table.data["samples"].sum() > 0
-    assert table.data["runs"].sum() == 2 * POINTS
+    assert facts_frame(table)["samples"].sum() > 0
+    assert facts_frame(table)["runs"].sum() == 2 * POINTS
 
 
 # Learning rates
@@ -243,19 +244,19 @@ def test_rates_are_held_against_the_methods_default(tmp_path):
             signs = np.resize([-1, 1], config.clients)
             write_record(tmp_path, config, shares=share + spread * signs)
     table = table_of(RATES, QUICK, tmp_path)
-    shown = table.shown.set_index("method")[[column.title for column in grid.columns]]
+    shown = printed_frame(table).set_index("method")[[column.title for column in grid.columns]]
     assert list(shown.loc["Local Only"]) == ["50.00", "**60.00**", "40.00"]
     assert list(shown.loc["PPFE"]) == ["**70.00**", "60.00", "60.00 †"]
     assert list(shown.loc["FedAvg"]) == ["**60.00** †", "**60.00**", "**60.00** †"]
     assert list(shown.loc["FedPer"]) == ["80.00", "90.00", "–"]
     assert set(shown.loc["Ditto"]) == {"–"}
-    errors = table.data.set_index("method")[f"standard_error, {grid.columns[0].title}"]
+    errors = facts_frame(table).set_index("method")[f"standard_error, {grid.columns[0].title}"]
     assert errors["Local Only"] == pytest.approx(10 / np.sqrt(config.clients - 1))
-    gains = table.data.set_index("method")[f"difference, {grid.columns[0].title}"]
+    gains = facts_frame(table).set_index("method")[f"difference, {grid.columns[0].title}"]
     assert (gains["Local Only"], gains["PPFE"]) == pytest.approx((-10, 10))
     assert errors["PPFE"] == pytest.approx(0)  # every client gains as much
     assert np.isnan(errors["Ditto"])
-    spent = table.data.set_index("method")["samples"]
+    spent = facts_frame(table).set_index("method")["samples"]
     assert spent["Local Only"] > spent["FedPer"] > spent["Ditto"] == 0
 
 
@@ -286,7 +287,7 @@ def test_points_are_held_against_the_methods_default(tmp_path):
             config = configure(variant, column, QUICK)
             write_record(tmp_path, config, shares=np.full(config.clients, share))
     table = table_of(POINTS_OF_ITS_OWN, QUICK, tmp_path)
-    shown = table.shown.set_index(["method", "point"])
+    shown = printed_frame(table).set_index(["method", "point"])
     ditto = shown.loc["Ditto"]
     assert list(ditto.index) == ["default", "lam=0.1", "lam=0.75", "lam=2.0"]
     assert list(ditto["accuracy"]) == ["60.00", "50.00", "**70.00**", "60.00"]
@@ -296,9 +297,9 @@ def test_points_are_held_against_the_methods_default(tmp_path):
     assert list(ppfe["accuracy"])[:3] == ["50.00", "60.00", "–"]
     assert list(ppfe["against default"])[1:] == ["+10.00 (0.00)", *["–"] * (len(ppfe) - 2)]
     assert set(shown.loc["FedRep", "p"]) == {"", "–"}
-    spent = table.data.groupby("method")["samples"].sum()
+    spent = facts_frame(table).groupby("method")["samples"].sum()
     assert spent["Ditto"] > spent["PPFE"] > spent["FedRep"] == 0
-    starts = [place for place, point in enumerate(table.shown["point"]) if point == "default"]
+    starts = [place for place, point in enumerate(printed_frame(table)["point"]) if point == "default"]
     assert list(table.rules) == starts[1:]
 
 
@@ -311,7 +312,11 @@ def test_the_best_is_among_points_of_the_same_seeds(tmp_path):
                 config = configure(variant, column, QUICK, seed)
                 share = (0.4 if seed else 0.6) + 0.1 * bool(variant.hyper)
                 write_record(tmp_path, config, shares=np.full(config.clients, share))
-    ditto = table_of(POINTS_OF_ITS_OWN, QUICK, tmp_path).shown.set_index(["method", "point"]).loc["Ditto"]
+    ditto = (
+        printed_frame(table_of(POINTS_OF_ITS_OWN, QUICK, tmp_path))
+        .set_index(["method", "point"])
+        .loc["Ditto"]
+    )
     assert list(ditto["accuracy"]) == ["50.00", "70.00", "70.00", "70.00"]
     assert set(ditto["against default"][1:]) == {"+10.00 (0.00)"}
 

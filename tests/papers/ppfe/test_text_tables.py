@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from printed_tables import printed_frame
 from record_folders import write_record
 
 from benchmark.present.tables import make_tables
@@ -38,7 +39,7 @@ def lines_of(record):
 def test_extra_traffic_is_not_hidden(folder):
     (table,) = make_tables(collect(STUDIES["communication"], QUICK, Store.scan(folder), None))
     assert "More is sent up than by FedAvg: PPFE on Synthetic tweets (20) (132.5 %)." in table.caption
-    assert any("synthetic" in name.lower() for name in table.shown["setting"])
+    assert any("synthetic" in name.lower() for name in printed_frame(table)["setting"])
 
 
 def test_where_a_method_is_not_defined(folder):

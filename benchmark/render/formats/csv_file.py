@@ -1,0 +1,27 @@
+"""CSV: plain numbers for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmark.render.registry import register
+from benchmark.render.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["comma_separated", "facts_frame"]
+
+
+@register("csv", "CSV")
+def comma_separated(table: Table) -> str:
+    """The facts with six significant digits, under a line of their names."""
+    return facts_frame(table).to_csv(index=False, lineterminator="\n", float_format="%.6g")
+
+
+def facts_frame(table: Table) -> pd.DataFrame:
+    """The facts of a table, unrounded."""
+    import pandas as pd
+
+    names, lines = table.facts()
+    return pd.DataFrame(lines, columns=list(names))

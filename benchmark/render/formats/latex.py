@@ -1,0 +1,117 @@
+"""LaTeX, for the packages booktabs and graphicx."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from benchmark.render.forms import printed
+from benchmark.render.registry import register
+from benchmark.render.table import MISSING, Cell, Table, plain
+
+__all__ = ["latex"]
+
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "_": r"\_",
+    "#": r"\#",
+    "$": r"\$",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "|": r"\textbar{}",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "ε": r"$\varepsilon$",
+    "λ": r"$\lambda$",
+    "ω": r"$\omega$",
+    "Σ": r"$\Sigma$",
+    "²": r"$^2$",
+    "±": r"$\pm$",
+    "≥": r"$\geq$",
+    "−": "$-$",
+    "–": "--",
+    "†": r"$^{\dagger}$",
+    "‡": r"$^{\ddagger}$",
+    "<": "$<$",
+    ">": "$>$",
+}
+
+
+@register("tex", "LaTeX")
+def latex(table: Table) -> str:
+    """A ``table`` environment no wider than the text; the paper's figures have columns of their own."""
+    double = table.has_paper
+    kinds = ["l" if head.words or not place else "r" * (1 + double) for place, head in enumerate(table.heads)]
+    heads = _double_heads(table) if double else [_line([_tex(head.text) for head in table.heads])]
+    body = []
+    for place, row in enumerate(table.rows):
+        if place in table.rules:
+            body.append(r"\midrule")
+        above = [cell.value for cell in table.rows[place - 1]] if place else [None] * len(row)
+        cells = [
+            [""] if cell.again or (head.once and cell.value == before) else _cells(cell, double, head.words)
+            for head, cell, before in zip(table.heads, row, above, strict=True)
+        ]
+        body.append(_line([text for texts in cells for text in texts]))
+    caption = _tex(" ".join([table.caption, *(f"{note}." for note in table.notes)]))
+    return "\n".join(
+        [
+            "% packages: booktabs, graphicx",
+            r"\begin{table}[t]",
+            r"\centering",
+            rf"\caption{{{_tex(table.title)}. {caption}}}",
+            rf"\label{{tab:{table.name}}}",
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+            rf"\begin{{tabular}}{{{''.join(kinds)}}}",
+            r"\toprule",
+            *heads,
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _double_heads(table: Table) -> list[str]:
+    """Two lines of heads, the columns over ours and the paper's, and the rules between them."""
+    above, rules, below, place = [], [], [], 1
+    for head in table.heads:
+        if head.words:
+            above.append("")
+            below.append(_tex(head.text))
+            place += 1
+            continue
+        above.append(rf"\multicolumn{{2}}{{c}}{{{_tex(head.text)}}}")
+        rules.append(rf"\cmidrule(lr){{{place}-{place + 1}}}")
+        below += ["ours", "paper"]
+        place += 2
+    return [_line(above), " ".join(rules), _line(below)]
+
+
+def _cells(cell: Cell, double: bool, words: bool) -> list[str]:
+    """What a cell prints; a figure where the paper's stand beside ours, also that."""
+    text = _tex(cell.text)
+    text = rf"\textbf{{{text}}}" if cell.best else text
+    text += rf" {{\scriptsize $\pm$ {cell.around}}}" if cell.around else ""
+    text += _tex(cell.marks)
+    text += f" ({_tex(plain(cell.beside))})" if cell.beside else ""
+    if not double or words:
+        return [text]
+    return [text, _tex(MISSING if cell.paper is None else printed(cell.paper, cell.form or "percent"))]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return re.sub(" +", " ", rf"{' & '.join(cells)} \\")
+
+
+def _tex(text: str) -> str:
+    """Plain text as TeX."""
+    return "".join(_TEX.get(letter, letter) for letter in text)

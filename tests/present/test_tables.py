@@ -1,0 +1,348 @@
+"""Tables against the records they were made from."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+from own_studies import (
+    AS_ROWS,
+    BYTES,
+    CLAIMS,
+    DITTO,
+    EVERY,
+    FEDAVG,
+    MAIN,
+    ONE,
+    OTHER,
+    PROFILE,
+    REP,
+    ROWS,
+    STAGED,
+    TEXTS,
+    TUNED,
+    results_of,
+)  # fmt: skip
+from printed_tables import facts_frame, printed_frame
+from record_folders import write_record, write_records
+from scipy import stats
+
+from benchmark.config.settings import SETTINGS
+from benchmark.present.tables import _GENERAL, make_table, make_tables
+from benchmark.records.store import Store
+from benchmark.render.formats.latex import latex
+from benchmark.render.formats.markdown import markdown
+from benchmark.render.table import MISSING
+from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.grid import configure
+from benchmark.studies.results import collect
+from benchmark.studies.statistics import holm
+
+QUICK = PROFILES["quick"]
+WITH_RUNS = [study for study in STUDIES.values() if "quick" in study.grids]
+SEEDS = (0, 1, 2)
+
+
+def read(study, root, seeds=None):
+    return results_of(study, Store.scan(root), seeds)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three seeds of the main study, without FedRep."""
+    root = tmp_path_factory.mktemp("own")
+    write_records(root, MAIN, PROFILE, SEEDS, skip=("fedrep",))
+    return root
+
+
+@pytest.fixture(scope="module")
+def main(folder):
+    return read(MAIN, folder)
+
+
+@pytest.fixture(scope="module")
+def table(main):
+    return make_table(main, "accuracy")
+
+
+def cell(table, row, column):
+    frame = printed_frame(table)
+    return frame.set_index(frame.columns[0]).loc[row, column]
+
+
+def test_every_kind_of_table_is_tested():
+    assert {kind for study in EVERY for kind in study.tables} == set(_GENERAL)
+
+
+def test_mean_and_standard_deviation_over_seeds(main, table):
+    values = [100 * record.summary["accuracy"] for record in main.at("Ditto", OTHER.title)]
+    assert len(values) == 3
+    assert f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" in cell(table, "Ditto", OTHER.title)
+
+
+def test_the_papers_figure_and_the_difference_stand_beside_ours(main, table):
+    ours = 100 * np.mean(main.values("FedAvg", ONE.title))
+    difference = f"{ours - 40.25:+.2f}".replace("-", "−")
+    assert cell(table, "FedAvg", ONE.title).endswith(f"(40.25, {difference})")
+
+
+def test_what_has_no_record_is_never_a_number(table):
+    assert set(printed_frame(table).set_index("method").loc["FedRep"]) == {MISSING}
+    data = facts_frame(table)
+    assert len(data) == len(ROWS) * 2
+    missing = data[data["seeds"] == 0]
+    assert set(missing["method"]) == {"FedRep"}
+    assert missing[["mean", "std", "difference"]].isna().all(axis=None)
+    assert data.set_index(["setting", "method"])["paper"].isna().sum() == 5  # dashes of printed.csv
+    line = next(line for line in latex(table).splitlines() if line.startswith("FedRep"))
+    assert set(line.split(" & ")[1::2]) == {"--"}
+
+
+def test_the_papers_figures_stand_in_latex_also_where_we_have_none(tmp_path):
+    table = make_table(read(MAIN, tmp_path), "accuracy")
+    assert r"Ditto & -- & 70.10 & -- & 66.60 \\" in latex(table)
+    assert "70.10" not in markdown(table)
+
+
+def test_the_best_of_a_column_is_bold(main, table):
+    for column in main.columns:
+        best = main.means()[column].idxmax()
+        assert [row for row in main.rows if "**" in cell(table, row, column)] == [best]
+    assert latex(table).count(r"\textbf") == len(main.columns)
+
+
+@pytest.mark.parametrize(("more", "marks"), [(0, 0), (1, 1)])
+def test_the_best_of_half_the_methods_or_fewer_is_not_marked(more, marks, tmp_path):
+    for variant in ROWS[: len(ROWS) // 2 + more]:
+        write_record(tmp_path, configure(variant, ONE, PROFILE))
+    table = make_table(read(MAIN, tmp_path), "accuracy")
+    texts = printed_frame(table)[ONE.title]
+    assert list(texts.str.contains("**", regex=False)).count(True) == marks
+    assert texts.str.contains("†").any() <= bool(marks)
+    assert ("more than half of the methods" in table.caption) == (marks == 0)
+
+
+def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
+    column = ONE.title
+    best = main.means()[column].idxmax()
+    others = [row for row in main.rows if row != best and main.at(row, column)]
+
+    def accuracies(row):
+        return np.concatenate([record.accuracies for record in main.at(row, column)])
+
+    gaps = [(accuracies(best) - accuracies(row)).round(9) for row in others]  # 0.3 − 0.2 is 0.2 − 0.1
+    raw = [stats.wilcoxon(gap, zero_method="pratt").pvalue for gap in gaps]
+    expected = dict(zip(others, holm(raw), strict=True))
+    found = facts_frame(make_table(main, "significance")).query("setting == @column").set_index("method")
+    assert found["p_holm"].to_dict() == pytest.approx(expected)
+    assert set(found["pairs"]) == {len(accuracies(best))}
+    errors = {row: 100 * stats.sem(accuracies(best) - accuracies(row)) for row in others}
+    assert found["standard_error"].to_dict() == pytest.approx(errors)
+    marked = {row for row in others if "†" in cell(table, row, column)}
+    assert marked == {row for row, p in expected.items() if p >= 0.05}
+
+
+def test_only_the_first_table_bears_the_name_and_title_of_its_study(main):
+    names = [(table.name, table.title) for table in make_tables(main)]
+    assert names[0] == ("main", MAIN.title)
+    assert names[1] == ("main-significance", "Significance: the main of tests")
+    assert names[-1] == ("main-communication", "Bytes by method and stage")
+    (bytes_,) = make_tables(dataclasses.replace(main, study=BYTES))
+    assert (bytes_.name, bytes_.title) == ("bytes", BYTES.title)
+    shouted = dataclasses.replace(main, study=dataclasses.replace(MAIN, title="PPFE alone"))
+    assert make_table(shouted, "significance").title == "Significance: PPFE alone"
+
+
+def test_near_ties_are_marked(tmp_path):
+    shares = np.linspace(0.5, 0.9, 20)
+    gains = np.where(np.arange(20) % 2, 0.05, -0.05) + 0.05 * (np.arange(20) == 0)  # a hair better on average
+    study = dataclasses.replace(
+        AS_ROWS, grids={"own": dataclasses.replace(AS_ROWS.grids["own"], variants=ROWS[:2])}
+    )
+    for variant, own in zip(ROWS, (shares, shares + gains), strict=False):
+        write_record(tmp_path, configure(variant, ONE, PROFILE), shares=own)
+    table = make_tables(read(study, tmp_path))[0]
+    row = next(line for line in markdown(table).splitlines() if ONE.title in line)
+    assert row.count("**") == 2
+    assert row.count("†") == 1
+    assert "Wilcoxon" in table.caption
+    assert "Holm" in table.caption
+
+
+def test_clients_of_different_splits_are_not_paired(tmp_path):
+    for variant in ROWS:
+        write_record(tmp_path, configure(variant, ONE, PROFILE), split=variant.title)
+    assert read(MAIN, tmp_path).comparisons[ONE.title] == {}
+
+
+def test_one_seed_has_no_deviation(tmp_path):
+    write_records(tmp_path, MAIN, PROFILE)
+    table = make_table(read(MAIN, tmp_path), "accuracy")
+    assert "±" not in markdown(table)
+    assert facts_frame(table)["std"].isna().all()
+    assert "One seed (0)" in table.caption
+
+
+def test_fewer_seeds_than_the_others_are_marked(tmp_path):
+    for seed, variant in ((0, DITTO), (1, DITTO), (0, FEDAVG)):
+        write_record(tmp_path, configure(variant, ONE, PROFILE, seed))
+    table = make_table(read(AS_ROWS, tmp_path), "accuracy")
+    assert "‡" in cell(table, ONE.title, "FedAvg")
+    assert "‡" not in cell(table, ONE.title, "Ditto")
+    assert table.notes == (f"‡ fewer seeds than others of the setting: FedAvg on {ONE.title} (seed 0)",)
+
+
+def test_seeds_are_marked_where_methods_of_a_setting_differ_in_them(tmp_path):
+    places = [(0, DITTO, ONE), (0, FEDAVG, ONE), (0, DITTO, OTHER), (1, DITTO, OTHER), (1, FEDAVG, OTHER)]
+    for seed, variant, column in places:
+        write_record(tmp_path, configure(variant, column, PROFILE, seed))
+    table = make_table(read(MAIN, tmp_path), "accuracy")
+    assert table.notes == (
+        f"‡ fewer seeds than others of the setting: FedAvg on {OTHER.title} (seed 1)",
+        f"fewer seeds: all on {ONE.title} (seed 0)",
+    )
+    assert markdown(table).split("\n- ")[0].count("‡") == 1
+
+
+def test_seeds_can_be_chosen(folder):
+    assert read(MAIN, folder, seeds=(0, 1)).seeds == [0, 1]
+    assert read(MAIN, folder).seeds == [0, 1, 2]
+
+
+def test_the_caption_says_what_the_figures_are(table):
+    for part in (
+        PROFILE.warning,
+        "last round",
+        "weighted by their test samples",
+        "seeds 0, 1, 2",
+        "20 clients, 25 % of them in a round, 40 rounds; split: dirichlet or distinct; no augmentation",
+    ):
+        assert part in table.caption
+
+
+def test_without_records_the_caption_is_of_the_plan(tmp_path):
+    empty = make_table(read(BYTES, tmp_path), "communication")
+    assert "No record yet" in empty.caption
+    assert "dirichlet or distinct or natural" in empty.caption
+
+
+@pytest.mark.parametrize("study", WITH_RUNS, ids=lambda study: study.name)
+def test_quick_tables_say_what_they_are_and_print_no_figure_without_a_record(study, tmp_path):
+    for table in make_tables(collect(study, QUICK, Store.scan(tmp_path), None)):
+        assert table.caption.startswith("A check of the machinery on small data, not the paper's result.")
+        words = [head.text for head in table.heads if head.words]
+        figures = printed_frame(table).drop(columns=words)
+        assert not re.search(r"\d\.\d\d", "".join(figures.to_numpy().ravel()))
+
+
+def test_ranks_take_only_settings_that_all_have(main, folder, tmp_path):
+    table = make_table(main, "ranks")
+    assert [head.text for head in table.heads] == ["method", ONE.title, OTHER.title, "average rank"]
+    ranks = facts_frame(table).set_index("method")
+    assert "FedRep" not in ranks.index
+    assert ranks["average_rank"].mean() == pytest.approx((1 + len(ROWS) - 1) / 2)
+    assert set(printed_frame(table).set_index("method").loc["FedRep"]) == {MISSING}
+    for variant, column in ((DITTO, ONE), (FEDAVG, ONE), (DITTO, OTHER)):
+        write_record(tmp_path, configure(variant, column, PROFILE))
+    assert [head.text for head in make_table(read(MAIN, tmp_path), "ranks").heads][1:] == [
+        ONE.title,
+        "average rank",
+    ]
+
+
+def test_spread_prefers_the_smallest_and_worst10_the_largest(main):
+    for name, metric, pick in (
+        ("spread", "accuracy_std", "idxmin"),
+        ("worst10", "accuracy_worst10", "idxmax"),
+    ):
+        best = getattr(main.means(metric)[ONE.title], pick)()
+        assert "**" in cell(make_table(main, name), best, ONE.title)
+
+
+def test_the_best_round_is_above_the_last_by_what_choosing_on_test_data_adds(tmp_path):
+    for variant in ROWS:
+        folder = write_record(tmp_path, configure(variant, ONE, PROFILE))
+        if variant in (DITTO, TUNED):
+            lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+            evaluated = [line for line in lines if "accuracy" in line]
+            evaluated[-3]["accuracy"] = evaluated[-1]["accuracy"] + 0.03
+            (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    table = make_table(read(MAIN, tmp_path), "best-round")
+    gains = printed_frame(table).set_index("method")[ONE.title].to_dict()
+    assert gains.pop("Ditto") == "3.00"
+    assert gains.pop("FedAvg+FT") == MISSING  # other models than the rounds before
+    assert set(gains.values()) == {"0.00"}
+    assert f"one in {SETTINGS[ONE.setting].values['eval_every']}, and the last" in table.caption
+    assert "fine-tune clients after the last round alone" in table.caption
+    assert "**" not in markdown(table)
+
+
+def test_traffic_adds_up_to_the_summaries(main):
+    table = make_table(main, "communication")
+    data = facts_frame(table).set_index(["setting", "method", "stage"]).sort_index()
+    column = ONE.title
+    summary = main.at("Staged", column)[0].summary
+    whole, stages = data.loc[(column, "Staged", "all")], data.loc[(column, "Staged")].drop("all")
+    assert list(stages.index) == ["1", "2", "3", "4"]
+    for field in ("bytes_up", "bytes_down", "bytes_broadcast"):
+        assert whole[field] == summary[field] == stages[field].sum()
+    assert whole["samples"] == summary["samples"] + summary["adaptation_samples"]
+    assert data.loc[(column, "FedAvg", "all"), "share_of_fedavg"] == 1
+    assert data.loc[(column, "Local Only", "all"), "bytes_total"] == 0
+    assert stages["share_of_model"].tolist() == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], abs=1e-3)
+    assert data.loc[(column, "FedRep", "all")].isna().all()
+
+
+def test_extra_traffic_is_not_hidden(tmp_path):
+    plain = write_record(tmp_path, configure(FEDAVG, TEXTS, PROFILE))
+    record = write_record(tmp_path, configure(STAGED, TEXTS, PROFILE))
+    lines, wholes = (
+        [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+        for folder in (record, plain)
+    )
+    for line, whole in zip(lines, wholes, strict=True):
+        line["bytes_up"] = 1.325 * whole["bytes_up"]
+    (record / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    table = make_table(read(BYTES, tmp_path), "communication")
+    assert f"More is sent up than by FedAvg: Staged on {TEXTS.title} (132.5 %)." in table.caption
+
+
+def test_the_stages_of_a_method_name_it_once_where_rows_keep_their_order(main):
+    table = make_table(main, "communication")
+    assert printed_frame(table)["method"].eq("Staged").sum() == 2 * 5  # also where rows may be sorted
+    assert markdown(table).count("| Staged ") == 2
+    assert latex(table).count("Staged") == 2
+    assert latex(table).count(ONE.title.replace("=", "=")) == 1  # a setting once, above a rule
+    assert latex(table).count(r"\midrule") == 2
+
+
+def test_a_diverged_run_is_named_below_the_table_and_in_its_cell(tmp_path):
+    record = write_record(tmp_path, configure(DITTO, ONE, PROFILE))
+    write_record(tmp_path, configure(FEDAVG, ONE, PROFILE))
+    (record / "done").unlink()
+    (record / "failed.json").write_text('{"reason": "training diverged: the loss is none; try less"}')
+    table = make_table(read(MAIN, tmp_path), "accuracy")
+    assert table.notes == (f"no record of Ditto on {ONE.title}: training diverged: the loss is none",)
+    reasons = {cell.reason for row in table.rows if row[0].value == "Ditto" for cell in row[1:]}
+    assert reasons == {"training diverged: the loss is none", "no record"}
+    assert {cell.reason for row in table.rows if row[0].value == REP.title for cell in row[1:]} == {
+        "no record"
+    }
+
+
+def test_claims_are_tested_against_each_of_the_others(main):
+    table = make_table(dataclasses.replace(main, study=CLAIMS), "claims")
+    line = facts_frame(table).set_index("setting").loc[ONE.title]
+    means = main.means()[ONE.title]
+    assert line["paper_difference"] == pytest.approx(70.10 - 69.00)
+    assert (line["against"], line["compared"], line["others"]) == ("FedAvg+FT", 3, 3)
+    assert line["difference"] == pytest.approx(100 * (means["Ditto"] - means["FedAvg+FT"]))
+    row = printed_frame(table).set_index("setting").loc[ONE.title]
+    assert row["paper"] == "+1.10 (FedAvg+FT)"
+    assert row["by seed"].count(":") == 3
+
+
+def test_the_fingerprint_follows_records_and_nothing_else(folder, main):
+    assert read(MAIN, folder).fingerprint() == main.fingerprint()
+    assert read(MAIN, folder, seeds=(0,)).fingerprint() != main.fingerprint()
