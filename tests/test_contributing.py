@@ -89,7 +89,7 @@ def test_the_suite_takes_the_example_in(checkout):
         "datasets/test_laws.py",
         "cli/test_list_and_data.py",
         "present/test_tables.py",
-        "harness/test_studies.py",
+        "papers/ppfe/test_studies.py",
     ]
     chosen = "fast-head or power or exponent or test_config or test_list or test_tables or test_studies"
     words = [*(f"tests/{place}" for place in places), "-k", chosen, "-v", "-p", "no:cacheprovider"]
