@@ -108,19 +108,6 @@ def test_studies_and_trackers_do_not_know_who_presents_them(module):
     assert [name for name in own(imports_of(module)) if within(name, "benchmark.present")] == []
 
 
-@pytest.mark.parametrize("module", [relative(path) for path in modules_in("benchmark/render")])
-def test_formats_know_no_study(module):
-    allowed = ("benchmark.render", "benchmark.engine.files", "benchmark.errors")
-    assert [name for name in own(imports_of(module)) if not within(name, *allowed)] == []
-
-
-@pytest.mark.parametrize(
-    "module", [relative(path) for room in ("studies", "track") for path in modules_in(f"benchmark/{room}")]
-)
-def test_studies_and_trackers_do_not_know_who_presents_them(module):
-    assert [name for name in own(imports_of(module)) if within(name, "benchmark.present")] == []
-
-
 # The engine names no method
 
 

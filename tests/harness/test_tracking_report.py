@@ -1,6 +1,7 @@
 """The W&B Report, built from the package's own classes; only handing it over is left out."""
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -147,3 +148,13 @@ def test_a_study_that_borrows_its_runs_has_no_charts(tmp_path):
     settings = settings_of(paper, Store.scan(tmp_path))
     assert settings["reduction"]
     assert "claims" not in settings
+
+
+def test_a_damaged_table_is_told_in_one_line(store, tmp_path):
+    root = tmp_path / "copy"
+    shutil.copytree(store.root, root)
+    (root / "tables" / "sparse.json").write_text("{")
+    with pytest.raises(
+        UserError, match=r"sparse\.json cannot be read .*; make it again: python -m benchmark report"
+    ):
+        tables_of(root)

@@ -8,7 +8,7 @@ from benchmark.present.tables.captions import caption, most_seeds, notes, reason
 from benchmark.render.forms import percent
 from benchmark.render.table import MISSING, Cell, Head, Plain, Table
 from benchmark.studies.results import Place, Results
-from benchmark.studies.statistics import Comparison, mean_and_std
+from benchmark.studies.statistics import mean_and_std
 
 __all__ = ["Papers", "bold", "cells_of", "heads", "places_table", "scaled"]
 
@@ -48,6 +48,14 @@ def cells_of(
                 continue
             mean, std = mean_and_std(found[row])
             is_best, compared = judged and _as_printed(mean) == best, comparisons.get(row)
+            facts |= {
+                "mean": scaled(mean),
+                "std": scaled(std),
+                "seeds": len(found[row]),
+                "difference": None if paper is None else scaled(mean - paper),
+                "best": is_best,
+                "p_holm": compared.p_holm if compared else None,
+            }
             cells[row, column] = Cell(
                 mean,
                 "percent",
@@ -56,27 +64,9 @@ def cells_of(
                 best=is_best,
                 tied=judged and compared is not None and not compared.significant and not is_best,
                 short=len(found[row]) < most_seeds(results, column),
-                facts=facts | _facts(mean, std, len(found[row]), paper, is_best, compared),
+                facts=facts,
             )
     return cells
-
-
-def _facts(
-    mean: float,
-    std: float | None,
-    seeds: int,
-    paper: float | None,
-    best: bool,
-    compared: Comparison | None,
-) -> dict[str, Plain]:
-    return {
-        "mean": scaled(mean),
-        "std": scaled(std),
-        "seeds": seeds,
-        "difference": None if paper is None else scaled(mean - paper),
-        "best": best,
-        "p_holm": compared.p_holm if compared else None,
-    }
 
 
 def scaled(share: float | None) -> float | None:
