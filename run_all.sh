@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 usage() {
     cat <<'TEXT'
 usage: ./run_all.sh [--profile quick|paper] [options of `python -m benchmark tables`]
-       ./run_all.sh test [options of pytest]
+       ./run_all.sh test [--fast] [options of pytest]
 
   (no --profile)   paper where a CUDA GPU is present, quick elsewhere
   --profile quick  every table and figure on small data that comes with the packages; minutes on a laptop
@@ -16,10 +16,12 @@ usage: ./run_all.sh [--profile quick|paper] [options of `python -m benchmark tab
   --results-dir D  where records, tables and figures go (results/PROFILE), such as results/mine: results/paper
                    holds ours, and runs on another copy of their data are refused beside them
   --jobs N|auto    so many runs at a time, in processes that share the cores and the GPU
+  --launcher slurm --slurm partition=P time=8:00:00   runs as a job array of a Slurm cluster
   --launcher ray   runs on a Ray cluster (--address HOST:PORT; without it one of this machine alone)
   --wandb offline  log to Weights & Biases as well (or online, with a key)
   --dry-run        print what would be run, and for how long
-  test             linter, type checker and test suite
+  test             linter, type checker and test suite, a process for each core
+  test --fast      the same without slow tests, which it names; for the work in between
 
 The first call makes a virtual environment in .venv; PFL_PYTHON=/path/to/python uses that interpreter as it
 is and installs nothing.
@@ -64,7 +66,9 @@ test)
     "$python" -m ruff check .
     "$python" -m ruff format --check .
     "$python" -m mypy
-    exec "$python" -m pytest "$@"
+    # A process for each core, each with one thread: tests are too small to share among threads.
+    export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+    exec "$python" -m pytest -n auto --dist loadfile --no-loadscope-reorder "$@"
     ;;
 esac
 

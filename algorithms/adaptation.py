@@ -25,7 +25,7 @@ class FineTuning:
     ft_epochs: int = option(5, "epochs of fine-tuning; 0 evaluates the global model", least=0)
     ft_lr: float = option(
         0.0,
-        "learning rate of fine-tuning; 0: --lr (FedBABU analysis.ipynb: 0.001)",
+        "learning rate of fine-tuning; 0: --lr",
         least=0,
         added=True,
     )

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
-import scipy.optimize
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -192,13 +191,14 @@ def best_coefficients(
     """
     if objective is None:
         return 0.0, 0.0
+    from scipy.optimize import minimize  # takes half a second to import; only pFedFDA needs it
 
     def tied(x: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = objective(np.repeat(x, 2))
         return value, gradient.sum(keepdims=True)
 
     start = START[:1] if single else START
-    found = scipy.optimize.minimize(
+    found = minimize(
         tied if single else objective,
         start,
         jac=True,

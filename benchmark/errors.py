@@ -1,11 +1,12 @@
-"""The one exception for mistakes that the person at the keyboard can mend."""
+"""The one exception for mistakes that the person at the keyboard can mend, and its usual words."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
-__all__ = ["NotDefined", "UserError", "nearest", "unknown"]
+__all__ = ["NotDefined", "UserError", "check_range", "flag", "nearest", "unknown"]
 
 
 class UserError(Exception):
@@ -29,3 +30,32 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not among the known ones, with the nearest and all of them."""
     known = list(known)
     return UserError(f"unknown {kind} '{name}'{nearest(name, known)}; known: {', '.join(known)}")
+
+
+def flag(name: str) -> str:
+    """The command-line flag of a field."""
+    return "--" + name.replace("_", "-")
+
+
+def check_range(name: str, value: float, within: str, where: str = "", such_as: Any = None) -> None:
+    """Refuse a field's value outside of an interval.
+
+    Args:
+        within: such as ``"[0, 1)"``; one that ends at inf has all larger finite numbers.
+        where: under which conditions, for the message.
+        such_as: an example for the message.
+
+    Raises:
+        UserError: the value lies outside.
+    """
+    low, high = (float(end) for end in within[1:-1].split(","))
+    above = low <= value if within[0] == "[" else low < value
+    below = value <= high if within[-1] == "]" else value < high
+    if above and below:
+        return
+    kind = "a whole number" if isinstance(value, int) else "a number"
+    least = f"of at least {low:g}" if within[0] == "[" else f"above {low:g}"
+    place = least if high == float("inf") else f"in {within}"
+    example = "" if such_as is None else f", such as {such_as}"
+    shown = value if isinstance(value, int) else f"{value:g}"
+    raise UserError(f"{flag(name)} is {shown}; expected {kind} {place}{where}{example}")

@@ -11,6 +11,7 @@ import torch
 
 import benchmark.engine.evaluate as evaluation
 from algorithms import ALGORITHMS, find
+from benchmark.config.resolve import resolve, with_hyper
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
@@ -19,7 +20,8 @@ from benchmark.engine.local import LocalCall
 from benchmark.engine.params import clone
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import run
-from benchmark.experiment.runner import Execution, Prepared, prepare, run_cell, with_hyper
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import Prepared, prepare, run_cell
 from benchmark.models import Params
 
 # Tiny tensors gain nothing from a second thread, and on a busy machine lose much by waiting for it.
@@ -41,6 +43,31 @@ TINY = {
 }
 
 
+SLOW = Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--fast", action="store_true", help="leave out what tests/slow.txt names")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out slow tests if asked, and begin with the files that hold any, so that none is last alone."""
+    slow = [item for item in items if item.nodeid.startswith(tuple(SLOW))]
+    if config.getoption("--fast"):
+        config.hook.pytest_deselected(items=slow)
+        left_out = set(slow)
+        items[:] = [item for item in items if item not in left_out]
+    files = {item.path for item in slow}
+    items.sort(key=lambda item: item.path not in files)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.getoption("--fast"):
+        terminalreporter.section("left out by --fast (all methods and kinds of cells run without it)")
+        for name in SLOW:
+            terminalreporter.line(name)
+
+
 @pytest.fixture
 def checkpoint_always(monkeypatch):
     """Commands write a checkpoint after every round."""
@@ -49,7 +76,7 @@ def checkpoint_always(monkeypatch):
     class Always(Execution):
         checkpoint_seconds: float = 0.0
 
-    monkeypatch.setattr("benchmark.experiment.runner.Execution", Always)
+    monkeypatch.setattr("benchmark.experiment.execution.Execution", Always)
 
 
 class Quiet:
@@ -137,19 +164,20 @@ def launch() -> Callable[..., Finished]:
 
 
 @pytest.fixture(scope="session")
-def unbroken(tiny, launch, tmp_path_factory) -> Callable[[str], Finished]:
-    """The finished tiny run of a method with its defaults, made once a session.
+def unbroken(tiny, launch, tmp_path_factory) -> Callable[..., Finished]:
+    """``unbroken("ditto", "threads")``: a method's finished tiny run with its defaults, made once a session.
 
     A test may ask for it under a patch of its own, which later tests must not get to see.
     """
-    made: dict[str, Finished] = {}
+    made: dict[tuple[str, str], Finished] = {}
 
-    def get(algo: str) -> Finished:
-        if algo not in made:
+    def get(algo: str, executor: str = "loop") -> Finished:
+        if (algo, executor) not in made:
+            root = tmp_path_factory.mktemp("unbroken")
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(evaluation, "CHUNK", CHUNK)
-                made[algo] = launch(tiny(algo), tmp_path_factory.mktemp("unbroken"))
-        return made[algo]
+                made[algo, executor] = launch(tiny(algo), root, executor=executor)
+        return made[algo, executor]
 
     return get
 
@@ -173,7 +201,7 @@ def ready() -> Callable[[RunConfig], Played]:
     """A method on its data before the first round."""
 
     def make(config: RunConfig, executor: str = "loop") -> Played:
-        prepared = prepare(config, Execution(device="cpu", executor=executor))
+        prepared = prepare(resolve(config), Execution(device="cpu", executor=executor))
         return Played(prepared, prepared.make(config.rounds))
 
     return make

@@ -55,6 +55,49 @@ def within(name, *allowed):
 
 # Imports only go down
 
+# From the bottom up; rooms in one tuple do not know each other.
+FLOORS = (
+    ("benchmark.errors", "benchmark.console", "benchmark.render"),
+    ("datasets", "benchmark.models"),
+    ("benchmark.engine",),
+    ("algorithms",),
+    ("benchmark.config",),
+    ("benchmark.records",),
+    ("benchmark.track",),
+    ("benchmark.studies",),
+    ("benchmark.experiment",),
+    ("benchmark.present", "benchmark.launch"),
+    ("benchmark.speed", "benchmark.papers"),
+    ("benchmark.commands",),
+    ("benchmark.cli",),
+    ("benchmark.__main__",),
+)
+FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+ANYWHERE = ("benchmark", "benchmark.__version__")
+
+
+def room_of(name):
+    """The room of a module or of what is imported from it; the project's root where it is none."""
+    parts = name.split(".")
+    return parts[0] if parts[0] != "benchmark" else ".".join(parts[:2])
+
+
+@pytest.mark.parametrize("module", EVERY_MODULE)
+def test_imports_only_go_down(module):
+    """Those inside of functions and under TYPE_CHECKING included."""
+    room = room_of(".".join(Path(module).with_suffix("").parts))
+    if room == "benchmark.__init__":
+        assert own(imports_of(module)) == []
+        return
+    below = {other for other, level in FLOOR.items() if level < FLOOR[room]} | {room}
+    wrong = [name for name in own(imports_of(module)) if room_of(name) not in below and name not in ANYWHERE]
+    assert wrong == [], f"{room} may import {', '.join(sorted(below))}"
+
+
+def test_the_top_level_holds_rooms():
+    loose = {path.name for path in (ROOT / "benchmark").glob("*.py")}
+    assert loose == {"__init__.py", "__main__.py", "cli.py", "errors.py"}
+
 
 @pytest.mark.parametrize("module", [relative(path) for path in modules_in("datasets")])
 def test_datasets_know_nothing_but_errors(module):
@@ -63,24 +106,36 @@ def test_datasets_know_nothing_but_errors(module):
     ] == []
 
 
-@pytest.mark.parametrize(
-    "module", [*(relative(path) for path in modules_in("benchmark/models")), "benchmark/errors.py"]
-)
-def test_the_ground_floor_stands_alone(module):
-    allowed = ("benchmark.errors", *["benchmark.models"] * module.startswith("benchmark/models"))
-    assert [name for name in own(imports_of(module)) if not within(name, *allowed)] == []
-
-
-@pytest.mark.parametrize("module", ENGINE)
-def test_the_engine_knows_neither_methods_nor_harness(module):
-    allowed = ("benchmark.engine", "benchmark.models", "benchmark.errors", "datasets")
-    assert [name for name in own(imports_of(module)) if not within(name, *allowed)] == []
-
-
 @pytest.mark.parametrize("module", [relative(path) for path in modules_in("algorithms")])
 def test_methods_know_neither_datasets_nor_harness(module):
     allowed = ("algorithms", "benchmark.engine", "benchmark.models", "benchmark.errors")
     assert [name for name in own(imports_of(module)) if not within(name, *allowed)] == []
+
+
+@pytest.mark.parametrize("module", [name for name in EVERY_MODULE if "/papers/" not in name])
+def test_nothing_imports_a_pack(module):
+    assert [name for name in imports_of(module) if within(name, "benchmark.papers")] == []
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """No loop of imports, those inside of functions and under TYPE_CHECKING included."""
+    modules = {
+        ".".join(Path(module).with_suffix("").parts).removesuffix(".__init__"): module
+        for module in EVERY_MODULE
+    }
+    imports = {
+        name: {
+            found if found in modules else found.rpartition(".")[0]
+            for found in own(imports_of(module))
+            if found in modules or found.rpartition(".")[0] in modules
+        }
+        for name, module in modules.items()
+    }
+    # A package that lists its modules' names is no loop: what counts is who needs whom to be there first.
+    free: set[str] = set()
+    while ready := {name for name in imports if name not in free and imports[name] <= free | {name}}:
+        free |= ready
+    assert sorted(set(imports) - free) == []
 
 
 def test_no_import_inside_the_engine_hides_in_a_function():
@@ -93,19 +148,6 @@ def test_no_import_inside_the_engine_hides_in_a_function():
             if isinstance(node, (ast.Import, ast.ImportFrom))
         ]
         assert inside == [], module
-
-
-@pytest.mark.parametrize("module", [relative(path) for path in modules_in("benchmark/render")])
-def test_formats_know_no_study(module):
-    allowed = ("benchmark.render", "benchmark.engine.files", "benchmark.errors")
-    assert [name for name in own(imports_of(module)) if not within(name, *allowed)] == []
-
-
-@pytest.mark.parametrize(
-    "module", [relative(path) for room in ("studies", "track") for path in modules_in(f"benchmark/{room}")]
-)
-def test_studies_and_trackers_do_not_know_who_presents_them(module):
-    assert [name for name in own(imports_of(module)) if within(name, "benchmark.present")] == []
 
 
 # The engine names no method

@@ -83,6 +83,10 @@ class PPFE(Decoupled):
             raise UserError(
                 f"rw_apply={hyper.rw_apply}: {reason} has no sample weights to apply; leave one out"
             )
+        if hyper.ens_space != "logit" and hyper.ensemble == "last" and hyper.rw_target == "single":
+            raise UserError(
+                f"ens_space={hyper.ens_space}: ensemble=last leaves nothing to sum; leave one of them out"
+            )
         if hyper.personal_start == "average" and hyper.full_last_only:
             raise UserError(
                 "personal_start=average: full_last_only=true ends stages with clients that have not met a "

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import ClassVar
 
 import torch
@@ -142,6 +143,10 @@ class SparseReduction(NoReduction):
 
     earliest = 2
 
+    def __init__(self, network: Network, hyper: PPFEHyper, streams: Streams) -> None:
+        super().__init__(network, hyper, streams)
+        self._mask = cache(self._draw)  # phases and plans ask for those of every round
+
     @classmethod
     def check(cls, network: Network, hyper: PPFEHyper) -> None:
         most = _most_personal(hyper)
@@ -152,16 +157,16 @@ class SparseReduction(NoReduction):
             )
 
     def masks(self, network: Network, personal: tuple[str, ...]) -> Params | None:
-        masks = {}
-        for order, name in enumerate(reversed(personal)):
-            key = f"{name}.weight"
-            shape = network.shapes([name])[key]
-            count = math.prod(shape)
-            rng = self.streams.get("mask", network.index(name))
-            mask = torch.ones(count)
-            mask[rng.permutation(count)[: math.floor(self.hyper.mask_rates[order] * count + 1e-9)]] = 0
-            masks[key] = mask.reshape(shape)
-        return masks
+        return {f"{name}.weight": self._mask(name, order) for order, name in enumerate(reversed(personal))}
+
+    def _draw(self, name: str, order: int) -> Tensor:
+        """The mask of a layer that becomes personal as number `order` from the last one."""
+        shape = self.dense.shapes([name])[f"{name}.weight"]
+        count = math.prod(shape)
+        rng = self.streams.get("mask", self.dense.index(name))
+        mask = torch.ones(count)
+        mask[rng.permutation(count)[: math.floor(self.hyper.mask_rates[order] * count + 1e-9)]] = 0
+        return mask.reshape(shape)
 
     def convert(self, params: Params, step: Step, layers: Iterable[str]) -> Params:
         values = super().convert(params, step, layers)

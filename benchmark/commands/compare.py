@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.commands.common.flags import path
+from benchmark.config.flags import path
 from benchmark.errors import UserError
 
 if TYPE_CHECKING:

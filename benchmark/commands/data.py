@@ -8,10 +8,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.commands.common.flags import add_config_flags, add_data_dir, add_setting, path, resolve
 from benchmark.config.fields import DATA_FIELDS, changes, describe_split
-from benchmark.engine.config import flag
-from benchmark.errors import UserError
+from benchmark.config.flags import add_config_flags, add_data_dir, add_setting, config_of, path
+from benchmark.errors import UserError, flag
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,14 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Print the description and save the picture."""
-    setting, config = resolve(arguments)
+    setting, config = config_of(arguments)
     if arguments.out is not None and arguments.out.suffix.lower() != ".png":
         raise UserError(f"--out is {arguments.out}; expected the name of a .png file")
 
     import datasets
+    from benchmark.config.resolve import check_data
     from benchmark.console.terminal import shown_path
     from benchmark.engine.records import slug
-    from benchmark.experiment.runner import check_data, split_of
+    from benchmark.experiment.runner import split_of
     from datasets.describe import split_picture, split_table
 
     check_data(config)
@@ -89,19 +89,19 @@ def execute(arguments: argparse.Namespace) -> None:
         rows = table.assign(class_names=table["class_names"].str.split(", ")).reset_index()
         print(json.dumps({**facts, "clients": rows.to_dict("records")}))
     else:
-        print(_overview(facts, table))
+        print(_overview(facts, table, config.law.tell(split.facts)))
         print()
         print(_clients(table, arguments.full))
         print()
         print(f"picture  {facts['picture']}")
 
 
-def _overview(facts: dict[str, Any], table: pd.DataFrame) -> str:
+def _overview(facts: dict[str, Any], table: pd.DataFrame, told: str) -> str:
     changed = "".join(f" {flag(name)} {value}" for name, value in facts["changed"].items())
-    unit, users = facts["unit"], facts["users"]
+    unit = facts["unit"]
     samples = f"{facts['train_samples']:,} training, {facts['test_samples']:,} test"
-    if users:
-        samples = f"{facts['train_samples']:,} of {users['users']:,} users"
+    if unit == "tweets":  # a user's own are divided
+        samples = f"{facts['train_samples']:,}"
     rows = [
         ("setting", f"{facts['setting']}{changed}, seed {facts['seed']}"),
         ("source", f"{facts['dataset']}, {facts['source']}"),
@@ -112,20 +112,9 @@ def _overview(facts: dict[str, Any], table: pd.DataFrame) -> str:
         ("classes", f"{_range(table['classes'])} a client"),
         ("checksum", f"{facts['checksum']} (equal splits have equal checksums)"),
     ]
-    if users:
-        rows.insert(4, ("users", _users(users)))
+    if told:
+        rows.insert(4, ("drawn", told))
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
-
-
-def _users(facts: dict[str, int]) -> str:
-    """Which users the clients are drawn among, and the number of tweets that sets them apart."""
-    least, at_least = facts["least_tweets"], facts["users_with_least_tweets"]
-    text = f"{facts['qualified_users']:,} have enough test tweets; "
-    if facts["user_pool"] == facts["qualified_users"]:
-        return text + f"all of them, with {least} tweets or more"
-    text += f"the {facts['user_pool']:,} with most tweets have {least} or more"
-    tied = at_least - facts["user_pool"]
-    return text + (f" ({tied} others have {least}, too)" if tied else ", and nobody else does")
 
 
 def _range(column: pd.Series) -> str:

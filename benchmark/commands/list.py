@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,21 +15,24 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmark.console.terminal import Console, show
-from benchmark.errors import UserError, nearest
+from benchmark.errors import UserError, flag, nearest
 
-HELP = "methods with their hyper-parameters and ablations, settings, datasets, studies"
-USAGE = "[methods | settings | datasets | studies] [--json]"
+HELP = "methods with their hyper-parameters and ablations, settings, datasets, partitions, studies"
+USAGE = "[methods | settings | datasets | partitions | studies] [--json]"
 EXAMPLES = """\
   python -m benchmark list
   python -m benchmark list methods
   python -m benchmark list settings --json"""
 
 _WIDE = 100  # columns
+_TOLD = ("doc", "within", "such_as")  # of the option of a partition law
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("what", nargs="?", help="methods, settings, datasets or studies (default: all four)")
+    parser.add_argument(
+        "what", nargs="?", help="methods, settings, datasets, partitions or studies (default: all)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -38,6 +42,7 @@ def execute(arguments: argparse.Namespace) -> None:
         "methods": (methods, _show_methods),
         "settings": (settings, _show_settings),
         "datasets": (datasets, _show_datasets),
+        "partitions": (partitions, _show_partitions),
         "studies": (studies, _show_studies),
     }
     what = arguments.what
@@ -89,13 +94,13 @@ def settings() -> list[dict[str, Any]]:
             "name": name,
             "title": setting.title,
             "default": name == DEFAULT_SETTING,
+            "split": config.law.slug,
             "config": {
-                key: value
-                for key, value in RunConfig(**setting.values).to_dict().items()
-                if key not in ("algo", "hyper", "seed")
+                key: value for key, value in config.to_dict().items() if key not in ("algo", "hyper", "seed")
             },
         }
         for name, setting in SETTINGS.items()
+        for config in [RunConfig(**setting.values)]
     ]
 
 
@@ -133,38 +138,64 @@ def studies() -> list[dict[str, Any]]:
     ]
 
 
+def partitions() -> list[dict[str, Any]]:
+    """Name, description and options of every partition law."""
+    from datasets import LAWS
+
+    return [
+        {
+            "name": name,
+            "doc": inspect.getdoc(law).splitlines()[0],  # type: ignore[union-attr]  # registered laws have one
+            "options": {
+                option: {"default": spec.default, **{key: spec.metadata[key] for key in _TOLD}}
+                for option, spec in law.options().items()
+            },
+        }
+        for name, law in LAWS.items()
+    ]
+
+
 # -- for people -----------------------------------------------------------------------------------------
 
 
 def _show_methods(found: list[dict[str, Any]]) -> None:
     show(_title("Methods", "--algo NAME, --set KEY=VALUE, --ablation NAME"))
     for method in found:
-        rows = Table.grid(padding=(0, 2, 0, 0))
-        rows.add_column(no_wrap=True)
-        rows.add_column()
+        rows = []
         for name, spec in method["hyper"].items():
             choices = f" ({', '.join(spec['choices'])})" if spec["choices"] else ""
-            rows.add_row(f"    --set {name}={_typed(spec['default'])}", spec["doc"] + choices)
-        for name, values in method["ablations"].items():
-            rows.add_row(f"    --ablation {name}", _assignments(values))
-        name = Text.assemble("\n  ", (method["name"], "bold"), f"   {method['title']}")
-        show(name, Text(f"    {method['reference']}", "dim"), *([rows] if rows.row_count else []))
+            rows.append((f"--set {name}={_typed(spec['default'])}", spec["doc"] + choices))
+        rows += [(f"--ablation {name}", _assignments(values)) for name, values in method["ablations"].items()]
+        _show_entry(method["name"], method["title"], rows, method["reference"])
+
+
+def _show_partitions(found: list[dict[str, Any]]) -> None:
+    show(_title("Partitions", "--partition NAME"))
+    for law in found:
+        options = law["options"].items()
+        rows = [(f"{flag(name)} {spec['such_as'] or spec['default']}", spec["doc"]) for name, spec in options]
+        _show_entry(law["name"], law["doc"], rows)
+
+
+def _show_entry(name: str, title: str, options: list[tuple[str, str]], note: str = "") -> None:
+    rows = Table.grid(padding=(0, 2, 0, 0))
+    rows.add_column(no_wrap=True)
+    rows.add_column()
+    for words, meaning in options:
+        rows.add_row(f"    {words}", meaning)
+    head = Text.assemble("\n  ", (name, "bold"), f"   {title}")
+    show(head, *([Text(f"    {note}", "dim")] if note else []), *([rows] if options else []))
 
 
 def _show_settings(found: list[dict[str, Any]]) -> None:
     rows = []
     for setting in found:
         config = setting["config"]
-        split = config["partition"]
-        if split == "dirichlet":
-            split += f" {config['dirichlet']:g}"
-        elif split in ("distinct", "shards"):
-            split += f" {config['classes_per_client']}"
         mark = " *" if setting["default"] else ""
         figures = [
             config[name] for name in ("clients", "samples_per_client", "test_samples_per_client", "rounds")
         ]
-        rows.append((setting["name"] + mark, setting["title"], config["dataset"], split, *figures))
+        rows.append((setting["name"] + mark, setting["title"], config["dataset"], setting["split"], *figures))
     head = ("name", "title", "dataset", "split", "clients", "train", "test", "rounds")
     _show_table(
         "Settings", "--setting NAME (* the default); train and test samples are per client", head, rows

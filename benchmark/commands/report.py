@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.commands.common.flags import add_seeds, path
+from benchmark.config.flags import add_seeds, path
 from benchmark.errors import UserError
 
 if TYPE_CHECKING:

@@ -9,21 +9,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from benchmark.commands.common.flags import (
-    add_config_flags,
-    add_data_dir,
-    add_execution,
-    add_results_dir,
-    add_setting,
-    add_tracking,
-    execution_of,
-    parse_assignments,
-    resolve,
-    tracking_of,
-)
 from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_words, changes, describe_split
+from benchmark.config.flags import add_config_flags, add_data_dir, add_results_dir, add_setting, configure
 from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError
+from benchmark.experiment.flags import add_execution, execution_of
+from benchmark.track.flags import add_tracking, tracking_of
 
 HELP = "one method on one setting with one seed (the default command)"
 USAGE = "--algo METHOD [--setting NAME] [flags]"
@@ -70,18 +60,19 @@ def execute(arguments: argparse.Namespace) -> None:
     """Carry out the run and print its summary."""
     setting, config = configure(arguments)
 
+    from benchmark.config.resolve import method_label, resolve
     from benchmark.console.terminal import shown_path
-    from benchmark.engine.network import network_of
     from benchmark.engine.records import RunRecord
     from benchmark.experiment.progress import RunProgress
-    from benchmark.experiment.runner import check, method_label, run_cell
+    from benchmark.experiment.runner import run_cell
     from benchmark.records.freshness import outdated
+    from benchmark.records.store import Store
 
     execution = execution_of(arguments)
-    check(config)
+    network = resolve(config).network
     execution = dataclasses.replace(execution, trackings=tracking_of(arguments))
     device = execution.pick_device()
-    executor = execution.pick_executor(device, network_of(config))
+    executor = execution.pick_executor(device, network)
     record = RunRecord(execution.results_dir, config, method_label(config))
     headline = " | ".join(
         [
@@ -93,10 +84,14 @@ def execute(arguments: argparse.Namespace) -> None:
     if record.done:
         summary = run_cell(config, execution, RunProgress(headline, "", resumes=False))
         print(f"{headline} | already finished, not run again", file=sys.stderr)
-        if outdated(config, summary):
+        store = Store(execution.results_dir)
+        store.add(record.folder)
+        verified = next((found.verified for found in store.records()), None)
+        if outdated(config, summary, verified):
             print(
                 "note: that record was computed by other code (its method, the engine, the network or what "
-                "reads the data has been changed since); remove its folder to run it again",
+                "reads the data has been changed since); remove its folder to run it again, or "
+                "see by `python -m benchmark verify` whether this code gives the same",
                 file=sys.stderr,
             )
     else:
@@ -105,25 +100,6 @@ def execute(arguments: argparse.Namespace) -> None:
             summary = run_cell(config, execution, progress)
     summary["record"] = shown_path(summary["record"])
     print(json.dumps(summary) if arguments.json else _table(summary, config.validation))
-
-
-def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
-    """The setting's name and the whole configuration that the flags of `add_arguments` ask for.
-
-    Raises:
-        UserError: a flag is missing or wrong, or some contradict each other.
-    """
-    from algorithms import ALGORITHMS, find
-    from benchmark.experiment.runner import with_hyper
-
-    if not arguments.algo:
-        raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")
-    method = find(arguments.algo)
-    setting, config = resolve(arguments)
-    known = [spec.name for spec in dataclasses.fields(method.Hyper)]
-    given = parse_assignments(arguments.set, arguments.algo, known)
-    config = dataclasses.replace(config, algo=arguments.algo)
-    return setting, with_hyper(config, given, arguments.ablation)
 
 
 def _describe_setting(setting: str, config: RunConfig) -> str:

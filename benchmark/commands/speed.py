@@ -10,21 +10,24 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmark.commands.common.flags import add_tf32, path
+from benchmark.config.flags import path
 from benchmark.console.terminal import Console, show, shown_path
 from benchmark.errors import UserError, nearest
+from benchmark.experiment.flags import add_tf32
 
-HELP = "how fast this machine trains clients: every executor, growth with cohort and clients"
-USAGE = "[--cell NAME] [--only PART ... | --all] [--output FILE] [--plot FILE]"
+HELP = "how fast this machine trains clients: every executor against plain PyTorch"
+USAGE = "[--cell NAME] [--epochs N] [--only PART ... | --all] [--output FILE] [--plot FILE]"
 EXAMPLES = """\
-  python -m benchmark speed
-  python -m benchmark speed --cell digits --only cells --json
+  python -m benchmark speed                                      the executors and plain PyTorch, two networks
+  python -m benchmark speed --epochs 5                           the same in calls as long as the paper's
+  python -m benchmark speed --only cohorts crowds                growth with the cohort and with the clients
+  python -m benchmark speed --cell digits --json
   python -m benchmark speed --only equality                      is stacked equal to loop on this device?
   python -m benchmark speed --all --output speed.json            the whole measurement; minutes on a GPU
   python -m benchmark speed --from speed.json --plot speed.svg --into docs/performance.md"""
 
 _PARTS = ("cells", "cohorts", "crowds", "equality", "kernels", "tf32", "runs", "side-by-side")
-_DEFAULT = _PARTS[:3]
+_DEFAULT = _PARTS[:1]  # the others answer what fewer people ask, and take minutes on CPUs
 _CELLS = ("cifar10", "digits")
 
 
@@ -40,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"some of {', '.join(_PARTS)} (default: {', '.join(_DEFAULT)})",
     )
     what.add_argument("--all", action="store_true", help="every part; on CPUs whole runs are small ones")
+    what.add_argument(
+        "--epochs",
+        type=int,
+        metavar="N",
+        help="local epochs of a timed call of cells (default: the paper's 5; on CPUs 1 of cifar10)",
+    )
     what.add_argument("--repeats", type=int, default=3, metavar="N", help="timed repeats (default: 3)")
     what.add_argument(
         "--from",
@@ -71,7 +80,7 @@ def execute(arguments: argparse.Namespace) -> None:
     """
     parts = _check(arguments)
     failed: list[str] = []
-    from benchmark.experiment.runner import Execution
+    from benchmark.experiment.execution import Execution
     from benchmark.present.document import Document
     from benchmark.speed import report
     from benchmark.speed.tables import as_markdown, part_of, tables_of
@@ -83,7 +92,7 @@ def execute(arguments: argparse.Namespace) -> None:
         device = execution.pick_device()
         if arguments.into:
             Document(arguments.into).need(part_of(device.type))
-        sizes = report.sizes_for(device, arguments.repeats, arguments.cell or ())
+        sizes = report.sizes_for(device, arguments.repeats, arguments.cell or (), arguments.epochs)
 
         def keep(rows: list[dict[str, Any]]) -> None:
             if arguments.output:
@@ -115,12 +124,18 @@ def _check(arguments: argparse.Namespace) -> list[str]:
         for value in values:
             if value not in known:
                 raise UserError(f"speed knows no '{value}'{nearest(value, known)}; known: {', '.join(known)}")
-    if arguments.repeats < 1:
-        raise UserError(f"--repeats is {arguments.repeats}; expected at least 1")
+    for name in ("repeats", "epochs"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            raise UserError(f"--{name} is {value}; expected at least 1")
     if arguments.all and wanted:
         raise UserError("--all and --only contradict each other; give one of them")
-    if arguments.source and (wanted or arguments.all or arguments.output or arguments.cell):
-        raise UserError("--from shows what was measured before; drop --only, --all, --cell and --output")
+    if arguments.source and (
+        wanted or arguments.all or arguments.output or arguments.cell or arguments.epochs
+    ):
+        raise UserError(
+            "--from shows what was measured before; drop --only, --all, --cell, --epochs and --output"
+        )
     if arguments.into and not (arguments.source or arguments.output):
         raise UserError("--into needs a kept measurement; add --output FILE, or --from FILE")
     if arguments.plot and arguments.plot.suffix.lower() not in (".svg", ".png"):

@@ -7,23 +7,17 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.commands.common.flags import (
-    add_data_dir,
-    add_execution,
-    add_results_dir,
-    add_seeds,
-    add_tracking,
-    execution_of,
-    tracking_of,
-)
+from benchmark.config.flags import add_data_dir, add_results_dir, add_seeds
 from benchmark.errors import UserError
+from benchmark.experiment.flags import add_execution, execution_of
+from benchmark.track.flags import add_tracking, tracking_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmark.launch.job import Job
     from benchmark.studies.grid import Profile, Study
-    from benchmark.track import Tracking
+    from benchmark.track.base import Tracking
 
 HELP = "every table and figure of the paper: make the runs that are missing, then render"
 USAGE = "[--profile quick|paper] [--only STUDY ...] [--settings NAME ...] [flags]"
@@ -34,6 +28,7 @@ EXAMPLES = """\
   python -m benchmark tables --profile paper --only main --settings cifar10-s2 cifar10-s5
   python -m benchmark tables --profile paper --render-only
   python -m benchmark tables --profile paper --jobs 4      four cells at a time on this machine
+  python -m benchmark tables --profile paper --launcher slurm --slurm partition=gpu time=8:00:00
   python -m benchmark tables --profile paper --launcher ray --address auto
 
 Finished runs are not run again, nor those whose training diverged, until their folder is removed; interrupted
@@ -88,13 +83,26 @@ def _add_launcher(group: argparse._ArgumentGroup) -> None:
         type=_jobs,
         metavar="N",
         help="cells at a time, in processes that share the cores and the GPU; auto: one a core, on a GPU by "
-        "its free memory and a short measurement (default: 1; on a Ray cluster one a CPU, or one a GPU)",
+        "its free memory and a short measurement (default: 1; on Slurm 256, on a Ray cluster one a "
+        "CPU, or one a GPU)",
     )
     group.add_argument(
         "--launcher",
         default="local",
         metavar="NAME",
-        help="where cells run: local (this machine) or ray (a Ray cluster) (default: local)",
+        help="where cells run: local (this machine), slurm (a job array) or ray (a Ray cluster) (default: "
+        "local)",
+    )
+    group.add_argument(
+        "--slurm",
+        nargs="+",
+        action="extend",
+        default=[],
+        type=_pair,
+        metavar="KEY=VALUE",
+        help="options of sbatch for each job of the array, such as partition=gpu time=8:00:00 "
+        "gpus-per-node=1 cpus-per-task=4; time (minutes, or [DAYS-]HH:MM:SS) is needed, and a job that "
+        "reaches it is queued again",
     )
     group.add_argument(
         "--address",
@@ -139,6 +147,11 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
     root = arguments.results_dir or Path("results") / profile.name
     _check_settings(arguments.settings, profile, studies)
     find(arguments.launcher)  # before anything is touched
+    for flag, launcher in (("address", "ray"), ("slurm", "slurm")):
+        if getattr(arguments, flag) and arguments.launcher != launcher:
+            raise UserError(
+                f"--{flag} is for --launcher {launcher}; add --launcher {launcher}, or drop --{flag}"
+            )
     execution = execution_of(arguments, results_dir=root)
     execution.check_executor()
     if arguments.launcher == "local":  # other machines may have another device
@@ -163,6 +176,7 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
         launcher=arguments.launcher,
         jobs=arguments.jobs,
         address=arguments.address,
+        slurm=arguments.slurm,
     )
 
 
@@ -237,3 +251,11 @@ def _jobs(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise UserError(f"--jobs is '{text}'; expected how many cells at a time, a whole number, or auto")
     return int(text)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """A key and its value."""
+    key, _, value = text.partition("=")
+    if not key or not value:
+        raise UserError(f"--slurm is '{text}'; expected KEY=VALUE, such as partition=gpu")
+    return key, value

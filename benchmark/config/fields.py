@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from benchmark.config.settings import SETTINGS, find_setting
-from benchmark.engine.config import RunConfig, flag
+from benchmark.engine.config import RunConfig
+from benchmark.errors import flag
+from datasets.laws import OPTIONS
 
 __all__ = [
     "DATA_FIELDS",
     "PROTOCOL_FIELDS",
-    "as_flags",
     "as_words",
     "changes",
     "describe_split",
@@ -27,28 +28,14 @@ _FIELDS = tuple(spec.name for spec in dataclasses.fields(RunConfig))
 DATA_FIELDS = (
     "dataset",
     "partition",
-    "classes_per_client",
-    "dirichlet",
+    *OPTIONS,
     "clients",
     "samples_per_client",
     "test_samples_per_client",
-    "user_pool",
-    "test_share",
-    "least_test",
     "embedding",
 )
 # All other fields that have a flag of their own form; a new field joins them.
 PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper"))
-
-
-def as_flags(message: str) -> str:
-    """A message about fields of a split, with the flags that set them in their place."""
-    message = message.replace("dirichlet_alpha", flag("dirichlet"))
-    # Longest first: samples_per_client is a part of test_samples_per_client.
-    for name in sorted(DATA_FIELDS, key=len, reverse=True):
-        if "_" in name:
-            message = message.replace(name, flag(name))
-    return message
 
 
 def as_words(name: str, value: object) -> list[str]:
@@ -68,21 +55,7 @@ def in_words(name: str, value: object) -> str:
 
 def describe_split(config: RunConfig) -> str:
     """A split in words: ``20 clients, 2 classes and 60 training images each``."""
-    if config.partition == "natural":
-        drawn = f" (of the {config.user_pool} who wrote most)" * (config.user_pool > config.clients)
-        kept = f"{100 * config.test_share:g} % of a user's tweets, {config.least_test} or more, for testing"
-        return f"{config.clients} clients, one user each{drawn}, {kept}"
-    images = f"{config.samples_per_client} training images"
-    classes = config.classes_per_client
-    return (
-        f"{config.clients} clients, "
-        + {
-            "distinct": f"{classes} class{'es' * (classes > 1)} and {images} each",
-            "shards": f"{classes} shard{'s' * (classes > 1)} and {images} each",
-            "dirichlet": f"Dirichlet {config.dirichlet:g}, {images} each on average",
-            "iid": f"all alike, {images} each",
-        }[config.partition]
-    )
+    return f"{config.clients} clients, {config.law.describe()}"
 
 
 def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> dict[str, Any]:

@@ -11,6 +11,7 @@
         summary.json     headline figures, cost, environment (of each stretch of rounds, if it changed)
         done             present if the run is finished
         checkpoint.pt    state after some round, while the run is not finished
+        verified.json    whether later code gives the same, if that was asked (`benchmark.experiment.verify`)
         failed.json      why a run stopped, if its training diverged, and versions and hardware
 
 A finished run is never run again; tables and figures are made from these files only.
@@ -19,9 +20,8 @@ A finished run is never run again; tables and figures are made from these files 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import json
-import os
 import re
 import time
 from collections.abc import Mapping
@@ -30,16 +30,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 
 from benchmark.engine.config import RunConfig
 from benchmark.engine.evaluate import ClientMetrics
 from benchmark.engine.files import save_tensors, write_json, write_text
 from benchmark.errors import UserError
 
-__all__ = ["FOLDER", "FORMAT", "RunRecord", "open_store", "slug"]
+__all__ = ["FOLDER", "FORMAT", "Busy", "RunRecord", "open_store", "slug"]
 
 FORMAT = 1  # of the record files; a store of another format is refused, never mixed
 FOLDER = re.compile(r".+-[0-9a-f]{10}")  # names of record folders; of those set aside the end is another
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # a file system without locks
+_SECONDS_TO_LOCK = 0.2  # its last holder may be removing the file just now
+
+
+class Busy(UserError):
+    """Another process is at this very run."""
 
 
 def open_store(root: Path) -> Path:
@@ -80,7 +87,8 @@ class RunRecord:
     def __init__(self, root: Path, config: RunConfig, method: str) -> None:
         self.config = config
         self.folder = root / f"{method}-{slug(config)}-{config.hash}"
-        self._lock: Any = None
+        # It vanishes with its process; a lock that is only a file would outlive a killed one.
+        self._lock = FileLock(self.folder / ".lock", fallback_to_soft=False, thread_local=False)
 
     @property
     def done(self) -> bool:
@@ -101,36 +109,32 @@ class RunRecord:
         """Take the run for this process.
 
         Raises:
-            UserError: another process is at it.
+            Busy: another process is at it.
+            UserError: the folder cannot be written.
         """
-        path = self.folder / ".lock"
-        while True:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._lock = path.open("w")
-            except OSError as error:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=_SECONDS_TO_LOCK)
+        except Timeout:
+            raise Busy(
+                f"another process is running this very run ({self.folder.name}); wait for it or stop it"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
                 raise UserError(
                     f"cannot write to {self.folder}: {error.strerror}; choose another --results-dir"
                 ) from error
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                self._lock.close()
-                raise UserError(
-                    f"another process is running this very run ({self.folder.name}); wait for it or stop it"
-                ) from error
-            except OSError:  # a file system without locks
-                return
-            with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_ino == os.fstat(self._lock.fileno()).st_ino:
-                    return
-            self._lock.close()  # its last holder has just removed the file: take a new one
+            self._unlink_lock()
 
     def release(self) -> None:
         """Let the run go."""
-        if self._lock is not None and not self._lock.closed:
-            (self.folder / ".lock").unlink(missing_ok=True)
-            self._lock.close()
+        if self._lock.is_locked:
+            self._unlink_lock()
+            self._lock.release()
+
+    def _unlink_lock(self) -> None:
+        with contextlib.suppress(OSError):  # Windows removes it when it is let go
+            (self.folder / ".lock").unlink()
 
     # -- while it runs --------------------------------------------------------------------------
 
@@ -208,14 +212,7 @@ class RunRecord:
 
 def slug(config: RunConfig) -> str:
     """The setting and seed as a person would say them; the hash behind it makes the folder unique."""
-    law = {
-        "distinct": f"s{config.classes_per_client}",
-        "shards": f"shards{config.classes_per_client}",
-        "dirichlet": f"dir{config.dirichlet:g}",
-        "iid": "iid",
-        "natural": f"users{config.clients}",
-    }[config.partition]
-    return f"{config.dataset}-{law}-seed{config.seed}"
+    return f"{config.dataset}-{config.law.slug}-seed{config.seed}"
 
 
 def as_float(value: float | np.floating) -> float:

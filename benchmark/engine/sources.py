@@ -38,26 +38,30 @@ def digest(sources: Mapping[str, bytes]) -> str:
     return found.hexdigest()
 
 
-def imported(start: Iterable[str], sources: Mapping[str, bytes]) -> set[str]:
-    """Modules of the methods `start` (such as ``fedper``) and of those that they import; packages whole."""
+def imported(start: Iterable[str], sources: Mapping[str, bytes], home: str = _METHODS) -> set[str]:
+    """Modules of the methods `start` (such as ``fedper``) and of those that they import; packages whole.
+
+    Args:
+        home: the folder of the methods, or of what else has one file each, such as ``datasets/laws``.
+    """
     found: set[str] = set()
     methods = list(start)
     while methods:
         method = methods.pop()
         for name in sources:
-            if _method(name) == method and name not in found:
+            if _member(name, home) == method and name not in found:
                 found.add(name)
-                methods += _imports(sources[name])
+                methods += _imports(sources[name], home)
     return found
 
 
-def _method(name: str) -> str:
-    """``ppfe`` for algorithms/ppfe/stages.py; empty for modules of anything else."""
-    folder, _, rest = name.removesuffix(".py").partition("/")
-    return rest.partition("/")[0] if folder == _METHODS else ""
+def _member(name: str, home: str) -> str:
+    """``ppfe`` for algorithms/ppfe/stages.py; empty for modules outside of `home`."""
+    below = name.removesuffix(".py").removeprefix(f"{home}/")
+    return below.partition("/")[0] if name.startswith(f"{home}/") else ""
 
 
-def _imports(source: bytes) -> set[str]:
+def _imports(source: bytes, home: str) -> set[str]:
     """Names that may be methods' (others match none), such as ``fedavg`` of algorithms.fedavg."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
@@ -66,11 +70,10 @@ def _imports(source: bytes) -> set[str]:
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
-            home = _METHODS if node.level else node.module  # relative ones are taken for neighbours
+            module = home if node.level else node.module  # relative ones are taken for neighbours
             inner = [node.module] if node.level and node.module else [alias.name for alias in node.names]
-            names += [f"{home}.{name}" for name in inner]
-    parts = [name.split(".") for name in names]
-    return {found[1] for found in parts if found[0] == _METHODS and len(found) > 1}
+            names += [f"{module}.{name}" for name in inner]
+    return {_member(name.replace(".", "/"), home) for name in names} - {""}
 
 
 @cache

@@ -129,7 +129,7 @@ class _Row:
     @property
     def share_left(self) -> float:
         """The share of its rounds that it has still before it."""
-        return 1 - self._round / self._rounds
+        return max(0.0, 1 - self._round / self._rounds)  # a budget in bytes may give more
 
     def start(self, rounds: int, done: int) -> None:
         """Its run begins."""

@@ -25,7 +25,7 @@ from benchmark.engine.params import expand
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import common_fields, trunks_of
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.models import NETWORKS
 from benchmark.records.environment import environment
 from benchmark.records.store import Record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import traceback
 from collections.abc import Mapping, Sequence
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 import datasets
+from benchmark.engine.records import Busy
 from benchmark.engine.rounds import Observer
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution, run_cell
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import run_cell
 from benchmark.studies.grid import Cell
 
 __all__ = [
@@ -23,7 +26,9 @@ __all__ = [
     "OnThisMachine",
     "Options",
     "Outcome",
+    "Quiet",
     "Watcher",
+    "absolute",
     "attempt",
     "unavailable",
 ]
@@ -77,14 +82,17 @@ class Options:
 
     Attributes:
         jobs: cells at once; 0: as many as fit (``auto``), None: the launcher's own default.
-        address: of a cluster; empty: none was given.
+        execution: how each cell is run.
         cells: what is to be run.
+        address: of a Ray cluster; empty: none was given.
+        slurm: options of sbatch and their values.
     """
 
     jobs: int | None
-    address: str
     execution: Execution
     cells: Sequence[Cell]
+    address: str = ""
+    slurm: Sequence[tuple[str, str]] = ()
 
 
 class Launcher(Protocol):
@@ -148,6 +156,22 @@ class Ended:
     fault: str = ""
 
 
+class Quiet:
+    """An observer of runs that nobody watches where they are."""
+
+    def start(self, rounds: int, done: int) -> None:
+        """Nothing to do."""
+
+    def round(self, line: Mapping[str, Any]) -> None:
+        """Nothing to do."""
+
+
+def absolute(execution: Execution) -> Execution:
+    """With paths that mean the same to workers, whose current folder may be another."""
+    data_dir = execution.data_dir.absolute() if execution.data_dir else None
+    return dataclasses.replace(execution, data_dir=data_dir, results_dir=execution.results_dir.absolute())
+
+
 def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
     """Run a cell here and now."""
     try:
@@ -156,7 +180,7 @@ def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
             return Ended("done", run_cell(cell.config, execution, observer))
     except UserError as error:
         problem = " ".join(str(error).splitlines())
-        if isinstance(error.__cause__, BlockingIOError):  # the run's lock is taken
+        if isinstance(error, Busy):
             return Ended("busy", problem=problem)
         return Ended("stop" if isinstance(error.__cause__, OSError) else "failed", problem=problem)
     except Exception as error:

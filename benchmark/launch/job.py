@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmark.console.terminal import duration, say
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.records.store import Store
 from benchmark.studies import computed
 from benchmark.studies.grid import Cell, Profile, Study, plan
@@ -26,7 +26,7 @@ class Job:
     Args:
         seeds: the seeds to make; None stands for the profile's.
         settings: names of the only settings to make runs on; none: all.
-        launcher, jobs, address: where cells run, how many at a time (`benchmark.launch.Options`).
+        launcher, jobs, address, slurm: where cells run, how many at a time (`benchmark.launch.Options`).
 
     Raises:
         UserError: an unknown launcher.
@@ -43,12 +43,13 @@ class Job:
         launcher: str = "local",
         jobs: int | None = None,
         address: str = "",
+        slurm: Sequence[tuple[str, str]] = (),
     ) -> None:
         from benchmark.launch import find
 
         self.profile, self.studies, self.store, self.execution = profile, studies, store, execution
         self.seeds, self._settings = seeds, settings
-        self._make, self._jobs, self._address = find(launcher), jobs, address
+        self._make, self._jobs, self._address, self._slurm = find(launcher), jobs, address, slurm
         self._here = launcher == "local"
 
     @cached_property
@@ -169,11 +170,11 @@ class Job:
     def _launcher(self, missing: Sequence[Cell]) -> Launcher:
         from benchmark.launch import Options
 
-        return self._make(Options(self._jobs, self._address, self.execution, missing))
+        return self._make(Options(self._jobs, self.execution, missing, self._address, self._slurm))
 
     def _take_up(self, cell: Cell) -> None:
+        from benchmark.config.resolve import method_label
         from benchmark.engine.records import RunRecord
-        from benchmark.experiment.runner import method_label
 
         self.store.add(RunRecord(self.store.root, cell.config, method_label(cell.config)).folder)
 

@@ -17,7 +17,7 @@ from benchmark.engine.executors.threads import available_cores
 from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
 from benchmark.experiment.estimate import Estimator
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch.cores import confined, use_share
 from benchmark.studies.grid import Cell
 

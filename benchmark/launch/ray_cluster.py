@@ -1,85 +1,78 @@
-"""``--launcher ray``: cells on a Ray cluster, or on one that is started on this machine for the purpose."""
+"""``--launcher ray``: cells as tasks of a Ray cluster, or of one that is started on this machine for them."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import io
-import logging
 import os
-import signal
-import socket
-import sys
 import uuid
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-import torch
-
-from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
-from benchmark.engine.files import write_text
+from benchmark.config.resolve import method_label
+from benchmark.engine.executors.threads import CORES_VARIABLE
+from benchmark.engine.files import write_bytes, write_text
+from benchmark.engine.records import Busy, RunRecord
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
-from benchmark.launch.base import Launcher, Options, Outcome, Watcher
-from benchmark.launch.foreman import Foreman
-from benchmark.launch.ray_crew import RayCrew
-from benchmark.launch.ray_shares import Machine, divide
+from benchmark.experiment.execution import Execution
+from benchmark.launch.base import Ended, Options, Outcome, Watcher, absolute
+from benchmark.launch.pool import Pool, Task
+from benchmark.launch.ray_connect import Machine, connect, divide, import_ray
+from benchmark.launch.ray_task import Survey, clean_up, look, record_files, work
 from benchmark.launch.registry import register
 from benchmark.records.environment import COMMIT_VARIABLE, commit
 from benchmark.studies.grid import Cell
 
-__all__ = ["RayCluster", "connect"]
+__all__ = ["RayCluster"]
 
-_ROOT = Path(__file__).resolve().parents[2]
-_NOT_SENT = ["/.venv", "/.git", "/results", "/tests"]  # of the checkout, to machines that join
-_STORE_BYTES = 200_000_000  # of a cluster that is started here: records are written directly
-_SECONDS_TO_CONNECT = 5.0
+_SECONDS_TO_LOOK = 120.0  # for what machines tell about themselves
+_SECONDS_TO_CLEAN = 5.0
 
 
 @register("ray")
-def ray_cluster(options: Options) -> Launcher:
-    """A cluster that is running, or a new one of this machine alone."""
-    return RayCluster(options)
-
-
-class RayCluster:
-    """A `benchmark.launch.base.Launcher` of Ray actors.
+class RayCluster(Pool):
+    """A pool of Ray tasks.
 
     Raises:
         UserError: Ray is not installed, the cluster cannot be reached, or is too small for the jobs.
     """
 
+    pause = 0.2
+
     def __init__(self, options: Options) -> None:
-        self._ray = _import_ray()
+        self._ray = import_ray()
         address = options.address or os.environ.get("RAY_ADDRESS", "") or "local"
         self._ours = connect(self._ray, address)
-        self._execution = _absolute(options.execution)
-        self._crew: RayCrew | None = None
-        self._marker = self._execution.results_dir / ".cache" / f"ray-{uuid.uuid4().hex}"
-        self._quiet = contextlib.ExitStack()
         try:
-            resources = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+            resources = [node["Resources"] for node in self._nodes()]
             machines = [Machine(int(r.get("CPU", 0)), int(r.get("GPU", 0))) for r in resources]
-            self._shares = divide(machines, options.jobs, len(options.cells), options.execution.device)
+            shares = divide(machines, options.jobs, len(options.cells), options.execution.device)
         except UserError:
             self._leave()
             raise
-        self.jobs = self._shares.jobs
         where = "this machine" if address == "local" else f"{len(machines)} machine(s) as fast as this one"
-        self.place = f"on a Ray cluster of {where}, {self.jobs} at a time"
+        execution = dataclasses.replace(absolute(options.execution), side_by_side=shares.jobs)
+        super().__init__(shares.jobs, f"on a Ray cluster of {where}, {shares.jobs} at a time", execution)
+        # Not retried by Ray, but by the pool: with the checkpoint that there is by then.
+        self._work = self._ray.remote(
+            num_cpus=shares.cpus, num_gpus=shares.gpus, max_retries=0, num_returns="streaming"
+        )(work)
+        self._variables = {CORES_VARIABLE: str(shares.cpus), COMMIT_VARIABLE: commit()}
+        # Machines that see this file see the results folder.
+        self._marker = execution.results_dir / ".cache" / f"ray-{uuid.uuid4().hex}"
+        self._surveys: dict[str, Survey] = {}
+        self._tasks: list[_Task] = []
+        self._quiet = contextlib.ExitStack()
 
     def __enter__(self) -> RayCluster:
         # Ray prints the death of a worker to standard output, which is for results.
         self._quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
         return self
 
-    def __exit__(self, *error: object) -> None:
-        if self._crew is not None:
-            self._crew.close(hurry=error[0] is not None)
-        with contextlib.suppress(OSError):
-            self._marker.unlink(missing_ok=True)
+    def __exit__(self, *_: object) -> None:
+        self._marker.unlink(missing_ok=True)
         self._leave()
         self._quiet.close()
 
@@ -87,129 +80,167 @@ class RayCluster:
         if self._ours:
             self._ray.shutdown()
 
+    # -- what is where ----------------------------------------------------------------------------------
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+
+    def _on_every_node(self, function: Any, *arguments: Any) -> dict[str, Any]:
+        """Answers that are awaited, by node."""
+        remote, affinity = self._ray.remote(function), self._ray.util.scheduling_strategies
+        return {
+            node["NodeID"]: remote.options(
+                num_cpus=0,
+                scheduling_strategy=affinity.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+            ).remote(*arguments)
+            for node in self._nodes()
+        }
+
+    def _survey(self, cells: Sequence[Cell]) -> None:
+        """Ask all machines, once.
+
+        Raises:
+            UserError: one of them cannot tell.
+        """
+        if self._surveys:
+            return
+        if self._execution.results_dir.exists():  # a dry run makes no folder
+            self._marker.parent.mkdir(exist_ok=True)
+            write_text(self._marker, "")
+        samples = list({cell.config.dataset: cell for cell in cells}.values())
+        answers = self._on_every_node(look, samples, self._execution.data_dir, self._marker)
+        try:
+            surveys = self._ray.get(list(answers.values()), timeout=_SECONDS_TO_LOOK)
+        except Exception as error:  # whatever keeps it from starting: most often a package
+            reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+            raise UserError(
+                f"a Ray worker cannot be started: {reason}; the machines of the cluster need the packages of "
+                "requirements.txt, at the same versions"
+            ) from error
+        self._surveys = dict(zip(answers, surveys, strict=True))
+
     def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
         """As `Launcher.unavailable`; workers download nothing."""
         if not cells:
             return {}
-        return self._workers(cells).lacking(cells)
+        self._survey(cells)
+        first, *others = self._surveys.values()
+        return {
+            name: f"on Ray worker {first.host}: {problem}"
+            for name, problem in first.lacks.items()
+            if all(name in other.lacks for other in others)
+        }
 
     def run(self, cells: Sequence[Cell], execution: Execution, watcher: Watcher) -> Outcome:
         """As `Launcher.run`."""
-        crew = self._workers(cells)
-        for line in crew.remarks():
-            watcher.note(line)
-        return Foreman(crew, execution, watcher).run(cells)
+        self._survey(cells)
+        lacks = {(survey.host, name) for survey in self._surveys.values() for name in survey.lacks}
+        for host, name in sorted(lacks):
+            watcher.note(f"Ray worker {host} lacks {name} and gets no such cells")
+        return super().run(cells, execution, watcher)
 
-    def _workers(self, cells: Sequence[Cell]) -> RayCrew:
-        if self._crew is None:
-            variables = {CORES_VARIABLE: str(self._shares.cpus), COMMIT_VARIABLE: commit()}
-            if self._marker.parent.parent.exists():  # a dry run makes no folder
-                self._marker.parent.mkdir(exist_ok=True)
-                write_text(self._marker, self._marker.name)
-            execution = dataclasses.replace(self._execution, side_by_side=self.jobs)
-            self._crew = RayCrew(self._ray, self._shares, execution, variables, self._marker, cells)
-        return self._crew
+    # -- cells ------------------------------------------------------------------------------------------
+
+    def submit(self, cells: Sequence[Cell]) -> Sequence[Task]:
+        """As `Pool.submit`."""
+        return [self._submit(cell) for cell in cells]
+
+    def _submit(self, cell: Cell) -> Task:
+        record, files = None, None
+        if not all(survey.shares for survey in self._surveys.values()):
+            record = RunRecord(self._execution.results_dir, cell.config, method_label(cell.config))
+            if (ended := _claim(record)) is not None:
+                settled: Future[Ended] = Future()
+                settled.set_result(ended)
+                return settled
+            files = record_files(record.folder)
+        have = [node for node, survey in self._surveys.items() if cell.config.dataset not in survey.lacks]
+        where = {} if len(have) == len(self._surveys) else {"ray.io/node-id": f"in({','.join(have)})"}
+        stream = self._work.options(label_selector=where).remote(
+            cell, self._execution, files, self._marker, self._variables
+        )
+        self._tasks.append(_Task(self._ray, stream, record, set(have) if where else None))
+        return self._tasks[-1]
+
+    def close(self) -> None:
+        """As `Pool.close`."""
+        for task in self._tasks:
+            task.end()
+        self._tasks.clear()
+        if not all(survey.shares for survey in self._surveys.values()):
+            answers = list(self._on_every_node(clean_up, self._marker).values())
+            self._ray.wait(answers, num_returns=len(answers), timeout=_SECONDS_TO_CLEAN)
 
 
-def connect(ray: Any, address: str) -> bool:
-    """Join the cluster at `address`; says whether that is to be undone in the end.
+class _Task:
+    """A `benchmark.launch.pool.Task` of Ray.
 
     Args:
-        address: ``HOST:PORT``, ``auto``, or ``local`` to start a cluster of this machine's cores and GPUs.
+        record: of the cell, held here on behalf of a worker that cannot reach the results folder.
+        nodes: the only ones that have its data; None: all have.
+    """
+
+    def __init__(self, ray: Any, stream: Any, record: RunRecord | None, nodes: set[str] | None) -> None:
+        self._ray, self._stream, self._record, self._nodes = ray, stream, record, nodes
+        self._ended: Ended | Exception | None = None
+
+    def done(self) -> bool:
+        """Take in what has come; raises nothing."""
+        while self._ended is None and self._ray.wait([self._stream], timeout=0)[0]:
+            try:
+                told = self._ray.get(next(self._stream))
+                if isinstance(told, Ended):
+                    self._ended = told
+                elif self._record is not None:
+                    _store(self._record, told)
+            except Exception as error:  # the worker, its machine, or a folder of ours
+                self._ended = error
+        if self._ended is None and self._nodes is not None:  # for which Ray would wait for ever
+            alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
+            if not self._nodes & alive:
+                self._ended = RuntimeError("no machine that is left has its data")
+        return self._ended is not None
+
+    def result(self) -> Ended:
+        """As `Task.result`, of a task that is done."""
+        self.end()
+        assert self._ended is not None
+        if isinstance(self._ended, Exception):
+            raise self._ended
+        return self._ended
+
+    def end(self) -> None:
+        """End the worker if it is at work, and let the record go."""
+        if self._ended is None:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(self._stream, force=True)
+        if self._record is not None:
+            self._record.release()
+
+
+def _claim(record: RunRecord) -> Ended | None:
+    """Take a run for a worker; how the cell has ended, if it cannot or need not be run."""
+    try:
+        record.acquire()
+        if record.done:  # by another process, since we looked
+            summary = {**record.summary(), "record": str(record.folder)}
+            record.release()
+            return Ended("done", summary)
+    except Busy as error:
+        return Ended("busy", problem=str(error))
+    except UserError as error:
+        return Ended("stop", problem=str(error))
+    return None
+
+
+def _store(record: RunRecord, files: Mapping[str, bytes]) -> None:
+    """Write files of a record; those of an earlier attempt go.
 
     Raises:
-        UserError: nothing answers there.
+        UserError: that is impossible, which ends everything.
     """
-    if ray.is_initialized():
-        return False
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
-    if address == "local":
-        # Ray's workers yield to all else on a machine: where that is busy they would hardly ever begin.
-        os.environ.setdefault("RAY_worker_niceness", "0")
-        options.update(
-            num_cpus=available_cores(),
-            num_gpus=torch.cuda.device_count(),
-            object_store_memory=_STORE_BYTES,
-            include_dashboard=False,
-        )
-    else:
-        _knock(address)
-        # Machines of a cluster need not have this program, and never run another version of it.
-        options["runtime_env"] = {"working_dir": str(_ROOT), "excludes": _NOT_SENT}
-    try:
-        with _handlers_kept(), _silenced():
-            ray.init(address=address, **options)
-    except Exception as error:  # of many kinds; what is to be done is the same
-        ray.shutdown()
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(
-            f"cannot use the Ray cluster '{address}': {reason.rstrip('.')}; start one with `ray start "
-            "--head`, give its HOST:PORT as --address, and call this on one of its machines, with its "
-            "RAY_AUTH_TOKEN if it asks for one; without --address one of this machine alone is used"
-        ) from error
-    return True
-
-
-def _knock(address: str) -> None:
-    """Find out in seconds whether anything listens at `address`; Ray itself goes on trying for minutes.
-
-    Raises:
-        UserError: no.
-    """
-    if address == "auto":
-        return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise UserError(f"--address '{address}': expected HOST:PORT, such as 10.0.0.1:6379, or auto")
-    try:
-        socket.create_connection((host, int(port)), _SECONDS_TO_CONNECT).close()
-    except OSError as error:
-        raise UserError(
-            f"no Ray cluster answers at {address} ({error.strerror or error}); start one there with "
-            f"`ray start --head --port {port}`, or mend --address"
-        ) from error
-
-
-def _import_ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # The default of a release to come, which Ray otherwise announces at length.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise UserError(
-            f"--launcher ray needs the package ray ({error}); install it with "
-            f"`{sys.executable} -m pip install ray`, or use --launcher local"
-        ) from error
-
-
-@contextlib.contextmanager
-def _handlers_kept() -> Iterator[None]:
-    """Ray takes the handler of SIGTERM for itself."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):  # not in the main thread, where Ray has not touched it
-            signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def _silenced() -> Iterator[None]:
-    """Drop what is written to standard output and error, by Ray's C++ part as well."""
-    with contextlib.ExitStack() as undo:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        undo.callback(os.close, nowhere)
-        for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
-            stream.flush()
-            before = os.dup(number)
-            undo.callback(os.close, before)
-            undo.callback(os.dup2, before, number)
-            os.dup2(nowhere, number)
-        yield
-
-
-def _absolute(execution: Execution) -> Execution:
-    """With paths that mean the same to workers, whose current folder is another."""
-    data_dir = execution.data_dir.absolute() if execution.data_dir else None
-    return dataclasses.replace(execution, data_dir=data_dir, results_dir=execution.results_dir.absolute())
+    for name, content in files.items():
+        write_bytes(record.folder / name, content)
+    for name in ("failed.json", "checkpoint.pt"):
+        if name not in files:
+            (record.folder / name).unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch import base
 from benchmark.launch.base import OnThisMachine, Outcome, Watcher, attempt
 from benchmark.studies.grid import Cell

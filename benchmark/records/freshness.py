@@ -14,38 +14,55 @@ from benchmark.engine.network import network_of
 from benchmark.engine.sources import SOURCES, digest, imported
 from datasets.registry import MODULES
 
-__all__ = ["code_of", "outdated"]
+__all__ = ["BIT_EQUAL", "DIFFERENT", "VERIFIED", "WITHIN_TOLERANCE", "code_of", "outdated"]
+
+VERIFIED = (
+    "verified.json"  # of a record: what came of `benchmark.experiment.verify`, as one of these verdicts
+)
+BIT_EQUAL, WITHIN_TOLERANCE, DIFFERENT = "bit-equal", "within tolerance", "different"
 
 
 def code_of(config: RunConfig) -> str:
     """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
 
-    What only other methods, networks and datasets are made of does not count.
+    What only other methods, networks, datasets and partition laws are made of does not count.
     """
-    modules = tuple(cls.__module__ for cls in find(config.algo).__mro__)
+    modules = tuple(cls.__module__ for made in (find(config.algo), type(config.law)) for cls in made.__mro__)
     return _digest(modules, config.dataset, repr(network_of(config)))
 
 
-def outdated(config: RunConfig, summary: Mapping[str, Any]) -> bool:
+def outdated(
+    config: RunConfig, summary: Mapping[str, Any], verified: Mapping[str, Any] | None = None
+) -> bool:
     """Whether other code than this made a record, or some of its rounds.
 
-    False for records that do not tell (older ones).
+    False for records that do not tell (older ones), and for those that this code was found to give again.
+
+    Args:
+        verified: the content of the record's verified.json, if it has one.
     """
     stretches = (summary["environment"], *summary.get("origins", ()))
     made = {stretch["code"] for stretch in stretches if "code" in stretch}
-    return bool(made - {code_of(config)})
+    here, found = code_of(config), verified or {}
+    if found.get("code") == here and found.get("verdict") in (BIT_EQUAL, WITHIN_TOLERANCE):
+        return False
+    return bool(made - {here})
 
 
 @cache
 def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
-    """`code_of`, with the modules of the method and its bases, and the network in words."""
-    own = imported([name.split(".")[1] for name in modules if name.startswith("algorithms.")], SOURCES)
+    """`code_of`, with the modules of method, partition law and their bases, and the network in words."""
+    own: set[str] = set()
+    for home in ("algorithms", "datasets/laws"):
+        package = home.replace("/", ".") + "."
+        starts = [name.removeprefix(package).split(".")[0] for name in modules if name.startswith(package)]
+        own |= imported(starts, SOURCES, home)
     own.add(f"{MODULES[dataset].replace('.', '/')}.py")
     # The network itself stands for the module in which all are listed.
-    some = ("algorithms/", "datasets/catalogue/", "benchmark/models/catalogue.py")
+    some = ("algorithms/", "datasets/laws/", "datasets/catalogue/", "benchmark/models/catalogue.py")
     used = {name: text for name, text in SOURCES.items() if name in own or not name.startswith(some)}
-    for name in modules:  # a method that a script or notebook registers
+    for name in modules:  # a method or law that a script or notebook registers
         file = getattr(sys.modules.get(name), "__file__", None)
-        if name.partition(".")[0] not in ("algorithms", "benchmark", "builtins") and file:
+        if name.partition(".")[0] not in ("algorithms", "benchmark", "datasets", "builtins", "abc") and file:
             used[name] = Path(file).read_bytes()
     return digest({**used, "network": network.encode()})

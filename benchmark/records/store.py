@@ -15,6 +15,7 @@ import numpy as np
 from benchmark.engine.config import RunConfig
 from benchmark.engine.records import FOLDER, FORMAT, slug
 from benchmark.errors import UserError
+from benchmark.records.freshness import VERIFIED
 from benchmark.records.same_data import Data, data_of
 
 __all__ = ["Damaged", "Record", "Store", "family"]
@@ -33,6 +34,7 @@ class Record:
         accuracies, test_samples: per client [K].
         rounds: the lines of rounds.jsonl.
         digest: changes with the content of the record.
+        verified: what `benchmark.experiment.verify` found about this very content, or empty.
     """
 
     folder: Path
@@ -46,6 +48,7 @@ class Record:
     rounds: list[dict[str, Any]]
     diagnostics: Mapping[str, Any]
     digest: str
+    verified: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,17 @@ def _read(folder: Path) -> Record:
         rounds=rounds,
         diagnostics=_json(content, "diagnostics.json") if "diagnostics.json" in content else {},
         digest=digest.hexdigest(),
+        verified=_verified(folder, digest.hexdigest()),
     )
+
+
+def _verified(folder: Path, digest: str) -> Mapping[str, Any]:
+    """The verdict in a record's folder, unless it is about another content, or cannot be read."""
+    try:
+        found = json.loads((folder / VERIFIED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and found.get("record_digest") == digest else {}
 
 
 def _json(content: Mapping[str, bytes], name: str) -> dict[str, Any]:

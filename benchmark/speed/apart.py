@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from benchmark.engine.precision import precision
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.speed.clock import peak_memory, seconds_of
 from benchmark.speed.workload import trainer_call
 
@@ -33,8 +33,8 @@ class Turn(NamedTuple):
 class Here:
     """A trainer in this process; the first call, not timed, is made at once."""
 
-    def __init__(self, cell: str, trainer: str, execution: Execution) -> None:
-        self.prepared, self._call = trainer_call(cell, trainer, execution)
+    def __init__(self, cell: str, trainer: str, execution: Execution, epochs: int) -> None:
+        self.prepared, self._call = trainer_call(cell, trainer, execution, epochs)
         with precision(execution.tf32):
             self._samples = self._call()
         self._tf32 = execution.tf32
@@ -51,11 +51,11 @@ class Here:
 class Apart:
     """A trainer in a process of its own."""
 
-    def __init__(self, cell: str, trainer: str, execution: Execution) -> None:
+    def __init__(self, cell: str, trainer: str, execution: Execution, epochs: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(other, cell, trainer, execution), name=trainer, daemon=True
+            target=_serve, args=(other, cell, trainer, execution, epochs), name=trainer, daemon=True
         )
         self._process.start()
         other.close()
@@ -87,9 +87,9 @@ class Apart:
             self._process.join()
 
 
-def _serve(pipe: Connection, cell: str, trainer: str, execution: Execution) -> None:
+def _serve(pipe: Connection, cell: str, trainer: str, execution: Execution, epochs: int) -> None:
     try:
-        seat = Here(cell, trainer, execution)
+        seat = Here(cell, trainer, execution, epochs)
         pipe.send(None)
         while pipe.recv():
             pipe.send(seat.turn())
@@ -102,12 +102,12 @@ def _serve(pipe: Connection, cell: str, trainer: str, execution: Execution) -> N
 
 @contextlib.contextmanager
 def seated(
-    cell: str, trainers: tuple[str, ...], execution: Execution, apart: bool
+    cell: str, trainers: tuple[str, ...], execution: Execution, epochs: int, apart: bool
 ) -> Iterator[dict[str, Here | Apart]]:
     """The trainers by name, each in a process of its own or all in this one."""
     with contextlib.ExitStack() as stack:
         seats: dict[str, Here | Apart] = {}
         for trainer in trainers:
-            seats[trainer] = (Apart if apart else Here)(cell, trainer, execution)
+            seats[trainer] = (Apart if apart else Here)(cell, trainer, execution, epochs)
             stack.callback(seats[trainer].close)
         yield seats

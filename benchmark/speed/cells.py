@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from benchmark.config.settings import find_setting
 from benchmark.engine.config import RunConfig
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.models import build_network
 from benchmark.speed.apart import seated
 from benchmark.speed.clock import ceilings, device_name, training_bytes, training_flops
@@ -26,20 +27,23 @@ def cells(
     chosen: Iterable[str],
     trainers: tuple[str, ...] = TRAINERS,
     apart: bool = True,
+    epochs: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[dict[str, Any]]:
     """Each trainer on each chosen cell, a cohort of ten.
 
     Args:
         trainers: `plain`, `loop` and others.
         apart: give each a process of its own.
+        epochs: local epochs of a timed call by cell, where not the paper's.
     """
     device = execution.pick_device()
     ceiling = ceilings(device)
     for cell in chosen:
-        config = RunConfig(**find_setting(CELLS[cell][0]).values)
+        setting, own_epochs = CELLS[cell]
+        config, local_epochs = RunConfig(**find_setting(setting).values), epochs.get(cell, own_epochs)
         network, shape = build_network(config.dataset), DATASETS[config.dataset].shape
         work, moved = training_flops(network, shape), training_bytes(network, shape, config.batch_size)
-        with seated(cell, trainers, execution, apart) as seats:
+        with seated(cell, trainers, execution, local_epochs, apart) as seats:
             turns = [{name: seat.turn() for name, seat in seats.items()} for _ in range(repeats)]
         seconds = {name: statistics.median(turn[name].seconds for turn in turns) for name in seats}
         for name in seats:
@@ -52,6 +56,7 @@ def cells(
                 "device": device_name(device),
                 "threads": torch.get_num_threads(),
                 "clients": COHORT,
+                "local_epochs": local_epochs,
                 "repeats": repeats,
                 "tf32": execution.tf32,
                 "seconds": seconds[name],

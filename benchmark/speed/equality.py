@@ -18,6 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from algorithms import ALGORITHMS
+from benchmark.config.resolve import resolve, with_hyper
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
@@ -27,7 +28,8 @@ from benchmark.engine.local import LocalCall, Outcome
 from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import run
-from benchmark.experiment.runner import Execution, check, prepare, with_hyper
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import prepare
 from benchmark.models import Network, Params
 from benchmark.speed.clock import device_name
 from benchmark.speed.workload import made_dataset
@@ -177,7 +179,7 @@ def equality(
         for algo, ablation in variants:
             config = RunConfig(algo=algo, dataset=cell, **{**_PROTOCOL, **changes})
             config = with_hyper(config, {}, ablation)
-            check(config)
+            resolve(config)
             with precision(execution.tf32):
                 seen = _compared(config, execution, executor)
             for stage, found in sorted(seen.items()):
@@ -200,7 +202,7 @@ def equality(
 
 def _compared(config: RunConfig, execution: Execution, executor: str) -> dict[int, Seen]:
     dataset = made_dataset(config.dataset, config.clients, config)
-    prepared = prepare(config, replace(execution, executor="loop"), dataset)
+    prepared = prepare(resolve(config), replace(execution, executor="loop"), dataset)
     task = prepared.task
     other = EXECUTORS[executor](config, task.data, task.streams)
     twins = Twins(task.executor, other)

@@ -8,7 +8,8 @@ from typing import Any
 
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.precision import precision
-from benchmark.experiment.runner import Execution, Prepared
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import Prepared
 from benchmark.speed.clock import device_name, forget_peak, peak_memory, timed, wait_for
 from benchmark.speed.workload import COHORT, local_call, ready
 

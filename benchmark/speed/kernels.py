@@ -17,7 +17,7 @@ from torch.func import grad, vmap
 from benchmark.engine.executors.replay import Recorder
 from benchmark.engine.params import expand, row
 from benchmark.engine.precision import precision
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.models import Conv, Network, Params, build_network
 from benchmark.speed.clock import device_name, timed, wait_for
 from benchmark.speed.workload import COHORT

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 from benchmark.engine.files import write_json
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.records.environment import environment
 from benchmark.speed.cells import cells
 from benchmark.speed.equality import VARIANTS, equality
@@ -34,6 +34,7 @@ class Sizes:
 
     repeats: int = 5
     cells: tuple[str, ...] = tuple(CELLS)
+    epochs: Mapping[str, int] = field(default_factory=dict)  # of a call, by cell; others take the paper's
     trainers: tuple[str, ...] = TRAINERS
     apart: bool = True
     cohort_cell: str = "cifar10"
@@ -47,18 +48,27 @@ class Sizes:
     jobs: int = 4
 
 
-def sizes_for(device: torch.device, repeats: int, chosen: Iterable[str] = ()) -> Sizes:
-    """Sizes for a device: on CPUs whole runs are small ones; `chosen` limits the cells."""
+def sizes_for(
+    device: torch.device, repeats: int, chosen: Iterable[str] = (), epochs: int | None = None
+) -> Sizes:
+    """Sizes for a device: on CPUs whole runs are small ones.
+
+    Args:
+        chosen: limits the cells.
+        epochs: of a timed call; None: the paper's, but on CPUs one of cifar10, which takes long enough.
+    """
     picked = tuple(chosen) or tuple(CELLS)
+    asked = dict.fromkeys(picked, epochs) if epochs else {}
     if device.type == "cuda":
         # `threads` is for CPUs; a loop's calls take seconds each.
         trainers = tuple(name for name in TRAINERS if name != "threads")
         return Sizes(
-            repeats, cells=picked, trainers=trainers, cohort_cell=picked[0], cohorts=(1, 5, 10, 20, 50)
-        )
+            repeats, cells=picked, epochs=asked, trainers=trainers, cohort_cell=picked[0],
+            cohorts=(1, 5, 10, 20, 50),
+        )  # fmt: skip
     return Sizes(
-        repeats, cells=picked, cohort_cell=picked[-1], setting="digits-s2", rounds=8, side_rounds=8,
-        side_runs=4, jobs=2,
+        repeats, cells=picked, epochs=asked or {"cifar10": 1}, cohort_cell=picked[-1], setting="digits-s2",
+        rounds=8, side_rounds=8, side_runs=4, jobs=2,
     )  # fmt: skip
 
 
@@ -75,7 +85,7 @@ def _tf32(execution: Execution, sizes: Sizes) -> Iterator[Row]:
 PARTS: dict[str, tuple[str, Callable[[Execution, Sizes], Iterator[Row]]]] = {
     "cells": (
         "every trainer on the same work, a cohort of ten, in turn",
-        lambda e, s: cells(e, s.repeats, s.cells, s.trainers, s.apart),
+        lambda e, s: cells(e, s.repeats, s.cells, s.trainers, s.apart, s.epochs),
     ),
     "cohorts": (
         "growth with the size of the cohort",

@@ -12,13 +12,15 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.resolve import resolve, with_hyper
 from benchmark.config.settings import find_setting
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
 from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import run
-from benchmark.experiment.runner import Execution, prepare, with_hyper
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import prepare
 from benchmark.speed.cells import cells
 from benchmark.speed.clock import device_name, seconds_of
 from benchmark.speed.workload import made_dataset
@@ -41,7 +43,7 @@ def _run(algo: str, setting: str, rounds: int, execution: Execution, seed: int =
     values = {**find_setting(setting).values, "augment": False, "rounds": rounds, "seed": seed}
     config = RunConfig(algo=algo, **values)
     config = with_hyper(config, {})
-    prepared = prepare(config, execution, made_dataset(config.dataset, config.clients, config))
+    prepared = prepare(resolve(config), execution, made_dataset(config.dataset, config.clients, config))
     try:
         with tempfile.TemporaryDirectory() as folder, precision(execution.tf32):
             record = RunRecord(Path(folder), config, algo)

@@ -34,6 +34,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "rounds": lambda row: str(row["rounds"]),
     "runs": lambda row: str(row["runs"]),
     "jobs": lambda row: str(row["jobs"]),
+    "epochs": lambda row: str(row.get("local_epochs", 5)),  # files of before say nothing: all took five
     "clients": lambda row: f"{row['clients']}" + (f" of {row['crowd']:,}" if "crowd" in row else ""),
     "seconds": lambda row: f"{row['seconds']:.3f}",
     "ms a step": lambda row: f"{row['milliseconds']:.2f}",
@@ -54,8 +55,8 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
 }
 
 _TRAINERS = (
-    "cell", "executor", "seconds", "samples/s", "steps/s", "GFLOP/s", "of product", "of copy", "vs plain",
-    "vs loop", "memory",
+    "cell", "executor", "epochs", "seconds", "samples/s", "steps/s", "GFLOP/s", "of product", "of copy",
+    "vs plain", "vs loop", "memory",
 )  # fmt: skip
 _TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "cells": (

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from benchmark.config.resolve import resolve, with_hyper
 from benchmark.config.settings import find_setting
 from benchmark.engine.config import RunConfig
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.local import LocalCall, Outcome
-from benchmark.experiment.runner import Execution, Prepared, prepare, with_hyper
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import Prepared, prepare
 from benchmark.speed.clock import wait_for
 from benchmark.speed.plain import PlainTrainer
 from datasets import DATASETS, Dataset
@@ -38,7 +40,7 @@ def ready(cell: str, executor: str, execution: Execution, algo: str = "fedavg", 
     values = {**find_setting(setting).values, "augment": False, "local_epochs": epochs, **changes}
     config = with_hyper(RunConfig(algo=algo, **values), {})
     dataset = made_dataset(config.dataset, config.clients, config)
-    return prepare(config, replace(execution, executor=executor), dataset)
+    return prepare(resolve(config), replace(execution, executor=executor), dataset)
 
 
 def local_call(
@@ -56,8 +58,10 @@ def local_call(
     return call
 
 
-def trainer_call(cell: str, trainer: str, execution: Execution) -> tuple[Prepared, Callable[[], int]]:
+def trainer_call(
+    cell: str, trainer: str, execution: Execution, epochs: int
+) -> tuple[Prepared, Callable[[], int]]:
     """A cohort's local training by an executor or by the plain trainer."""
-    prepared = ready(cell, "loop" if trainer == PLAIN else trainer, execution)
+    prepared = ready(cell, "loop" if trainer == PLAIN else trainer, execution, local_epochs=epochs)
     plain = PlainTrainer(prepared.config, prepared.task.data, prepared.task.streams)
     return prepared, local_call(prepared, list(range(COHORT)), plain.train if trainer == PLAIN else None)

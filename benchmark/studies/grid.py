@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from algorithms import ALGORITHMS
 from benchmark.config.fields import in_words
+from benchmark.config.resolve import resolve, with_hyper
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.errors import NotDefined
@@ -164,9 +166,6 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
 
     None while its method or setting is not registered, and where the method is not defined for the data.
     """
-    from algorithms import ALGORITHMS
-    from benchmark.experiment.runner import check, with_hyper
-
     method, setting = ALGORITHMS.get(variant.algo), SETTINGS.get(column.setting)
     if method is None or setting is None or variant.ablation not in (None, *method.ablations):
         return None
@@ -174,7 +173,7 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
     config = dataclasses.replace(RunConfig(), **values, algo=variant.algo, seed=seed).settled()
     config = with_hyper(config, variant.hyper, variant.ablation)
     try:
-        check(config)
+        resolve(config)
     except NotDefined:
         return None
     return config

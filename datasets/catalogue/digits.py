@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from datasets.data import DatasetInfo, Samples
@@ -11,18 +13,25 @@ __all__ = ["INFO"]
 _TEST_PER_CLASS = 45
 
 
+@cache
+def _parsed() -> tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's images and labels: text that every run of a table would parse again."""
+    from sklearn.datasets import load_digits  # takes a second to import; only this dataset needs it
+
+    bunch = load_digits()
+    return bunch.images, bunch.target
+
+
 def _read() -> tuple[Samples, Samples]:
     """Return the fixed split: 45 test images of each class (450), the other 1,347 for training.
 
     The test images of a class are taken at even distances over scikit-learn's order, by integer arithmetic
     alone, so the split is the same on every machine and with every version.
     """
-    from sklearn.datasets import load_digits  # takes a second to import; only this dataset needs it
-
-    bunch = load_digits()
+    images, labels = _parsed()
     # Grey levels are 0..16.
-    x = ((bunch.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)[:, None]
-    y = bunch.target.astype(np.int64)
+    x = ((images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)[:, None]
+    y = labels.astype(np.int64)
     is_test = np.zeros(len(y), dtype=bool)
     for label in range(10):
         where = np.flatnonzero(y == label)

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from PIL import Image
 
 from datasets.layouts.base import Files, require, unreadable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["ParquetFiles"]
 
@@ -44,6 +44,9 @@ class ParquetFiles:
         return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
 
     def _read_file(self, path: Path, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         try:
             with pq.ParquetFile(path) as file:
                 image, label = self._columns(path, file.schema_arrow)
@@ -61,14 +64,16 @@ class ParquetFiles:
 
     def _columns(self, path: Path, schema: pa.Schema) -> tuple[str, str]:
         """Return the names of the image and the label column."""
+        from pyarrow import types
+
         image = next((name for name in _IMAGES if name in schema.names), None)
         label = next((name for name in self.labels if name in schema.names), None)
         if (
             image is None
             or label is None
-            or not pa.types.is_struct(schema.field(image).type)
+            or not types.is_struct(schema.field(image).type)
             or schema.field(image).type.get_field_index("bytes") < 0
-            or not pa.types.is_integer(schema.field(label).type)
+            or not types.is_integer(schema.field(label).type)
         ):
             columns = (
                 f"{' or '.join(_IMAGES)} (a struct with 'bytes') and {' or '.join(self.labels)} (integers)"
@@ -89,6 +94,8 @@ def _half(folder: Path, half: str) -> tuple[Path, ...]:
 
 def _decode(path: Path, first_row: int, images: Iterable[bytes | None], out: np.ndarray) -> None:
     """Decode encoded images into `out` [n, C, H, W]."""
+    from PIL import Image
+
     channels, height, width = out.shape[1:]
     for i, data in enumerate(images):
         try:

@@ -16,7 +16,6 @@ from datasets.data import PADDING, UNKNOWN, Dataset, DatasetInfo, Samples
 from datasets.layouts.base import one_line
 from datasets.text.fetch import Remote, fetch
 from datasets.text.tokens import number_words
-from datasets.text.tweets import find_tweets, read_tweets
 from datasets.text.vectors import VectorFile, find_vectors, read_vectors
 
 __all__ = ["WORDS", "Sent140"]
@@ -72,6 +71,8 @@ class Sent140:
 
 
 def _tweets(roots: Sequence[Path], download: bool) -> Path:
+    from datasets.text.tweets import find_tweets  # needs pandas, which takes its time to load
+
     folders = [root / "sent140" for root in roots]
     found = find_tweets(folders)
     if found is None:
@@ -127,6 +128,8 @@ def _download(remote: Remote, roots: Sequence[Path]) -> str:
 
 
 def _decode(tweets: Path, vectors: VectorFile) -> dict[str, np.ndarray]:
+    from datasets.text.tweets import read_tweets
+
     table, total = read_tweets(tweets)
     numbers, words = number_words(table["text"], len(table), WORDS)
     known, found = read_vectors(vectors, words)

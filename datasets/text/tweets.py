@@ -6,14 +6,13 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
-
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import IO, TYPE_CHECKING
 
 from benchmark.errors import UserError
 from datasets.layouts.base import unreadable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["LEAST", "find_tweets", "read_tweets"]
 
@@ -63,6 +62,9 @@ def read_tweets(path: Path) -> tuple[pd.DataFrame, int]:
 
 
 def _parquet(path: Path) -> pd.DataFrame:
+    import pyarrow as pa  # slow to import, as pandas; most runs read a cache instead
+    import pyarrow.parquet as pq
+
     try:
         missing = set(_USED) - set(pq.read_schema(path).names)
         if missing:
@@ -95,6 +97,8 @@ def _member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 def _parse(path: Path, file: IO[bytes]) -> pd.DataFrame:
     """Parse Latin-1, quoted fields, with or without a line of column names."""
+    import pandas as pd
+
     try:
         table = pd.read_csv(file, header=None, dtype=str, encoding="latin-1", keep_default_na=False)
     except (ValueError, pd.errors.EmptyDataError) as error:

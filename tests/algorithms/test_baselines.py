@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from algorithms import ALGORITHMS
+from benchmark.config.resolve import with_hyper
 from benchmark.engine.algorithm import Task
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
@@ -20,7 +21,8 @@ from benchmark.engine.rounds import Diverged
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution, run_cell, with_hyper
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import run_cell
 from benchmark.models import NETWORKS
 from datasets import Dataset, Samples, Split
 

@@ -8,10 +8,10 @@ import pytest
 
 import algorithms
 from algorithms import ALGORITHMS, find, register
+from benchmark.config.resolve import method_label
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.hyper import parse_hyper
 from benchmark.errors import UserError
-from benchmark.experiment.runner import method_label
 from benchmark.models import build_network
 
 BASELINES = {"local", "fedavg", "fedavg-ft", "ditto", "fedbabu", "fedrep", "fedper", "lg-fedavg"}

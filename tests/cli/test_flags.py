@@ -9,11 +9,13 @@ import pytest
 from benchmark.cli import Parser
 from benchmark.commands import command_names
 from benchmark.commands import run as run_command
-from benchmark.commands.common.flags import resolve
 from benchmark.config.fields import changes
+from benchmark.config.flags import config_of
+from benchmark.config.resolve import check_data
 from benchmark.config.settings import DEFAULT_SETTING, SETTINGS
-from benchmark.engine.config import RunConfig, flag
-from benchmark.experiment.runner import Execution, check_data
+from benchmark.engine.config import RunConfig
+from benchmark.errors import flag
+from benchmark.experiment.execution import Execution
 
 FIELDS = [spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")]
 
@@ -85,22 +87,22 @@ def test_a_new_module_is_a_new_command(command, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_setting_alone(name):
-    found, config = resolve(parse(f"--setting {name}"))
+    found, config = config_of(parse(f"--setting {name}"))
     assert found == name
     assert config == RunConfig(**SETTINGS[name].values)
     assert changes(name, config) == {}
 
 
 def test_default_settings():
-    assert resolve(parse(""))[0] == DEFAULT_SETTING
+    assert config_of(parse(""))[0] == DEFAULT_SETTING
     for dataset in {setting.values["dataset"] for setting in SETTINGS.values()}:
-        name, config = resolve(parse(f"--dataset {dataset}"))
+        name, config = config_of(parse(f"--dataset {dataset}"))
         assert config.dataset == dataset
         assert name == next(n for n, setting in SETTINGS.items() if setting.values["dataset"] == dataset)
 
 
 def test_flags_win_over_the_setting():
-    _, config = resolve(parse("--setting digits-s2 --rounds 7 --lr 0.5 --augment --eval-every 0"))
+    _, config = config_of(parse("--setting digits-s2 --rounds 7 --lr 0.5 --augment --eval-every 0"))
     assert (config.rounds, config.lr, config.augment, config.eval_every) == (7, 0.5, True, 0)
     assert config.clients == SETTINGS["digits-s2"].values["clients"]
     assert changes("digits-s2", config) == {"rounds": 7, "lr": 0.5, "augment": True, "eval_every": 0}
@@ -117,7 +119,7 @@ def test_flags_win_over_the_setting():
     ],
 )
 def test_augmentation_of_a_setting_that_flips(words, augment, padding):
-    _, config = resolve(parse(f"--setting cifar10-s5 {words}"))
+    _, config = config_of(parse(f"--setting cifar10-s5 {words}"))
     assert (config.augment, config.crop_padding) == (augment, padding)
     check_data(config)
 
@@ -135,10 +137,10 @@ def test_augmentation_of_a_setting_that_flips(words, augment, padding):
     ],
 )
 def test_partition_follows_its_flags(words, partition, classes, alpha):
-    _, config = resolve(parse(words))
+    _, config = config_of(parse(words))
     assert (config.partition, config.classes_per_client, config.dirichlet) == (partition, classes, alpha)
 
 
 def test_the_same_split_by_other_flags_is_the_same_run():
-    by_flags = resolve(parse("--setting cifar10-s5 --dirichlet 0.3"))[1]
-    assert by_flags.identity == resolve(parse("--setting cifar10-dir0.3"))[1].identity
+    by_flags = config_of(parse("--setting cifar10-s5 --dirichlet 0.3"))[1]
+    assert by_flags.identity == config_of(parse("--setting cifar10-dir0.3"))[1].identity

@@ -10,10 +10,17 @@ from algorithms import ALGORITHMS
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import parse_hyper
+from benchmark.errors import flag
 from benchmark.experiment.runner import split_of
 from benchmark.studies.catalogue import STUDIES
 
-KNOWN = {"methods": ALGORITHMS, "settings": SETTINGS, "studies": STUDIES, "datasets": datasets.DATASETS}
+KNOWN = {
+    "methods": ALGORITHMS,
+    "settings": SETTINGS,
+    "datasets": datasets.DATASETS,
+    "partitions": datasets.LAWS,
+    "studies": STUDIES,
+}
 
 
 def test_list_for_people(command):
@@ -28,6 +35,8 @@ def test_list_for_people(command):
             assert f"--set {spec.name}=" in answer.out
         for name in method.ablations:
             assert f"--ablation {name} " in answer.out
+    for law in datasets.LAWS.values():
+        assert all(f"    {flag(name)} " in answer.out for name in law.options())
     assert all(len(line) <= 110 and line == line.rstrip() for line in answer.out.splitlines())
 
 

@@ -20,10 +20,13 @@ def start(*words, **options):
     )
 
 
-def test_help_does_not_load_pytorch():
+def test_what_is_slow_to_import_is_loaded_where_it_is_used():
+    """Help needs no PyTorch; methods and runner need nothing that only some data, tables or figures need."""
     code = (
         "import sys; from benchmark.cli import main; assert main(['--help']) == 0; "
-        "assert not {'torch', 'numpy', 'pandas'} & set(sys.modules)"
+        "assert not {'torch', 'pandas', 'pyarrow'} & set(sys.modules); "
+        "import algorithms, benchmark.experiment.runner; "
+        "assert not {'pandas', 'pyarrow', 'scipy', 'sklearn', 'matplotlib', 'PIL'} & set(sys.modules)"
     )
     process = start("-c", code)
     _, err = process.communicate(timeout=WAIT)

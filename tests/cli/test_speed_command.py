@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.speed import report, workload
 
 DOCUMENT = "# Speed\n<!-- measured on cpu: begin -->\n<!-- measured on cpu: end -->\n"
@@ -19,7 +19,7 @@ def kept(tmp_path):
         "client_steps_per_second": 150.0, "flops": 1e9, "share_of_product": 0.1, "product_flops": 1e10,
         "share_of_copy": 0.2, "copy_bytes_per_second": 1e10, "times_loop": 0.5,
         "times_loop_range": [0.4, 0.6], "times_plain": 1.0, "times_plain_range": [1.0, 1.0],
-        "peak_memory": 123456789,
+        "peak_memory": 123456789, "local_epochs": 1,
     }  # fmt: skip
     file = tmp_path / "speed.json"
     report.save(file, [row, {**row, "executor": "loop", "seconds": 4.0}], Execution(device="cpu"))
@@ -28,7 +28,7 @@ def kept(tmp_path):
 
 def test_measuring_prints_keeps_and_draws(command, tmp_path, monkeypatch):
     sizes = report.Sizes(1, crowds=(20,))
-    monkeypatch.setattr(report, "sizes_for", lambda device, repeats, cells: sizes)
+    monkeypatch.setattr(report, "sizes_for", lambda device, repeats, cells, epochs: sizes)
     monkeypatch.setitem(workload.CELLS, "digits", ("digits-s2", 1))
     out, plot = tmp_path / "speed.json", tmp_path / "speed.svg"
     answer = command("speed --device cpu --only crowds --json --output", str(out), "--plot", str(plot))
@@ -39,13 +39,20 @@ def test_measuring_prints_keeps_and_draws(command, tmp_path, monkeypatch):
     assert plot.read_text().startswith("<?xml")
 
 
+def test_without_flags_the_trainers_are_compared(command, monkeypatch):
+    asked = []
+    monkeypatch.setattr(report, "measure", lambda parts, *others: asked.append(parts) or ([], []))
+    assert command("speed --device cpu").code == 0
+    assert asked == [["cells"]]
+
+
 def test_a_kept_measurement_is_shown_drawn_and_put_into_a_document(command, kept, tmp_path):
     document, plot = tmp_path / "speed.md", tmp_path / "speed.png"
     document.write_text(DOCUMENT)
     answer = command("speed --from", str(kept), "--into", str(document), "--plot", str(plot))
     assert answer.code == 0
     assert "digits  plain" in answer.out
-    assert "| digits | plain | 2.000 | 1,500 |" in document.read_text()
+    assert "| digits | plain | 1 | 2.000 | 1,500 |" in document.read_text()
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
@@ -67,8 +74,10 @@ def test_an_executor_that_is_not_equal_ends_with_1(command, tmp_path):
         ("--only cell", "did you mean 'cells'"),
         ("--cell mnist", "known: cifar10, digits"),
         ("--repeats 0", "at least 1"),
+        ("--epochs 0", "--epochs is 0; expected at least 1"),
         ("--all --only cells", "contradict"),
         ("--from speed.json --all", "drop --only, --all"),
+        ("--from speed.json --epochs 2", "--epochs"),
         ("--from nowhere.json", "cannot read nowhere.json"),
         ("--into README.md", "--output FILE, or --from FILE"),
         ("--plot speed.jpg", ".svg or .png"),

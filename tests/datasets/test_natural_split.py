@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmark.errors import UserError
-from datasets import SplitSpec, load, split_by_user
+from datasets import LAWS, load
 
-BASE = SplitSpec("natural", 20, 1, 1, user_pool=20, test_share=0.25, least_test=8)
+BASE = LAWS["natural"](20, 1, 1, user_pool=20, test_share=0.25, least_test=8)
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def tweets():
 
 
 def split(tweets, seed=0, **changes):
-    return split_by_user(dataclasses.replace(BASE, **changes), tweets, np.random.default_rng(seed))
+    return dataclasses.replace(BASE, **changes).split(tweets, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -93,11 +93,11 @@ def test_ties_are_broken_by_the_users_numbers(tweets):
             {"clients": 30, "user_pool": 0},
             "clients is 30, but only 24 users have at least 8 .* give at most 24",
         ),
-        ({"user_pool": 30}, "user_pool is 30, but only 24 users .* 0 for all of them"),
+        ({"user_pool": 30}, "--user-pool is 30, but only 24 users .* 0 for all of them"),
         ({"clients": 21}, "clients is 21, but they are drawn among the 20 users"),
-        ({"least_test": 50}, "no user has at least 50 test samples .* a smaller least_test"),
-        ({"test_share": 0.0}, r"test_share is 0: give a share in \(0, 1\)"),
-        ({"test_share": 1.0}, "test_share is 1"),
+        ({"least_test": 50}, "no user has at least 50 test samples .* a smaller --least-test"),
+        ({"test_share": 0.0}, r"--test-share is 0; expected a number in \(0, 1\)"),
+        ({"test_share": 1.0}, "--test-share is 1"),
         ({"test_share": 0.001, "least_test": 0}, "no user has at least 1 test samples"),
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datasets import SplitSpec, load, make_split
+from datasets import LAWS, load
 from datasets.describe import split_picture, split_table
 
 
@@ -13,10 +13,10 @@ def digits():
     return load("digits")
 
 
-@pytest.fixture(params=["distinct", "dirichlet"])
+@pytest.fixture(params=[("distinct", 2), ("dirichlet", 0.3)])
 def split(request, digits):
-    spec = SplitSpec(request.param, 20, 30, 10, classes_per_client=2, dirichlet_alpha=0.3)
-    return make_split(spec, digits.train.y, digits.test.y, 10, np.random.default_rng(0))
+    law, option = request.param
+    return LAWS[law](20, 30, 10, option).split(digits, np.random.default_rng(0))
 
 
 def test_table(split, digits):

@@ -1,15 +1,15 @@
-"""Splits: what every partition promises, over many sizes."""
+"""Splits by labels: what each law promises, over many sizes."""
 
-import typing
+import dataclasses
 
 import numpy as np
 import pytest
 
 from benchmark.errors import UserError
-from datasets import Partition, SplitSpec, load, make_split
-from datasets.partitions import ClassPools, apportion, deal_classes, dirichlet_counts, repair_duplicates
-
-PARTITIONS = [law for law in typing.get_args(Partition) if law != "natural"]  # has tests of its own
+from datasets import LAWS, load
+from datasets.laws.dirichlet import dirichlet_counts
+from datasets.laws.distinct import deal_classes, repair_duplicates
+from datasets.pools import ClassPools, apportion
 
 DEALS = [  # clients, classes per client, classes
     (1, 1, 1),
@@ -41,67 +41,17 @@ def labels_of(sizes):
 
 
 def spec_for(partition, **changes):
+    law = LAWS[partition]
     known = {"clients": 20, "samples_per_client": 40, "test_samples_per_client": 15}
-    return SplitSpec(partition, **(known | {"classes_per_client": 3, "dirichlet_alpha": 0.5} | changes))
+    known |= {"classes_per_client": 3, "dirichlet": 0.5} | changes
+    return law(**{spec.name: known[spec.name] for spec in dataclasses.fields(law)})
 
 
 def split_of(dataset, spec, seed=0):
-    return make_split(spec, dataset.train.y, dataset.test.y, dataset.classes, np.random.default_rng(seed))
+    return spec.split(dataset, np.random.default_rng(seed))
 
 
-# Every partition
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("partition", PARTITIONS)
-def test_promises_of_every_partition(digits, partition, seed):
-    spec = spec_for(partition)
-    split = split_of(digits, spec, seed)
-
-    assert split.clients == len(split.train) == len(split.test) == spec.clients
-    assert all(part.dtype == np.int64 for part in (*split.train, *split.test))
-    everything = np.concatenate(split.train)
-    assert len(np.unique(everything)) == len(everything)
-    assert everything.min() >= 0
-    assert everything.max() < len(digits.train)
-    assert split.train_sizes.sum() == spec.clients * spec.samples_per_client
-    assert (split.test_sizes == spec.test_samples_per_client).all()
-    for train, test in zip(split.train, split.test, strict=True):
-        assert len(np.unique(test)) == len(test)
-        if partition != "iid":
-            assert set(digits.test.y[test]) <= set(digits.train.y[train])
-
-
-@pytest.mark.parametrize("partition", [p for p in PARTITIONS if p != "dirichlet"])
-def test_equal_training_sizes(digits, partition):
-    assert (split_of(digits, spec_for(partition)).train_sizes == 40).all()
-
-
-@pytest.mark.parametrize("partition", PARTITIONS)
-def test_the_seed_decides(digits, partition):
-    spec = spec_for(partition)
-    first, again, other = (split_of(digits, spec, seed).checksum for seed in (1, 1, 2))
-    assert first == again != other
-    assert len(first) == 16
-
-
-@pytest.mark.parametrize("partition", PARTITIONS)
-def test_no_global_state(digits, partition):
-    np.random.seed(0)  # noqa: NPY002
-    before = np.random.get_state()[1].tolist()  # noqa: NPY002
-    split_of(digits, spec_for(partition))
-    assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
-
-
-@pytest.mark.parametrize("partition", PARTITIONS)
-def test_ten_thousand_clients(partition):
-    labels = labels_of([500] * 100)
-    spec = spec_for(
-        partition, clients=10_000, samples_per_client=4, test_samples_per_client=4, classes_per_client=2
-    )
-    split = make_split(spec, labels, labels, 100, np.random.default_rng(0))
-    assert split.clients == 10_000
-    assert split.train_sizes.min() >= 1
+# Any law
 
 
 def test_checksum_is_the_same_everywhere():
@@ -109,7 +59,7 @@ def test_checksum_is_the_same_everywhere():
     spec = spec_for(
         "distinct", clients=4, samples_per_client=6, test_samples_per_client=3, classes_per_client=2
     )
-    assert make_split(spec, labels, labels, 3, np.random.default_rng(0)).checksum == "eee8a464ce7597de"
+    assert spec.divide(labels, labels, 3, np.random.default_rng(0)).checksum == "eee8a464ce7597de"
 
 
 def test_class_counts(digits):
@@ -160,7 +110,7 @@ def test_distinct_gives_equal_shares(clients, per_client, classes, extra):
         test_samples_per_client=per_client,
         classes_per_client=per_client,
     )
-    split = make_split(spec, labels, labels, classes, np.random.default_rng(0))
+    split = spec.divide(labels, labels, classes, np.random.default_rng(0))
     counts = split.class_counts(labels)
     assert ((counts > 0).sum(axis=1) == per_client).all()
     assert set(counts[counts > 0]) <= {samples // per_client, -(-samples // per_client)}
@@ -173,7 +123,7 @@ def test_shards_may_repeat_a_class(digits):
     """As in FedRep's code: of 100 clients with two classes of ten about one in ten has a single class."""
     labels = labels_of([5000] * 10)
     spec = spec_for("shards", clients=1000, samples_per_client=20, classes_per_client=2)
-    counts = make_split(spec, labels, labels, 10, np.random.default_rng(0)).class_counts(labels)
+    counts = spec.divide(labels, labels, 10, np.random.default_rng(0)).class_counts(labels)
     classes = (counts > 0).sum(axis=1)
     assert classes.max() == 2
     assert 0.06 < (classes == 1).mean() < 0.14
@@ -182,7 +132,7 @@ def test_shards_may_repeat_a_class(digits):
 def test_shards_can_use_everything():
     labels = labels_of([100] * 10)
     spec = spec_for("shards", clients=50, samples_per_client=20, classes_per_client=2)
-    split = make_split(spec, labels, labels, 10, np.random.default_rng(0))
+    split = spec.divide(labels, labels, 10, np.random.default_rng(0))
     assert sorted(np.concatenate(split.train)) == list(range(1000))
 
 
@@ -191,7 +141,7 @@ def test_test_images_follow_the_dealt_shards():
     spec = spec_for(
         "shards", clients=40, samples_per_client=200, test_samples_per_client=60, classes_per_client=3
     )
-    split = make_split(spec, labels, labels, 10, np.random.default_rng(0))
+    split = spec.divide(labels, labels, 10, np.random.default_rng(0))
     for test in split.test:
         assert set(np.bincount(labels[test])) <= {0, 20, 40, 60}
 
@@ -206,7 +156,7 @@ def test_unbalanced_classes_suffice_up_to_the_named_limit(partition):
             partition, clients=10, samples_per_client=samples, test_samples_per_client=5, classes_per_client=2
         )
         for seed in range(20):
-            make_split(spec, labels, labels, 5, np.random.default_rng(seed))
+            spec.divide(labels, labels, 5, np.random.default_rng(seed))
 
     split(14)  # 30 images among 4 clients are 7 each
     with pytest.raises(UserError, match=r"30 training images for up to 4 clients: give at most 14"):
@@ -228,7 +178,7 @@ def test_shared_test_images_are_used_evenly(partition):
     spec = spec_for(
         partition, clients=30, samples_per_client=2, test_samples_per_client=10, classes_per_client=1
     )
-    split = make_split(spec, labels_of([60] * 5), labels, 5, np.random.default_rng(0))
+    split = spec.divide(labels_of([60] * 5), labels, 5, np.random.default_rng(0))
     uses = np.bincount(np.concatenate(split.test), minlength=60)
     assert uses.sum() == 300
     assert set(uses) == {5}
@@ -271,8 +221,8 @@ def test_dirichlet_test_parts_have_the_training_proportions(digits):
 def test_dirichlet_gives_up(alpha):
     """Two classes cannot go to one client each and leave enough to the others."""
     labels = labels_of([400] * 2)
-    with pytest.raises(UserError, match=r"dirichlet_alpha .* 1000 tries: use a larger alpha"):
-        make_split(spec_for("dirichlet", dirichlet_alpha=alpha), labels, labels, 2, np.random.default_rng(0))
+    with pytest.raises(UserError, match=r"--dirichlet .* 1000 tries: use a larger one"):
+        spec_for("dirichlet", dirichlet=alpha).divide(labels, labels, 2, np.random.default_rng(0))
 
 
 # Helpers
@@ -306,33 +256,6 @@ def test_pools_go_round():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"partition": "shard"},
-            r"unknown partition 'shard' \(did you mean 'shards'\?\): choose from distinct",
-        ),
-        ({"clients": 0}, "clients is 0: give a number of at least 1"),
-        ({"samples_per_client": 0}, "samples_per_client is 0"),
-        ({"samples_per_client": -5}, "samples_per_client is -5"),
-        ({"test_samples_per_client": 0}, "test_samples_per_client is 0"),
-        ({"classes_per_client": None}, "partition 'distinct' needs classes_per_client"),
-        ({"classes_per_client": 0}, "classes_per_client is 0: give"),
-        ({"partition": "shards", "classes_per_client": None}, "partition 'shards' needs classes_per_client"),
-        ({"partition": "dirichlet", "dirichlet_alpha": None}, "partition 'dirichlet' needs dirichlet_alpha"),
-        ({"partition": "dirichlet", "dirichlet_alpha": 0.0}, "dirichlet_alpha is 0.0: give a number above 0"),
-        ({"partition": "dirichlet", "dirichlet_alpha": -1.0}, "dirichlet_alpha is -1.0"),
-        ({"partition": "dirichlet", "dirichlet_alpha": float("nan")}, "dirichlet_alpha is nan"),
-        ({"partition": "dirichlet", "dirichlet_alpha": float("inf")}, "dirichlet_alpha is inf"),
-    ],
-)
-def test_bad_requests(changes, message):
-    with pytest.raises(UserError, match=message) as error:
-        spec_for(**({"partition": "distinct"} | changes))
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
         ({"partition": "distinct", "classes_per_client": 11}, "give at most 10"),
         ({"partition": "shards", "classes_per_client": 11}, "give at most 10"),
         ({"partition": "distinct", "samples_per_client": 2}, "fewer than the 3 classes per client"),
@@ -343,7 +266,6 @@ def test_bad_requests(changes, message):
             "1,347 training images for 20 clients: give at most 67",
         ),
         ({"partition": "dirichlet", "samples_per_client": 70}, "1,347 training images .* give at most 67"),
-        ({"partition": "natural", "test_share": 0.1}, "partition 'natural' needs users"),
         ({"partition": "distinct", "test_samples_per_client": 140}, "45 test images: give at most 135"),
         ({"partition": "shards", "test_samples_per_client": 46}, "45 test images: give at most 45"),
         ({"partition": "dirichlet", "test_samples_per_client": 46}, "45 test images: give at most 45"),

@@ -49,8 +49,9 @@ def test_a_budget_of_rounds_is_the_number_of_rounds(algo, tiny, plan):
     assert found == Plan(9, "rounds")
 
 
-def test_a_run_costs_what_was_planned(algo, tiny, plan, launch, tmp_path):
-    config = tiny(algo, budget="bytes", rounds=8, compute_cap=6.0, eval_every=0)
+def test_a_run_costs_what_was_planned_and_learns(algo, tiny, plan, launch, tmp_path):
+    """Two of ten classes a client: far above the 10 % of guessing."""
+    config = tiny(algo, budget="bytes", rounds=8, local_epochs=3, lr=0.1, compute_cap=1.5, eval_every=0)
     expected, _ = plan(config)
     run = launch(config, tmp_path)
     spent = sum(run.summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast"))
@@ -58,6 +59,7 @@ def test_a_run_costs_what_was_planned(algo, tiny, plan, launch, tmp_path):
     assert run.summary["budget"] == dataclasses.asdict(expected)
     assert len(run.lines) == run.summary["rounds"] == expected.rounds
     assert run.lines[-1]["participants"] == 6
+    assert run.summary["accuracy"] > 0.3
 
 
 # Particular methods

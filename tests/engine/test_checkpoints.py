@@ -6,7 +6,8 @@ import torch
 from benchmark.engine.executors import LoopExecutor
 from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import Diverged
-from benchmark.experiment.runner import Execution, run_cell
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import run_cell
 
 
 class Stop:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from algorithms import ALGORITHMS
+from benchmark.config.resolve import method_label
 from benchmark.engine.config import RunConfig
 from benchmark.engine.trunks import common_fields
 from benchmark.errors import UserError
-from benchmark.experiment.runner import method_label
+from datasets.laws import OPTIONS
 
 FIELDS = [spec.name for spec in dataclasses.fields(RunConfig)]
 
@@ -18,14 +19,9 @@ OTHER = {  # another value of every field
     "algo": "local",
     "dataset": "digits",
     "partition": "shards",
-    "classes_per_client": 5,
-    "dirichlet": 0.3,
     "clients": 50,
     "samples_per_client": 100,
     "test_samples_per_client": 50,
-    "user_pool": 136,
-    "test_share": 0.1,
-    "least_test": 8,
     "embedding": 300,
     "cell": "gru",
     "participation": 0.2,
@@ -46,6 +42,7 @@ OTHER = {  # another value of every field
     "seed": 1,
     "validation": 0.2,
     "hyper": {"lam": 0.5},
+    **{name: spec.default + 1 for name, spec in OPTIONS.items()},
 }
 
 
@@ -131,21 +128,19 @@ def test_the_default_and_all_other_values_are_valid():
             for name in ("clients", "samples_per_client", "rounds", "local_epochs", "batch_size")
         ),
         ("test_samples_per_client", -1, "--test-samples-per-client is -1"),
-        ("participation", 0, r"--participation is 0; expected a share in \(0, 1\]"),
+        ("participation", 0, r"--participation is 0; expected a number in \(0, 1\]"),
         ("participation", 1.1, "--participation is 1.1"),
         ("participation", float("nan"), "--participation is nan"),
-        ("lr", 0.0, "--lr is 0; expected a positive number"),
+        ("lr", 0.0, "--lr is 0; expected a number above 0"),
         ("lr", float("inf"), "--lr is inf"),
         ("lr", float("nan"), "--lr is nan"),
         ("compute_cap", 0.0, "--compute-cap is 0"),
-        ("weight_decay", -0.1, "--weight-decay is -0.1; expected 0 or more"),
+        ("weight_decay", -0.1, "--weight-decay is -0.1; expected a number of at least 0"),
         ("eval_every", -1, "--eval-every is -1"),
         ("byte_budget", -1, "--byte-budget is -1"),
         ("seed", -1, "--seed is -1"),
         ("momentum", 1.0, r"--momentum is 1; expected a number in \[0, 1\)"),
         ("dropout", -0.5, "--dropout is -0.5"),
-        ("test_share", 1.0, r"--test-share is 1; expected a number in \[0, 1\)"),
-        ("user_pool", -1, "--user-pool is -1; expected 0 or more"),
         ("cell", "lstn", r"--cell is 'lstn'.*\(did you mean 'lstm'\?\)"),
         ("dropout", float("nan"), "--dropout is nan"),
         ("partition", "dirichlett", r"--partition is 'dirichlett'.*\(did you mean 'dirichlet'\?\)"),

@@ -54,9 +54,11 @@ def test_chunks_are_a_division_in_order(count):
     assert all(1 <= len(piece) <= module.CHUNK for piece in pieces)
 
 
+@pytest.mark.parametrize("algo", ["fedavg", "ppfe"])
 def test_the_size_of_chunks_does_not_matter(
     algo, tiny, launch, unbroken, trained_rounds, tmp_path, monkeypatch
 ):
+    """For the other methods test_resume tells."""
     monkeypatch.setattr(module, "CHUNK", 4)
     pieces = launch(tiny(algo), tmp_path).content()
     assert trained_rounds.count(4) == 2, "everyone in the last round, four and two"

@@ -8,7 +8,8 @@ import torch
 
 from benchmark.engine.executors.allocator import keep_freed_memory
 from benchmark.engine.precision import precision
-from benchmark.experiment.runner import Execution, run_cell
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import run_cell
 
 
 def settings():

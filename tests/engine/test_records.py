@@ -1,8 +1,11 @@
 """Records: one process a run, atomic files, stores of one format."""
 
+import errno
 import fcntl
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -87,6 +90,32 @@ def test_a_lock_that_is_let_go_while_another_opens_it_still_excludes(record, mon
     second.acquire()
     with pytest.raises(UserError, match="another process"):
         third.acquire()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK])
+def test_a_file_system_without_locks_is_used_without(code, record, monkeypatch):
+    def flock(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    run = record()
+    run.acquire()
+    assert list(run.folder.iterdir()) == []
+    run.release()
+
+
+def test_a_killed_process_leaves_no_lock(record):
+    run = record()
+    code = f"""
+import os, filelock
+filelock.FileLock({str(run.folder / ".lock")!r}).acquire()
+os.kill(os.getpid(), 9)
+"""
+    run.folder.mkdir(parents=True)
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -9
+    assert (run.folder / ".lock").exists()
+    run.acquire()
+    run.release()
 
 
 # Names

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+import benchmark.engine.evaluate as evaluation
 import benchmark.engine.origins as origins
 import benchmark.engine.trunks as trunks
 import benchmark.experiment.runner as runner
@@ -78,7 +79,9 @@ def diverging(monkeypatch):
 # Kill and go on
 
 
-def test_killed_and_resumed_equals_unbroken(algo, tiny, launch, unbroken, tmp_path):
+def test_killed_and_resumed_equals_unbroken(algo, tiny, launch, unbroken, tmp_path, monkeypatch):
+    """Also where clients are trained and evaluated in other chunks: six in one, or four and two."""
+    monkeypatch.setattr(evaluation, "CHUNK", 4)
     last = random.Random(algo).randint(1, 3)
     kill(launch, tiny(algo), tmp_path, last)
     assert not (record_in(tmp_path) / "done").exists()
@@ -101,12 +104,11 @@ def test_killed_after_every_round_equals_unbroken(tiny, launch, unbroken, tmp_pa
     assert resumed.summary["resumed"] == 3
 
 
-def test_killed_on_threads_equals_unbroken_on_threads(algo, tiny, launch, tmp_path):
-    config = tiny(algo, rounds=4, eval_every=0)
-    whole = launch(config, tmp_path / "whole", executor="threads")
+def test_killed_on_threads_equals_unbroken_on_threads(algo, tiny, launch, unbroken, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        launch(config, tmp_path / "killed", Killer(2), executor="threads")
-    assert launch(config, tmp_path / "killed", executor="threads").content() == whole.content()
+        launch(tiny(algo), tmp_path, Killer(2), executor="threads")
+    resumed = launch(tiny(algo), tmp_path, executor="threads")
+    assert resumed.content() == unbroken(algo, "threads").content()
 
 
 @pytest.fixture
@@ -224,10 +226,10 @@ def test_a_finished_run_is_not_run_again(algo, unbroken, launch, tiny, monkeypat
 def test_a_run_that_another_process_finished_meanwhile_is_not_run_again(tiny, launch, tmp_path, monkeypatch):
     prepare, counter = runner.prepare, Counter()
 
-    def slow(config, execution):
+    def slow(resolved, execution):
         monkeypatch.setattr(runner, "prepare", prepare)
-        launch(config, tmp_path)  # the other process is faster
-        return prepare(config, execution)
+        launch(resolved.config, tmp_path)  # the other process is faster
+        return prepare(resolved, execution)
 
     monkeypatch.setattr(runner, "prepare", slow)
     launch(tiny("fedper"), tmp_path, counter)
@@ -322,17 +324,17 @@ def fedprox(monkeypatch):
 @pytest.mark.parametrize("algo", [*TRUNKED, "fedprox"])
 def test_sharing_a_beginning_changes_nothing(algo, tiny, ready, launch, trained_rounds, tmp_path):
     """What FedAvg leaves after so many rounds, or else what the method itself has left."""
-    config = tiny(algo, {"lg_warm": 2} if algo == "lg-fedavg" else {}, rounds=8)
+    config = tiny(algo, {"lg_warm": 2} if algo == "lg-fedavg" else {})
     alone = launch(config, tmp_path / "alone").content()
     trunk = next(iter(trunks.trunks_of(ready(config).algorithm)), Trunk("fedavg", 0))
     if trunk.key == "fedavg":
-        launch(tiny("fedavg", rounds=trunk.round or 8), tmp_path / "shared")
+        launch(tiny("fedavg", rounds=trunk.round or 4), tmp_path / "shared")
     else:
         (tmp_path / "shared").mkdir()
         shutil.copytree(tmp_path / "alone" / ".cache", tmp_path / "shared" / ".cache")
     trained_rounds.clear()
     assert launch(config, tmp_path / "shared").content() == alone
-    assert min(trained_rounds, default=9) == trunk.round + 1
+    assert min(trained_rounds, default=5) == trunk.round + 1
 
 
 def test_a_shared_beginning_is_trained_once(tiny, launch, trained_rounds, tmp_path):

@@ -76,7 +76,7 @@ def test_everyone_takes_part_where_a_stage_closes(algo, tiny, ready, unbroken):
     assert lines[-1]["participants"] == 6
 
 
-def test_clients_that_were_not_sampled_keep_their_state(algo, tiny, play, monkeypatch, differing):
+def test_clients_that_were_not_sampled_keep_their_state(algo, tiny, ready, play, monkeypatch, differing):
     checked = []
 
     def watch(method):
@@ -92,8 +92,9 @@ def test_clients_that_were_not_sampled_keep_their_state(algo, tiny, play, monkey
         monkeypatch.setattr(method, "keep", watched)
 
     watch(ALGORITHMS[algo])
-    play(tiny(algo, rounds=8))  # enough for an ordinary round in each of four stages
-    assert 3 in checked
+    stages = ready(tiny(algo)).algorithm.stage(4)
+    play(tiny(algo, rounds=2 * stages, eval_every=0))  # an ordinary round in each stage
+    assert checked.count(3) == stages
 
 
 def test_what_a_participant_keeps_is_what_it_trained(algo, tiny, ready, differing):
@@ -230,12 +231,6 @@ def test_the_headline_is_the_mean_of_the_clients_table(algo, unbroken):
     assert run.summary["accuracy_worst10"] == pytest.approx(min(accuracies), abs=1e-6)
 
 
-def test_every_method_learns(algo, tiny, launch, tmp_path):
-    """Two of ten classes a client: far above the 10 % of guessing."""
-    run = launch(tiny(algo, rounds=12, local_epochs=3, eval_every=0), tmp_path)
-    assert run.summary["accuracy"] > 0.3
-
-
 # Executors
 
 
@@ -243,9 +238,9 @@ OTHERS = sorted(set(EXECUTORS) - {"loop"})
 
 
 @pytest.mark.parametrize("executor", OTHERS)
-def test_executors_equal_loop(executor, algo, tiny, launch, unbroken, tmp_path):
+def test_executors_equal_loop(executor, algo, unbroken):
     """Equal up to the order of float sums, which may flip a prediction that is nearly a tie."""
-    loop, other = unbroken(algo), launch(tiny(algo), tmp_path, executor=executor)
+    loop, other = unbroken(algo), unbroken(algo, executor)
     for a, b in zip(loop.lines, other.lines, strict=True):
         assert {k: v for k, v in a.items() if isinstance(v, (int, str))} == {
             k: v for k, v in b.items() if isinstance(v, (int, str))

@@ -99,6 +99,10 @@ def edited(monkeypatch):
         ("benchmark/models/catalogue.py", False),
         ("benchmark/experiment/runner.py", True),
         ("datasets/splits.py", True),
+        ("datasets/laws/base.py", True),
+        ("datasets/laws/distinct.py", True),
+        ("datasets/laws/shards.py", False),
+        ("datasets/laws/new.py", False),
         ("datasets/catalogue/digits.py", True),
         ("datasets/catalogue/new.py", False),
     ],
@@ -109,6 +113,12 @@ def test_edits_of_what_computes_a_run_make_its_record_outdated(name, counts, tin
     assert not outdated(config, summary)
     edited(name)
     assert outdated(config, summary) == counts
+
+
+def test_the_law_behind_a_law_counts(tiny, edited):
+    before = code_of(tiny("fedper", partition="shards"))
+    edited("datasets/laws/distinct.py")
+    assert code_of(tiny("fedper", partition="shards")) != before
 
 
 def test_another_network_makes_its_records_outdated(tiny, monkeypatch):

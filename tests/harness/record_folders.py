@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmark.config.resolve import method_label
 from benchmark.engine.config import RunConfig
 from benchmark.engine.evaluate import ClientMetrics
 from benchmark.engine.records import RunRecord, open_store
-from benchmark.experiment.runner import method_label
 from benchmark.studies.grid import Profile, Study, plan
 
 ENVIRONMENT = {

@@ -2,9 +2,11 @@
 
 import pytest
 
+from benchmark.config.resolve import with_hyper
 from benchmark.engine.config import RunConfig
 from benchmark.experiment.estimate import Estimator, together
-from benchmark.experiment.runner import Execution, run_cell, with_hyper
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import run_cell
 
 TINY = RunConfig(
     algo="fedavg",

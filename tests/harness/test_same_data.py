@@ -8,8 +8,10 @@ from record_folders import write_records
 
 import datasets
 from benchmark.cli import main
+from benchmark.config.resolve import resolve
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution, prepare
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import prepare
 from benchmark.present.page.cautions import cautions
 from benchmark.present.page.mixtures import in_words, mixed
 from benchmark.records.same_data import Data, Kind, copies, data_for, data_of
@@ -54,7 +56,7 @@ def test_what_a_run_records_is_what_was_foreseen(unbroken, tiny, launch, tmp_pat
     recorded = data_of(config, json.loads((folder / "config.json").read_text())["split"])
     assert recorded.checksum
     assert recorded == data_for(config, datasets.load("digits"))
-    prepared = prepare(config, Execution(device="cpu", executor="loop"))
+    prepared = prepare(resolve(config), Execution(device="cpu", executor="loop"))
     assert recorded.sizes == (len(prepared.dataset.train), len(prepared.dataset.test))
 
 
@@ -96,9 +98,9 @@ def test_what_is_no_finished_record_refuses_nothing(tiny, launch, tmp_path, brok
 
 def test_tables_are_refused_before_the_first_run(capsys, tmp_path):
     quick = find_profile("quick")
-    (folder, *_) = write_records(tmp_path, STUDIES["sparse"], quick, skip=("fedavg",))
+    (folder, *_) = write_records(tmp_path, STUDIES["methods"], quick, skip=("fedavg",))
     pretend(folder, data_checksum="another", dataset_images=[1, 2])
-    flags = ["tables", "--only", "main", "synthetic", "--results-dir", str(tmp_path), "--device", "cpu"]
+    flags = ["tables", "--only", "methods", "--results-dir", str(tmp_path), "--device", "cpu"]
     before = sorted(tmp_path.rglob("*"))
     assert main([*flags, "--dry-run"]) == 0
     plan = capsys.readouterr().out
@@ -108,12 +110,12 @@ def test_tables_are_refused_before_the_first_run(capsys, tmp_path):
     told = capsys.readouterr()
     (line,) = (line for line in told.err.splitlines() if line.startswith("error: "))
     assert "1 and 2 samples, checksum another" in line
-    assert sorted(tmp_path.rglob("*")) == before  # synthetic is computed, but not before a refusal
+    assert sorted(tmp_path.rglob("*")) == before
     assert main([*flags, "--render-only"]) == 0
 
 
 def test_copies_that_mix_are_told(tmp_path):
-    quick, study = find_profile("quick"), STUDIES["sparse"]
+    quick, study = find_profile("quick"), STUDIES["methods"]
     folders = write_records(tmp_path, study, quick)
     for folder in folders:
         pretend(folder, data_checksum="one", dataset_images=[10, 5])
@@ -121,8 +123,8 @@ def test_copies_that_mix_are_told(tmp_path):
     pretend(folders[0], data_checksum="other")
     found = Store.scan(tmp_path)
     assert in_words(mixed(found.records())) == "2 copies of a dataset"
-    assert cautions([study], quick, found) == ["tables mix copies of a dataset: sparse"]
-    assert main(["report", "--only", "sparse", "--results-dir", str(tmp_path)]) == 0
+    assert cautions([study], quick, found) == ["tables mix copies of a dataset: methods"]
+    assert main(["report", "--only", "methods", "--results-dir", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
     assert (
         f"10 and 5 samples, checksum one ({len(folders) - 1}); 10 and 5 samples, checksum other (1)" in page

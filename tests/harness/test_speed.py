@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.models import NETWORKS
 from benchmark.present.document import Document
 from benchmark.speed import apart, report, workload
@@ -204,11 +204,11 @@ def test_the_figure_has_a_panel_for_each_thing_that_was_measured(rows):
 
 def test_a_trainer_apart_takes_turns_and_tells_what_went_wrong(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    seat = Apart("digits", "loop", CPU)
+    seat = Apart("digits", "loop", CPU, epochs=1)
     turns = [seat.turn() for _ in range(2)]
     seat.close()
     assert not seat._process.is_alive()
-    assert [turn.samples for turn in turns] == [3000, 3000]
+    assert [turn.samples for turn in turns] == [600, 600]
     assert all(turn.seconds > 0 and turn.peak > 10**7 for turn in turns)
 
     answers = [None, "Traceback: no such cell"]
@@ -243,7 +243,7 @@ def test_a_process_answers_with_its_traceback():
         def send(self, value):
             sent.append(value)
 
-    apart._serve(Pipe(), "nowhere", "loop", CPU)
+    apart._serve(Pipe(), "nowhere", "loop", CPU, 1)
     assert "KeyError: 'nowhere'" in sent[0]
 
 
@@ -260,3 +260,13 @@ def test_gpus_get_the_whole_measurement_and_cpus_a_small_one():
     assert small.cells == big.cells == ("cifar10", "digits")
     assert small.trainers == TRAINERS
     assert set(TRAINERS) - set(big.trainers) == {"threads"}
+
+
+def test_on_cpus_calls_of_the_large_network_are_short_unless_asked_otherwise():
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert (report.sizes_for(cpu, 3).epochs, report.sizes_for(cuda, 3).epochs) == ({"cifar10": 1}, {})
+    for device in (cpu, cuda):
+        assert report.sizes_for(device, 3, (), 2).epochs == {"cifar10": 2, "digits": 2}
+    for row in cells(CPU, 1, ["digits"], ("plain", "loop"), apart=False, epochs={"digits": 2}):
+        assert row["local_epochs"] == 2
+        assert row["seconds"] * row["samples_per_second"] == pytest.approx(2 * 10 * 60)

@@ -11,7 +11,8 @@ from benchmark.cli import main
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.engine.rounds import Diverged
-from benchmark.experiment.runner import Execution, run_cell
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import run_cell
 from benchmark.track.base import setting_of
 from benchmark.track.weights_and_biases import WeightsAndBiases
 

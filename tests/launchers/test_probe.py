@@ -5,12 +5,11 @@ import types
 import pytest
 
 from benchmark.engine.executors.threads import available_cores
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch import probe
 from benchmark.launch.base import Options
-from benchmark.launch.local import local
+from benchmark.launch.local import Processes, local
 from benchmark.launch.probe import Reading, automatic_jobs, measure, most_useful
-from benchmark.launch.processes import Processes
 from benchmark.launch.sequential import Sequential
 
 CPU = Execution(device="cpu")
@@ -55,9 +54,9 @@ def test_the_measurement_itself(cells):
 
 
 def test_a_job_a_core_but_not_more_than_cells(cells):
-    most = Options(0, "", CPU, cells * 100)
+    most = Options(0, CPU, cells * 100)
     assert local(most).jobs == available_cores() == automatic_jobs(CPU, cells)
-    assert isinstance(local(Options(None, "", CPU, cells)), Sequential)
-    assert isinstance(local(Options(0, "", CPU, cells[:1])), Sequential)
+    assert isinstance(local(Options(None, CPU, cells)), Sequential)
+    assert isinstance(local(Options(0, CPU, cells[:1])), Sequential)
     if available_cores() > 1:
-        assert isinstance(local(Options(2, "", CPU, cells)), Processes)
+        assert isinstance(local(Options(2, CPU, cells)), Processes)

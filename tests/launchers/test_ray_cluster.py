@@ -3,16 +3,17 @@
 import contextlib
 import dataclasses
 import json
-import os
-import signal
+import time
 
 import pytest
-from watching import Log
+from watching import Killer, Log
 
 from benchmark.engine.executors.threads import available_cores
-from benchmark.experiment.runner import Execution
+from benchmark.engine.records import Busy, RunRecord
+from benchmark.experiment.execution import Execution
 from benchmark.launch.base import Options
-from benchmark.launch.ray_cluster import RayCluster, connect
+from benchmark.launch.ray_cluster import RayCluster
+from benchmark.launch.ray_connect import connect
 from benchmark.studies.grid import Cell
 
 ray = pytest.importorskip("ray", reason="the optional package ray is not installed")
@@ -32,28 +33,6 @@ def cluster(tmp_path_factory):
         ray.shutdown()
 
 
-class Killer(Log):
-    """A watcher; the worker at the long cell is killed as soon as some rounds are heard of, once."""
-
-    def __init__(self, crew):
-        super().__init__()
-        self._crew, self._armed, self._sent, self._send = crew, True, {}, crew.send
-        crew.send = self._notice
-
-    def _notice(self, place, cell):
-        self._sent[cell.title] = place
-        self._send(place, cell)
-
-    def begin(self, cell):
-        return self if cell.title == "long" else Log()
-
-    def round(self, line):
-        super().round(line)
-        if self._armed and line["round"] >= KILLED:
-            self._armed = False
-            os.kill(self._crew._hands[self._sent["long"]].survey.pid, signal.SIGKILL)
-
-
 @pytest.fixture
 def start(tmp_path):
     """``start(cells)``: a launcher of two jobs that checkpoint after every round."""
@@ -65,7 +44,7 @@ def start(tmp_path):
             execution = Execution(
                 device="cpu", executor="loop", results_dir=folder, data_dir=tmp_path, checkpoint_seconds=0
             )
-            launcher = stack.enter_context(RayCluster(Options(2, "", execution, cells)))
+            launcher = stack.enter_context(RayCluster(Options(2, execution, cells)))
             return launcher, execution, folder
 
         yield go
@@ -97,9 +76,8 @@ def check(outcome, watcher, cells, folder, alone):
     ((cell, problem),) = outcome.failed
     assert cell.title == "diverging"
     assert "training diverged: the loss of client" in problem
-    first, second = watcher.starts
-    assert (first, KILLED <= second < ROUNDS) == (0, True)
-    assert any("long on" in note and "was lost" in note for note in watcher.notes)
+    assert watcher.begun.count("long") == 2
+    assert any("the worker at long was lost" in note for note in watcher.notes)
     for cell in outcome.done:
         expected = alone(cell)
         (record,) = folder.glob(f"*-{cell.config.hash}")
@@ -120,25 +98,26 @@ def test_workers_that_share_the_results_folder(start, work, alone, capfd):
     launcher, execution, folder = start(work)
     assert launcher.jobs == 2
     assert launcher.unavailable(work) == {}
-    watcher = Killer(launcher._crew)
+    watcher = Killer(KILLED)
     outcome = launcher.run(work, execution, watcher)
-    assert all(survey.shares for survey in launcher._crew._surveys())
+    assert all(survey.shares for survey in launcher._surveys.values())
     assert capfd.readouterr() == ("", "")
     check(outcome, watcher, work, folder, alone)
 
 
-def test_workers_that_cannot_reach_the_results_folder(start, work, alone, tmp_path, capfd):
+def test_workers_that_cannot_reach_the_results_folder(start, work, alone, monkeypatch, capfd):
     """Records, and what another worker needs to go on, are sent."""
     launcher, execution, folder = start(work)
-    launcher._marker = tmp_path / "elsewhere" / "below" / "ray-marker"  # never written, so never found
+    # The file that marks the folder is never written, so never found.
+    monkeypatch.setattr("benchmark.launch.ray_cluster.write_text", lambda path, text: None)
     elsewhere = Cell(dataclasses.replace(work[0].config, dataset="emnist"), "elsewhere", ())
     absent = launcher.unavailable([*work, elsewhere])
     assert list(absent) == ["emnist"]
     assert "on Ray worker" in absent["emnist"]
     assert "--data-dir" in absent["emnist"]
-    watcher = Killer(launcher._crew)
+    watcher = Killer(KILLED)
     outcome = launcher.run(work, execution, watcher)
-    assert not any(survey.shares for survey in launcher._crew._surveys())
+    assert not any(survey.shares for survey in launcher._surveys.values())
     assert capfd.readouterr() == ("", "")
     check(outcome, watcher, work, folder, alone)
 
@@ -152,16 +131,19 @@ def test_an_interrupt_ends_the_workers_and_leaves_their_checkpoints(tiny, tmp_pa
             if line["round"] == 20:
                 raise KeyboardInterrupt
 
-    hands = []
-
     def run():
-        with RayCluster(Options(1, "", execution, [cell])) as launcher:
+        with RayCluster(Options(1, execution, [cell])) as launcher:
             launcher.unavailable([cell])
-            hands.extend(launcher._crew._hands.values())
             launcher.run([cell], execution, Interrupter())
 
     with pytest.raises(KeyboardInterrupt):
         run()
     assert len(list(tmp_path.glob("*/checkpoint.pt"))) == 1
-    with pytest.raises(ray.exceptions.RayActorError):
-        ray.get(hands[0].actor.reports.remote(0), timeout=30)
+    record, deadline = RunRecord(tmp_path, cell.config, "fedper"), time.monotonic() + 60
+    while True:  # until the worker is gone, and its lock with it
+        try:
+            record.acquire()
+            break
+        except Busy:
+            assert time.monotonic() < deadline
+    record.release()

@@ -7,11 +7,10 @@ import types
 import pytest
 
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch import find
 from benchmark.launch.base import Options
-from benchmark.launch.ray_cluster import connect
-from benchmark.launch.ray_shares import Machine, Shares, divide
+from benchmark.launch.ray_connect import Machine, Shares, connect, divide
 
 
 def fake(error):
@@ -26,7 +25,7 @@ def fake(error):
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install ray.*--launcher local"):
-        find("ray")(Options(2, "", Execution(), []))
+        find("ray")(Options(2, Execution(), []))
 
 
 def test_an_address_where_nothing_listens():

@@ -3,10 +3,10 @@
 import pytest
 
 from benchmark.engine.config import RunConfig
-from benchmark.engine.records import RunRecord
+from benchmark.engine.records import Busy, RunRecord
 from benchmark.engine.rounds import Diverged
 from benchmark.errors import UserError
-from benchmark.experiment.runner import Execution
+from benchmark.experiment.execution import Execution
 from benchmark.launch import base
 from benchmark.launch.base import unavailable
 from benchmark.launch.sequential import Sequential
@@ -54,7 +54,7 @@ def test_a_failing_cell_does_not_stop_the_others(error, script, cells, log):
 
 
 def test_a_cell_of_another_process_comes_last(script, cells, log):
-    taken = caused(UserError("another process is at it"), BlockingIOError())
+    taken = Busy("another process is at it")
     script(taken, 0.5, 0.6, taken, 0.7)
     outcome = fill(cells, Execution(), log)
     assert [cell.title for cell in outcome.done] == ["cell 1", "cell 2", "cell 0"]

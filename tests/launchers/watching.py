@@ -1,4 +1,8 @@
-"""Watchers of cells that remember."""
+"""Watchers of cells that remember, and one that kills."""
+
+import os
+import signal
+from pathlib import Path
 
 
 class Log:
@@ -26,3 +30,35 @@ class Log:
 
     def round(self, line):
         self.rounds.append(line["round"])
+
+
+class Killer(Log):
+    """A watcher that kills the worker of the cell called ``long`` after some rounds, once."""
+
+    def __init__(self, rounds):
+        super().__init__()
+        self._rounds, self._cell = rounds, None
+
+    def begin(self, cell):
+        self.begun.append(cell.title)
+        if cell.title != "long":
+            return Log()
+        self._cell = cell
+        return self
+
+    def round(self, line):
+        super().round(line)
+        if self._rounds and line["round"] >= self._rounds:
+            self._rounds = 0
+            os.kill(self._worker(), signal.SIGKILL)
+
+    def _worker(self):
+        """The process that holds the lock of the run."""
+        for link in Path("/proc").glob("[0-9]*/fd/*"):
+            try:
+                held = os.readlink(link).endswith(f"-{self._cell.config.hash}/.lock")
+            except OSError:
+                continue
+            if held and int(link.parts[2]) != os.getpid():
+                return int(link.parts[2])
+        raise AssertionError("nobody is at it")

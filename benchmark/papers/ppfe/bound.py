@@ -178,15 +178,14 @@ def sizes_of(config: RunConfig, data_dir: Path | None) -> Sizes:
     try:
         dataset = datasets.load(config.dataset, data_dir, download=False, embedding=config.embedding)
     except UserError as error:
-        if config.partition == "dirichlet":
+        if not config.law.sizes:
             raise UserError(
-                f"a Dirichlet split's sizes follow from the labels, and '{config.dataset}' was not found; "
-                "give --data-dir or a split by classes (--classes-per-client)"
+                f"the sizes of a {config.partition} split follow from the data, and '{config.dataset}' was "
+                "not found; give --data-dir or another partition"
             ) from error
         counts = (config.samples_per_client, config.test_samples_per_client)
         train, test = ((count,) * config.clients for count in counts)
-        law = "they differ by user" if config.partition == "natural" else "this split's are all equal"
-        source = f"from the configuration, since {config.dataset} was not found; {law}"
+        source = f"from the configuration, since {config.dataset} was not found; {config.law.sizes}"
         return Sizes(train, test, source)
     split = split_of(config, dataset)
     train, test = (tuple(map(int, sizes)) for sizes in (split.train_sizes, split.test_sizes))

@@ -33,10 +33,18 @@ def _mixtures(records: Mapping[str, Sequence[Record]]) -> list[str]:
 
 def _outdated(records: Mapping[str, Sequence[Record]]) -> list[str]:
     used = {record.folder.name: record for found in records.values() for record in found}
-    old = [name for name, record in used.items() if outdated(record.config, record.summary)]
-    if not old:
-        return []
-    return [
-        f"{len(old)} of {len(used)} records were computed by other code (its method, the engine, …);",
-        f"to make them again remove their folders, such as {old[0]}",
-    ]
+    other = {name: record for name, record in used.items() if outdated(record.config, record.summary)}
+    old = [name for name, found in other.items() if outdated(found.config, found.summary, found.verified)]
+    lines = []
+    if old:
+        lines += [
+            f"{len(old)} of {len(used)} records were computed by other code (its method, the engine, …);",
+            f"to make them again remove their folders, such as {old[0]}",
+        ]
+    if len(other) > len(old):
+        rounds = min(found.verified["rounds"] for name, found in other.items() if name not in old)
+        lines.append(
+            f"{len(other) - len(old)} of {len(used)} records were computed by other code; `verify` found "
+            f"that this code gives the same (in the first {rounds} round{'s' * (rounds > 1)} at least)"
+        )
+    return lines

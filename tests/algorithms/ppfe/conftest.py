@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import datasets
+from benchmark.config.resolve import with_hyper
 from benchmark.engine.params import WeightedMean
-from benchmark.experiment.runner import with_hyper
 from benchmark.models import NETWORKS
 
 EIGHT = {"rounds": 8, "eval_every": 3}  # four stages of two rounds: 1-2, 3-4, 5-6, 7-8
@@ -16,7 +16,7 @@ EIGHT = {"rounds": 8, "eval_every": 3}  # four stages of two rounds: 1-2, 3-4, 5
 LEARNING = {"lr": 0.1, "local_epochs": 4, "batch_size": 4, "partition": "dirichlet", "dirichlet": 0.5}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def staged(tiny):
     """``staged({"T": 2})``: the tiny configuration with two rounds for each of four stages.
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from algorithms.ppfe.hyper import ABLATIONS
+from benchmark.config.resolve import with_hyper
 from benchmark.engine.executors import LoopExecutor
-from benchmark.experiment.runner import with_hyper
 from benchmark.models import Linear, LowRank
 
 EVERYONE = range(6)

@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
+from benchmark.config.resolve import resolve, with_hyper
 from benchmark.engine.rounds import Diverged
 from benchmark.errors import UserError
-from benchmark.experiment.runner import check, with_hyper
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,7 @@ from benchmark.experiment.runner import check, with_hyper
             "rw_apply=resample: reweight=false has no sample weights",
         ),
         ({"rw_apply": "resample", "T": "1"}, "rw_apply=resample: T=1 has no sample weights"),
+        ({"ens_space": "vote", "ensemble": "last"}, "ens_space=vote: ensemble=last leaves nothing to sum"),
         ({"fc_init": "fedavg_all", "T": "2"}, "fc_init=fedavg_all: T=2 has no reduced stage"),
         ({"personal_start": "average", "full_last_only": "yes"}, "average: full_last_only=true ends stages"),
         ({"personal_start": "average", "T": "1"}, "personal_start=average: T=1 leaves no personal layers"),
@@ -61,7 +62,7 @@ from benchmark.experiment.runner import check, with_hyper
 )
 def test_hyper_parameters_that_make_no_sense(hyper, message, staged):
     with pytest.raises(UserError, match=message) as caught:
-        check(staged(hyper))
+        resolve(staged(hyper))
     assert "\n" not in str(caught.value)
 
 
@@ -78,7 +79,7 @@ def test_hyper_parameters_that_make_no_sense(hyper, message, staged):
 )
 def test_unusual_hyper_parameters_that_do_make_sense(hyper, staged, play):
     config = staged(hyper)
-    check(config)
+    resolve(config)
     assert 0 <= play(config).summary["accuracy"] <= 1
 
 
@@ -87,7 +88,7 @@ def test_too_few_rounds_for_the_stages(rounds, staged):
     with pytest.raises(
         UserError, match=f"{rounds} rounds leave stage . of 4 without a round; give more --rounds"
     ):
-        check(staged(rounds=rounds))
+        resolve(staged(rounds=rounds))
 
 
 @pytest.mark.parametrize(

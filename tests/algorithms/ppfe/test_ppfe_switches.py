@@ -4,8 +4,8 @@ import torch
 
 from algorithms.ppfe.hyper import PPFEHyper
 from algorithms.ppfe.reweight import reweight
+from benchmark.config.resolve import with_hyper
 from benchmark.engine.budget import planned_bytes
-from benchmark.experiment.runner import with_hyper
 
 
 def test_options_added_later_leave_the_identity_of_earlier_runs_alone(staged):

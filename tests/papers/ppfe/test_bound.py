@@ -8,10 +8,10 @@ import pytest
 
 from algorithms import ALGORITHMS
 from benchmark.cli import main
+from benchmark.config.resolve import with_hyper
 from benchmark.config.settings import find_setting
 from benchmark.engine.config import RunConfig
 from benchmark.errors import UserError
-from benchmark.experiment.runner import with_hyper
 from benchmark.papers.ppfe.bound import bound_of, capacities_of, corollary, harmonic_mean, sizes_of
 
 # Specification, section 2.1 and 2.2: shared and personal parameters of the four stages on CIFAR-100.
@@ -110,7 +110,7 @@ def test_absent_data_are_said_and_refused_where_sizes_depend_on_them(make):
     sizes = sizes_of(make("fedavg"), None)
     assert sizes.train == (400,) * 100
     assert "from the configuration" in sizes.source
-    with pytest.raises(UserError, match="follow from the labels"):
+    with pytest.raises(UserError, match="follow from the data"):
         sizes_of(make("fedavg", "cifar10-dir0.3"), None)
 
 

@@ -14,9 +14,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.commands.common.flags import add_config_flags, add_data_dir, add_setting
-from benchmark.commands.run import configure
 from benchmark.config.fields import DATA_FIELDS, describe_split
+from benchmark.config.flags import add_config_flags, add_data_dir, add_setting, configure
 from benchmark.console.terminal import percent
 from benchmark.errors import UserError
 
@@ -87,11 +86,11 @@ def execute(arguments: argparse.Namespace) -> None:
     """Print the terms, stage by stage, and the totals of some other methods beside them."""
     setting, config = configure(arguments)
 
+    from benchmark.config.resolve import method_label, resolve
     from benchmark.engine.network import network_of
-    from benchmark.experiment.runner import check, method_label
     from benchmark.papers.ppfe.bound import bound_of, capacities_of, corollary, sizes_of
 
-    check(config)
+    resolve(config)
     sizes = sizes_of(config, arguments.data_dir)
     label = method_label(config)
     found = {
@@ -137,13 +136,13 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _others(config: RunConfig, label: str) -> dict[str, RunConfig]:
     """The methods to compare with, by their defaults, where they can be run here."""
-    from benchmark.experiment.runner import check, with_hyper
+    from benchmark.config.resolve import resolve, with_hyper
 
     found = {}
     for name in _COMPARED:
         other = with_hyper(dataclasses.replace(config, algo=name), {})
         with contextlib.suppress(UserError):  # few rounds are enough for some methods, but not for stages
-            check(other)
+            resolve(other)
             found[name] = other
     found.pop(label, None)
     return found

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.commands.common.flags import path
+from benchmark.config.flags import path
 from benchmark.console.terminal import percent, show, shown_path
 from benchmark.errors import UserError
 

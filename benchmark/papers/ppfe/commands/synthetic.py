@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from benchmark.commands.common.flags import path
+from benchmark.config.flags import path
 from benchmark.errors import UserError, unknown
 
 if TYPE_CHECKING:

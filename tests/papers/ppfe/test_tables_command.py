@@ -301,9 +301,12 @@ def test_the_synthetic_study_is_computed_once(command, tmp_path, monkeypatch):
         ("--jobs 0", "--jobs is '0'"),
         ("--jobs many", "--jobs is 'many'"),
         ("--jobs 100000", "--jobs 100000: every job needs a core"),
-        ("--jobs 100000 --dry-run", "or use more machines with --launcher ray"),
+        ("--jobs 100000 --dry-run", "or use more machines with --launcher slurm or --launcher ray"),
         ("--launcher rai", "unknown launcher 'rai' (did you mean 'ray'?)"),
         ("--address 10.0.0.1:6379", "add --launcher ray"),
+        ("--slurm time=30", "add --launcher slurm"),
+        ("--launcher slurm --slurm partition", "--slurm is 'partition'; expected KEY=VALUE"),
+        ("--launcher slurm --slurm partition=gpu", "add --slurm time=MINUTES"),
     ],
 )
 def test_bad_input_is_one_line(command, words, message, tmp_path):

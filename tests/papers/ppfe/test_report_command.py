@@ -11,10 +11,11 @@ from record_folders import write_records
 from benchmark.cli import Parser, main
 from benchmark.commands import run as run_command
 from benchmark.config.fields import setting_in_words
+from benchmark.config.resolve import with_hyper
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
-from benchmark.experiment.runner import with_hyper
 from benchmark.present.page.command import command
+from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import plan
 
@@ -66,10 +67,23 @@ def test_everything_is_made_from_records_alone(call, root):
 
 def test_records_of_other_code_are_counted(call, root, monkeypatch):
     assert "other code" not in call("report --only sparse").out
-    monkeypatch.setattr("benchmark.present.page.cautions.outdated", lambda config, summary: True)
+    monkeypatch.setattr("benchmark.present.page.cautions.outdated", lambda *_: True)
     answer = call("report --only sparse reduction")
     assert "4 of 4 records were computed by other code" in answer.out  # those of both studies once
     assert (answer.code, answer.err) == (0, "")
+
+
+def test_records_that_this_code_gives_again_are_counted_apart(call, root, monkeypatch):
+    monkeypatch.setattr(
+        "benchmark.present.page.cautions.outdated", lambda config, summary, verified=None: not verified
+    )
+    for rounds, record in enumerate(Store.scan(root).records(), start=2):
+        verdict = {"record_digest": record.digest, "rounds": rounds}
+        (record.folder / "verified.json").write_text(json.dumps(verdict))
+    out = call("report --only sparse reduction").out
+    assert "4 of 4 records were computed by other code; `verify` found that this code gives the same" in out
+    assert "in the first" in out
+    assert "to make them again" not in out
 
 
 def test_only_the_studies_that_were_asked_for(call, root):

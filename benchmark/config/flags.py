@@ -5,43 +5,33 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 from benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
-from benchmark.engine.config import RunConfig, flag
-from benchmark.errors import UserError
-
-if TYPE_CHECKING:
-    from benchmark.experiment.runner import Execution
-    from benchmark.track import Tracking
+from benchmark.engine.config import RunConfig
+from benchmark.errors import UserError, flag
+from datasets import DATASETS
+from datasets.laws import LAWS, OPTIONS, find_law
 
 __all__ = [
     "add_config_flags",
     "add_data_dir",
-    "add_execution",
     "add_results_dir",
     "add_seeds",
     "add_setting",
-    "add_tf32",
-    "add_tracking",
-    "execution_of",
+    "config_of",
+    "configure",
     "parse_assignments",
     "path",
-    "resolve",
-    "tracking_of",
 ]
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _KINDS = get_type_hints(RunConfig)
-
-_BY_NUMBER = ("samples_per_client", "test_samples_per_client")  # what natural splits do not ask for,
-_BY_USER = ("user_pool", "test_share", "least_test")  # and what only they do
 _MORE_HELP = {
     "dataset": "; without --setting it stands for the first setting that uses it",
-    "dirichlet": "; implies --partition dirichlet",
+    "partition": "; a flag that only some of these have implies one",
 }
 
 
@@ -97,80 +87,6 @@ def _count_of_seeds(text: str) -> int:
     return int(text)
 
 
-def add_execution(group: argparse._ArgumentGroup) -> None:
-    """Add the flags that say how runs are carried out: fields of `Execution` (see `execution_of`)."""
-    group.add_argument(
-        "--device", metavar="NAME", help="cpu, cuda or cuda:N (default: auto, a GPU where there is one)"
-    )
-    group.add_argument(
-        "--executor",
-        metavar="NAME",
-        help="how clients are trained (default: auto, the fastest for the device)",
-    )
-    add_tf32(group)
-
-
-def add_tf32(group: argparse._ArgumentGroup) -> None:
-    """Add ``--tf32``."""
-    group.add_argument(
-        "--tf32",
-        action="store_true",
-        default=None,
-        help="let CUDA devices round the factors of products to TF32: faster, less exact (default: no)",
-    )
-
-
-def add_tracking(group: argparse._ArgumentGroup) -> None:
-    """Add the flags of Weights & Biases."""
-    group.add_argument(
-        "--wandb",
-        default="disabled",
-        metavar="{online,offline,disabled}",
-        help="log runs to Weights & Biases as well; offline: into RESULTS/wandb, for `wandb sync` "
-        "(default: disabled)",
-    )
-    group.add_argument(
-        "--wandb-project",
-        metavar="NAME",
-        help="project there (default: the environment's WANDB_PROJECT, else pfl-benchmark)",
-    )
-    group.add_argument(
-        "--wandb-entity",
-        metavar="NAME",
-        help="team or user there (default: the environment's WANDB_ENTITY, else that of the login)",
-    )
-
-
-def tracking_of(
-    arguments: argparse.Namespace, studies: Mapping[str, tuple[str, ...]] | None = None
-) -> tuple[Tracking, ...]:
-    """What the flags of `add_tracking` ask for, checked.
-
-    Args:
-        studies: names of the studies that use a run, by the hash of its configuration.
-
-    Raises:
-        UserError: it cannot work: no such mode, no package, no key.
-    """
-    if arguments.wandb == "disabled":
-        for name in ("wandb_project", "wandb_entity"):
-            if getattr(arguments, name):
-                raise UserError(
-                    f"{flag(name)} has a meaning only with --wandb online or offline; add that flag"
-                )
-        return ()
-    from benchmark.track.weights_and_biases import PROJECT, WeightsAndBiases
-
-    tracking = WeightsAndBiases(
-        arguments.wandb,
-        arguments.wandb_project or os.environ.get("WANDB_PROJECT") or PROJECT,
-        arguments.wandb_entity or os.environ.get("WANDB_ENTITY") or "",
-        studies or {},
-    )
-    tracking.check()
-    return (tracking,)
-
-
 def _default(name: str) -> str:
     default = _FIELDS[name].default
     text = ("yes" if default else "no") if isinstance(default, bool) else f"{default}"
@@ -215,7 +131,7 @@ def path(name: str) -> Callable[[str], Path]:
 # -- from flags to a configuration ------------------------------------------------------------------
 
 
-def resolve(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
+def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
     """The setting's name and the configuration that the flags ask for, without the method.
 
     Raises:
@@ -239,71 +155,53 @@ def resolve(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
             f"--crop-padding {config.crop_padding} does nothing without augmentation; "
             "drop it, or give --augment"
         )
-    config = config.settled()
-    _check_split(config, "dirichlet" in given)
-    return name, config
+    return name, config.settled()
 
 
-def execution_of(arguments: argparse.Namespace, **fixed: Any) -> Execution:
-    """The `Execution` that the flags ask for: every flag with the name of a field sets it, if it is given.
-
-    Args:
-        fixed: fields that no flag of the command sets.
-    """
-    from benchmark.experiment.runner import Execution
-
-    execution = Execution(**fixed)
-    chosen: dict[str, Any] = {
-        spec.name: getattr(arguments, spec.name, None) for spec in dataclasses.fields(execution)
-    }
-    chosen = {name: value for name, value in chosen.items() if value is not None and name not in fixed}
-    return dataclasses.replace(execution, **chosen)
-
-
-def _partition(values: Any, given: dict[str, Any]) -> str:
-    """The partition that the flags mean.
+def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """The partition that the flags mean: the one they name, else the setting's, else the first they fit.
 
     Raises:
         UserError: they contradict each other.
     """
-    by_classes, by_alpha, law = "classes_per_client" in given, "dirichlet" in given, given.get("partition")
-    for name in _BY_NUMBER if (law or values["partition"]) == "natural" else _BY_USER:
-        if name in given:
-            law = law or values["partition"]
-            raise UserError(f"{flag(name)} has no meaning under --partition {law}; drop it")
-    if by_classes and by_alpha:
-        raise UserError("--classes-per-client and --dirichlet are two different splits; give one of them")
-    if by_classes and law in ("dirichlet", "iid", "natural"):
-        raise UserError(f"--classes-per-client has no meaning under --partition {law}; drop one of them")
-    if by_alpha and law not in (None, "dirichlet"):
-        raise UserError(f"--dirichlet has no meaning under --partition {law}; drop one of them")
-    if law is not None:
-        return law
-    if by_alpha:
-        return "dirichlet"
-    if by_classes and values["partition"] not in ("distinct", "shards"):
-        return "distinct"
-    return values["partition"]
-
-
-def _check_split(config: RunConfig, has_alpha: bool) -> None:
-    if config.partition == "dirichlet" and not (config.dirichlet or has_alpha):
-        raise UserError("--partition dirichlet needs --dirichlet and a number above 0, such as 0.3")
-    if config.partition == "dirichlet" and not config.dirichlet > 0:
-        raise UserError(
-            f"--dirichlet is {config.dirichlet:g}; expected a number above 0, such as 0.3 (smaller: clients "
-            "differ more)"
-        )
-    if config.classes_per_client < 1:
-        raise UserError(
-            f"--classes-per-client is {config.classes_per_client}; expected a whole number of at least 1"
-        )
+    options = {name for name in OPTIONS if name in given}
+    fitting = [name for name, law in LAWS.items() if options <= {*law.options()}]
+    if not fitting:
+        words = " and ".join(flag(name) for name in OPTIONS if name in options)
+        raise UserError(f"{words} are of different splits; give one of them")
+    usual = values["partition"]
+    partition = given.get("partition", usual if usual in fitting else fitting[0])
+    law = find_law(partition)
+    for name in given:
+        if name in law.ignores or name in options - {*law.options()}:
+            raise UserError(f"{flag(name)} has no meaning under --partition {partition}; drop it")
+    law.check(values["dataset"], users=DATASETS[values["dataset"]].text is not None)
+    return partition
 
 
 def _check_budget(given: dict[str, Any]) -> None:
     for name in ("byte_budget", "compute_cap"):
         if name in given and given.get("budget", RunConfig.budget) != "bytes":
             raise UserError(f"{flag(name)} has a meaning only under --budget bytes; add that flag")
+
+
+def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
+    """The setting's name and the whole configuration that the flags ask for, the method included.
+
+    Raises:
+        UserError: a flag is missing or wrong, or some contradict each other.
+    """
+    from algorithms import ALGORITHMS, find
+    from benchmark.config.resolve import with_hyper
+
+    if not arguments.algo:
+        raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")
+    method = find(arguments.algo)
+    setting, config = config_of(arguments)
+    known = [spec.name for spec in dataclasses.fields(method.Hyper)]
+    given = parse_assignments(arguments.set, arguments.algo, known)
+    config = dataclasses.replace(config, algo=arguments.algo)
+    return setting, with_hyper(config, given, arguments.ablation)
 
 
 def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> dict[str, str]:

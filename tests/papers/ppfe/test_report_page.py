@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from record_folders import write_record, write_records
 
+from benchmark.config.resolve import with_hyper
 from benchmark.engine.config import RunConfig
-from benchmark.experiment.runner import with_hyper
 from benchmark.present.page.cautions import cautions
 from benchmark.present.page.mixtures import in_words, mixed
 from benchmark.present.page.page import write_page

@@ -7,9 +7,10 @@ import pytest
 
 import datasets
 from algorithms import ALGORITHMS
+from benchmark.config.resolve import resolve, with_hyper
 from benchmark.config.settings import SETTINGS
 from benchmark.errors import NotDefined, UserError
-from benchmark.experiment.runner import check, split_of, with_hyper
+from benchmark.experiment.runner import split_of
 from benchmark.papers.ppfe.studies.printed import PAPER_RESULTS, printed
 from benchmark.papers.ppfe.studies.rows import METHODS
 from benchmark.present import figures, tables
@@ -68,7 +69,7 @@ def test_a_method_is_left_out_where_it_is_not_defined(profile):
     assert "pfedfda" in absent
     for algo in absent:
         with pytest.raises(NotDefined):
-            check(with_hyper(dataclasses.replace(found["fedavg", text], algo=algo), {}))
+            resolve(with_hyper(dataclasses.replace(found["fedavg", text], algo=algo), {}))
     assert {algo for algo, _ in found} == set(ALGORITHMS)
 
 
@@ -82,7 +83,7 @@ def test_the_reduced_sent140_is_in_no_column():
 def test_every_run_is_valid_and_needed_once(profile):
     found = cells(profile, seeds=(0,))
     for cell in found:
-        check(cell.config)
+        resolve(cell.config)
     assert len({cell.config.hash for cell in found}) == len(found)
     assert len({cell.title for cell in found}) == len(found)
 

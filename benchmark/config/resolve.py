@@ -1,0 +1,133 @@
+"""From a configuration to what it says: method, hyper-parameters and network, checked once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import datasets
+from algorithms import ALGORITHMS, find
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.config import RunConfig
+from benchmark.engine.hyper import parse_hyper, recorded
+from benchmark.engine.network import network_of
+from benchmark.errors import UserError, nearest, unknown
+from benchmark.models import NETWORKS, Network
+
+__all__ = ["Run", "check_data", "method_label", "resolve", "with_hyper"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A configuration that can be run.
+
+    Attributes:
+        method: the class of the method.
+        hyper: its parsed hyper-parameters, an instance of ``method.Hyper``.
+    """
+
+    config: RunConfig
+    method: type[Algorithm]
+    hyper: Any
+    network: Network
+
+
+def resolve(config: RunConfig) -> Run:
+    """What a configuration says.
+
+    Raises:
+        UserError: it cannot be run; one line that says what to mend.
+        NotDefined: its method is not defined for its data.
+    """
+    config.validate()
+    if config.dataset not in datasets.DATASETS:
+        raise unknown("dataset", config.dataset, datasets.DATASETS)
+    if config.dataset not in NETWORKS:
+        raise UserError(
+            f"the dataset '{config.dataset}' has no network: add one to NETWORKS in "
+            "benchmark/models/catalogue.py"
+        )
+    check_data(config)
+    method, network = find(config.algo), network_of(config)
+    hyper = parse_hyper(method.Hyper, config.hyper, config.algo)
+    method.check(config, network, hyper)
+    return Run(config, method, hyper, network)
+
+
+def check_data(config: RunConfig) -> None:
+    """Refuse what an image dataset cannot give, or a text dataset.
+
+    Raises:
+        UserError: one line that says what to mend.
+    """
+    name, text = config.dataset, datasets.DATASETS[config.dataset].text is not None
+    config.law.check(name, users=text)
+    if text and config.augment:
+        raise UserError(f"--augment is for images, and '{name}' holds tweets; drop it")
+    side = min(datasets.DATASETS[name].shape[1:], default=0)
+    if config.augment and config.crop_padding >= side:
+        raise UserError(
+            f"--crop-padding is {config.crop_padding}, but the images of '{name}' have {side} pixels a side; "
+            f"expected at most {side - 1}"
+        )
+    if text and not config.embedding:
+        raise UserError(f"--embedding is 0, but '{name}' needs word vectors; give their width, such as 300")
+    for field in ("embedding", "cell"):
+        if not text and getattr(config, field) != getattr(RunConfig, field):
+            raise UserError(f"--{field} is for text, and '{name}' holds images; drop it")
+
+
+def with_hyper(config: RunConfig, given: Mapping[str, Any], ablation: str | None = None) -> RunConfig:
+    """Complete `config` with all hyper-parameters of its method.
+
+    Args:
+        given: the ones that are set, as typed.
+        ablation: name of a variant of the method, whose values come first.
+
+    Raises:
+        UserError: unknown method, ablation or hyper-parameter, or values that do not fit.
+    """
+    method = find(config.algo)
+    if ablation is not None and ablation not in method.ablations:
+        raise UserError(_unknown_ablation(ablation, method))
+    hyper = parse_hyper(method.Hyper, {**_variant(config, ablation), **given}, config.algo)
+    return dataclasses.replace(config, hyper=recorded(hyper))
+
+
+def _variant(config: RunConfig, ablation: str | None) -> Mapping[str, Any]:
+    """What an ablation (None: the plain method) sets for the network of a configuration."""
+    method = find(config.algo)
+    values = {} if ablation is None else method.ablations[ablation]
+    return method.fitted(network_of(config), values) if config.dataset in NETWORKS else values
+
+
+def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
+    owners = [other.name for other in ALGORITHMS.values() if name in other.ablations]
+    if owners:
+        return f"ablation '{name}' belongs to {owners[0]}, not to '{method.name}'; use --algo {owners[0]}"
+    if not method.ablations:
+        return f"'{method.name}' has no ablations; drop --ablation {name}"
+    known = ", ".join(method.ablations)
+    return f"unknown ablation '{name}' of '{method.name}'{nearest(name, method.ablations)}; known: {known}"
+
+
+def method_label(config: RunConfig) -> str:
+    """Readable name of the method and its variant: ``ppfe``, ``ppfe-no-reduction``, ``ditto-lam=0.1``."""
+    method = find(config.algo)
+
+    def variant(ablation: str | None) -> dict[str, Any]:
+        return dataclasses.asdict(parse_hyper(method.Hyper, _variant(config, ablation), config.algo))
+
+    default = variant(None)
+    own = dataclasses.asdict(parse_hyper(method.Hyper, config.hyper, config.algo))  # tuples again, after JSON
+    changed = {name: value for name, value in own.items() if value != default[name]}
+    for name in method.ablations:
+        if {key: value for key, value in variant(name).items() if value != default[key]} == changed:
+            return f"{config.algo}-{name}" if changed else config.algo
+    parts = []
+    for name, value in changed.items():
+        text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+        parts.append(f"{name}={text}")
+    return "-".join([config.algo, *parts])[:80]

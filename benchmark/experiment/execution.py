@@ -1,0 +1,79 @@
+"""How and where runs are carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from benchmark.engine.executors import EXECUTORS, choose_executor
+from benchmark.engine.rounds import CHECKPOINT_SECONDS
+from benchmark.errors import UserError, nearest
+from benchmark.models import Network
+from benchmark.track.base import Tracking
+
+__all__ = ["Execution"]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How and where a run is carried out; nothing here changes what it means."""
+
+    device: str = "auto"
+    executor: str = "auto"
+    data_dir: Path | None = None
+    results_dir: Path = Path("results/runs")
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    side_by_side: int = 1  # runs that share the machine; on record, since it tells in the seconds
+    trackings: tuple[Tracking, ...] = ()
+    tf32: bool = False  # see `benchmark.engine.precision`
+
+    def pick_device(self) -> torch.device:
+        """The device to use.
+
+        Raises:
+            UserError: CUDA asked for where there is none, or an unknown device.
+        """
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            device = torch.device(name)
+        except RuntimeError:
+            raise UserError(f"unknown device '{name}'; expected auto, cpu, cuda or cuda:N") from None
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise UserError("--device cuda: PyTorch finds no CUDA GPU here; use --device cpu")
+        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+            raise UserError(f"--device {name}: only {torch.cuda.device_count()} CUDA device(s) here")
+        if device.type not in ("cpu", "cuda"):
+            raise UserError(f"--device {name} is not supported; expected auto, cpu, cuda or cuda:N")
+        return device
+
+    def check_executor(self) -> None:
+        """Refuse an unknown executor.
+
+        Raises:
+            UserError: names the known ones.
+        """
+        if self.executor not in ("auto", *EXECUTORS):
+            known = ", ".join(["auto", *EXECUTORS])
+            raise UserError(
+                f"unknown executor '{self.executor}'{nearest(self.executor, EXECUTORS)}; known: {known}"
+            )
+
+    def pick_executor(self, device: torch.device, network: Network) -> str:
+        """The name of the executor to use for a network.
+
+        Raises:
+            UserError: unknown executor, or one that cannot train this network.
+        """
+        self.check_executor()
+        if self.executor == "auto":
+            return choose_executor(device.type, network)
+        problem = EXECUTORS[self.executor].unable(network)
+        if problem:
+            raise UserError(
+                f"--executor {self.executor} cannot train this network: {problem}; use --executor auto"
+            )
+        return self.executor

@@ -1,0 +1,299 @@
+"""Whether the code that is here gives the figures of a finished record: rounds are run again and compared."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+from benchmark.config.resolve import resolve, with_hyper
+from benchmark.engine.budget import plan_rounds
+from benchmark.engine.executors import EXECUTORS, choose_executor
+from benchmark.engine.files import write_json
+from benchmark.engine.origins import deciding
+from benchmark.engine.precision import precision
+from benchmark.engine.records import RunRecord
+from benchmark.engine.rounds import Diverged, Observer, run
+from benchmark.errors import UserError
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import prepare
+from benchmark.records.environment import environment
+from benchmark.records.freshness import BIT_EQUAL, DIFFERENT, VERIFIED, WITHIN_TOLERANCE, code_of
+from benchmark.records.same_data import data_for
+from benchmark.records.store import Record
+
+__all__ = ["ROUNDS", "Gap", "Verdict", "check_record", "execution_for", "load_data", "verify"]
+
+ROUNDS = 3  # that are run again if nothing else is asked for
+
+# Counts and words must be the same. Of real numbers |recorded - found| / max(1, |recorded|) may be so much,
+# since executors, hardware and libraries sum in different orders. Measured between loop and stacked on digits
+# (FedAvg, Ditto, FedRep, PPFE): losses differ by 1e-6 at most in nine rounds and by 2e-4 in twelve, but by up
+# to 0.03 in forty, where no tolerance would tell an error from rounding.
+TOLERANCE = 1e-3
+
+_TIMED = ("seconds", "seconds_closing", "samples_per_second")
+_HISTORY = ("shared_rounds", "resumed", "notes", "environment", "origins")
+_SHOWN = 10  # differences that are kept one by one
+
+Figures = dict[tuple[str, str], Any]
+"""What is compared, by place (``round 3``, ``client 0``, ``summary``, ``diagnostics``) and field."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A figure that is not the recorded one.
+
+    Attributes:
+        found: None where there is no such figure any more.
+        excess: the difference, in tolerances; infinite where the figure has to be the same.
+    """
+
+    place: str
+    field: str
+    recorded: Any
+    found: Any
+    excess: float
+
+    def __str__(self) -> str:
+        return f"{self.place}, {self.field}: {self.recorded} recorded, {self.found} found"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("place", "field", "recorded", "found")}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of running a record's first rounds again.
+
+    Attributes:
+        rounds: how many were compared, of how many of the run; with all of them also what the run ended with.
+        figures: how many figures were compared.
+        gaps: all that are not exactly the recorded ones, in the record's order.
+        environment: of this process, as in a summary.
+    """
+
+    record: Record
+    rounds: int
+    figures: int
+    gaps: Sequence[Gap]
+    environment: Mapping[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        if not self.gaps:
+            return BIT_EQUAL
+        return DIFFERENT if self.beyond else WITHIN_TOLERANCE
+
+    @property
+    def beyond(self) -> list[Gap]:
+        """The differences that no tolerance covers."""
+        return [gap for gap in self.gaps if gap.excess > 1]
+
+    @property
+    def largest(self) -> Gap | None:
+        """The difference of most tolerances, the first of several."""
+        return max(self.gaps, key=lambda gap: gap.excess, default=None)
+
+    @property
+    def elsewhere(self) -> list[str]:
+        """What the floats depend on, besides the code, and was otherwise: ``executor threads, here loop``."""
+        then, now = (deciding(found) for found in (self.record.summary["environment"], self.environment))
+        return [
+            f"{name} {then.get(name, 'unknown')}, here {now.get(name, 'unknown')}"
+            for name in dict.fromkeys((*then, *now))
+            if name != "code" and then.get(name) != now.get(name)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it stands in verified.json."""
+        return {
+            "verdict": self.verdict,
+            "rounds": self.rounds,
+            "of": len(self.record.rounds),
+            "figures": self.figures,
+            "unequal": len(self.gaps),
+            "beyond_tolerance": len(self.beyond),
+            "first_beyond": [gap.to_dict() for gap in self.beyond[:_SHOWN]],
+            "largest": self.largest.to_dict() if self.largest else None,
+            "code": self.environment["code"],
+            "environment": dict(self.environment),
+            "record_digest": self.record.digest,
+        }
+
+    def save(self) -> None:
+        """Keep it in the record's folder.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        write_json(self.record.folder / VERIFIED, self.to_dict())
+
+
+def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[tuple[str, int], datasets.Dataset]:
+    """The datasets of some records, each read once; nothing is downloaded.
+
+    Raises:
+        UserError: one is not here.
+    """
+    wanted = dict.fromkeys((record.config.dataset, record.config.embedding) for record in records)
+    return {
+        (name, width): datasets.load(name, data_dir, download=False, embedding=width)
+        for name, width in wanted
+    }
+
+
+def execution_for(record: Record, asked: Execution) -> Execution:
+    """How to run a record again: as asked, and where that leaves a choice as the record was made.
+
+    Raises:
+        UserError: a configuration that this code cannot carry out, or a device that is not here.
+    """
+    made, network = record.summary["environment"], resolve(record.config).network
+    if asked.device == "auto" and made.get("device") == "cpu":
+        asked = dataclasses.replace(asked, device="cpu")
+    kind, name = asked.pick_device().type, made.get("executor")
+    # `auto` does, client by client, what an executor that was asked for by name refuses.
+    free = asked.executor == "auto" and name in EXECUTORS and name != choose_executor(kind, network)
+    if free and (kind == "cpu") == (made.get("device") == "cpu") and not EXECUTORS[name].unable(network):
+        asked = dataclasses.replace(asked, executor=name)
+    return dataclasses.replace(asked, tf32=asked.tf32 or bool(made.get("tf32")))
+
+
+def check_record(record: Record, rounds: int, execution: Execution, dataset: datasets.Dataset) -> None:
+    """Refuse what cannot be verified here, before anything is trained.
+
+    Raises:
+        UserError: more rounds than the run has, other data, or an executor that cannot train its network.
+    """
+    if rounds > len(record.rounds):
+        raise UserError(
+            f"--rounds is {rounds}, but the run {record.folder.name} has {len(record.rounds)}; "
+            "give at most as many, or --all"
+        )
+    here = data_for(record.config, dataset)
+    prepared = prepare(resolve(record.config), execution, dataset)
+    prepared.task.executor.close()
+    if record.data.differs(here) or record.split != prepared.split.checksum:
+        raise UserError(
+            f"{record.folder.name} was made on another copy of '{record.config.dataset}' or another split "
+            f"({record.data}, split {record.split}; {here}, split {prepared.split.checksum} here); "
+            "bring those data back (--data-dir), or leave that record out"
+        )
+
+
+def verify(
+    record: Record, rounds: int, execution: Execution, dataset: datasets.Dataset, observer: Observer
+) -> Verdict:
+    """Run the first rounds of a record again and compare.
+
+    The method sees the run's full number of rounds, on which its stages may depend; nothing is taken over
+    from other runs, and nothing is written but to a temporary folder.
+    """
+    config = with_hyper(record.config, record.config.hyper)
+    prepared = prepare(resolve(config), execution, dataset)
+    surroundings = environment(prepared.task.data.device, prepared.executor_name)
+    surroundings |= {"tf32": execution.tf32, "code": code_of(config)}
+    try:
+        plan = plan_rounds(config, prepared.schedule, prepared.make)
+        if plan.rounds != len(record.rounds):
+            gap = Gap("plan", "rounds", len(record.rounds), plan.rounds, math.inf)
+            return Verdict(record, 0, 1, [gap], surroundings)
+        watched, whole = _Watched(observer, rounds), rounds == plan.rounds
+        with tempfile.TemporaryDirectory(prefix="pfl-verify-") as root, precision(execution.tf32):
+            made = RunRecord(Path(root), config, config.algo)
+            made.folder.mkdir()
+            algorithm = prepared.make(plan.rounds)
+            try:
+                run(algorithm, prepared.schedule, plan, made, None, watched, surroundings, math.inf)
+            except _Enough:
+                pass
+            except Diverged as error:
+                line = record.rounds[len(watched.lines)]
+                gap = Gap(f"round {line['round']}", "loss", line["loss"], str(error).split(";")[0], math.inf)
+                return Verdict(record, line["round"], len(line), [gap], surroundings)
+            found = _figures(watched.lines, made.folder if whole else None)
+    finally:
+        prepared.task.executor.close()
+    recorded = _figures(record.rounds[:rounds], record.folder if whole else None)
+    return Verdict(record, rounds, len(recorded), _gaps(recorded, found), surroundings)
+
+
+class _Enough(Exception):
+    """The rounds that were wanted are done."""
+
+
+class _Watched:
+    """Keeps the lines of the rounds and ends a run after some of them: no round loop needs to know."""
+
+    def __init__(self, observer: Observer, rounds: int) -> None:
+        self._observer, self._rounds = observer, rounds
+        self.lines: list[Mapping[str, Any]] = []
+
+    def start(self, rounds: int, done: int) -> None:
+        self._left = rounds - self._rounds
+        self._observer.start(self._rounds, done)
+
+    def round(self, line: Mapping[str, Any]) -> None:
+        self.lines.append(line)
+        self._observer.round(line)
+        if len(self.lines) == self._rounds and self._left:
+            raise _Enough
+
+
+def _figures(lines: Sequence[Mapping[str, Any]], folder: Path | None) -> Figures:
+    """The figures of some rounds and, if `folder` is given, of what stands there of the whole run."""
+    parts = [(f"round {line['round']}", line) for line in lines]
+    if folder is not None:
+        with (folder / "clients.csv").open(encoding="utf-8", newline="") as file:
+            parts += [(f"client {row['client']}", _client(row)) for row in csv.DictReader(file)]
+        names = [name for name in ("summary", "diagnostics") if (folder / f"{name}.json").exists()]
+        parts += [(n, json.loads((folder / f"{n}.json").read_text(encoding="utf-8"))) for n in names]
+    return {
+        (place, field): value
+        for place, part in parts
+        for name, content in part.items()
+        if name not in (*_TIMED, *_HISTORY)
+        for field, value in _leaves(name, content)
+    }
+
+
+def _client(row: Mapping[str, str]) -> dict[str, Any]:
+    total = int(row["test_samples"])
+    shares = {name: float(row[name]) for name in ("accuracy", "loss")}
+    return {"test_samples": total, "correct / test_samples": int(row["correct"]) / total, **shares}
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """``stages[0].clients.beta[3]`` and its value, for all that is in `value`."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(f"{name}.{key}", inner)
+    elif isinstance(value, (list, tuple)):
+        for place, inner in enumerate(value):
+            yield from _leaves(f"{name}[{place}]", inner)
+    else:
+        yield name, value
+
+
+def _gaps(recorded: Figures, found: Figures) -> list[Gap]:
+    """What is not the same; what records did not tell yet does not count."""
+    return [
+        Gap(*key, value, found.get(key), _excess(value, found.get(key)))
+        for key, value in recorded.items()
+        if found.get(key) != value
+    ]
+
+
+def _excess(recorded: Any, found: Any) -> float:
+    """The difference of two values in tolerances."""
+    if not isinstance(recorded, float) or not isinstance(found, float):
+        return math.inf
+    return abs(recorded - found) / (TOLERANCE * max(1.0, abs(recorded)))

@@ -1,0 +1,209 @@
+"""Workers elsewhere: giving cells to them, following their rounds, and what to do when one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from benchmark.config.resolve import method_label
+from benchmark.engine.config import RunConfig
+from benchmark.engine.records import RunRecord
+from benchmark.engine.rounds import Observer
+from benchmark.errors import UserError
+from benchmark.experiment.estimate import Estimator
+from benchmark.experiment.execution import Execution
+from benchmark.launch import base
+from benchmark.launch.base import Ended, OnThisMachine, Outcome, Watcher
+from benchmark.studies.grid import Cell
+
+__all__ = ["ATTEMPTS", "Pool", "Task"]
+
+ATTEMPTS = 3  # that a cell gets when its workers are lost
+
+
+class Task(Protocol):
+    """A cell that a worker has, such as a `concurrent.futures.Future`."""
+
+    def done(self) -> bool:
+        """Whether `result` would return, or raise, at once."""
+
+    def result(self) -> Ended:
+        """What `benchmark.launch.base.attempt` returned; an exception means that the worker is lost."""
+
+
+class Pool(OnThisMachine, ABC):
+    """A `benchmark.launch.base.Launcher` with workers; one of its own defines `submit` and `close`.
+
+    Attributes:
+        jobs: cells that run at once.
+        room: cells that `submit` takes at once; those beyond `jobs` wait where they are.
+        pause: seconds between looks at the tasks.
+        place: where cells run, as it follows "about 3:20".
+    """
+
+    pause = 0.1
+
+    def __init__(self, jobs: int, place: str, execution: Execution) -> None:
+        super().__init__(execution)
+        self.jobs = self.room = jobs
+        self.place = place
+
+    @abstractmethod
+    def submit(self, cells: Sequence[Cell]) -> Sequence[Task]:
+        """Have cells run by `attempt`, each in a process of its own; a task for each of them."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all workers, those at work as well; their checkpoints stay. Called after every `run`."""
+
+    def run(self, cells: Sequence[Cell], execution: Execution, watcher: Watcher) -> Outcome:
+        """As `Launcher.run`."""
+        try:
+            return _Filling(self, execution, watcher).run(cells)
+        finally:
+            self.close()
+
+
+@dataclass
+class _Running:
+    """A cell that a worker has, and the rounds that its record is known to have."""
+
+    cell: Cell
+    task: Task
+    observer: Observer
+    lines: Path
+    rounds: int = 0
+    stamp: int = 0
+
+    def follow(self) -> bool:
+        """Tell the observer of rounds that the record has got since (it does at checkpoints)."""
+        try:
+            stamp = self.lines.stat().st_mtime_ns
+            if stamp == self.stamp:
+                return False
+            found = [json.loads(line) for line in self.lines.read_text(encoding="utf-8").splitlines()]
+        except (OSError, ValueError):
+            return False
+        for line in found[self.rounds :]:
+            self.observer.round(line)
+        self.rounds, self.stamp = len(found), stamp
+        return True
+
+
+class _Filling:
+    """Runs cells on a pool, by the rules of `benchmark.launch.base.Launcher`."""
+
+    def __init__(self, pool: Pool, execution: Execution, watcher: Watcher) -> None:
+        self._pool, self._root, self._watcher = pool, execution.results_dir, watcher
+        self._estimator = Estimator((), dataclasses.replace(execution, device="cpu", executor="loop"))
+        self._outcome = Outcome()
+        self._queue: list[Cell] = []
+        self._busy: list[Cell] = []  # another process is at them
+        self._looked = 0.0  # when one of them was last found busy
+        self._running: list[_Running] = []
+        self._losses: Counter[str] = Counter()
+        self._proved = False  # that workers can be started at all
+
+    def run(self, cells: Sequence[Cell]) -> Outcome:
+        """Run all of them.
+
+        Raises:
+            UserError: records cannot be written, or workers cannot be started.
+        """
+        self._queue = list(cells)
+        while self._queue or self._busy or self._running:
+            self._submit()
+            if self._running:
+                self._collect()
+            else:
+                self._watcher.wait(self._busy)
+                time.sleep(base.PATIENCE)
+            if not self._queue and time.monotonic() - self._looked >= base.PATIENCE:
+                self._queue, self._busy = self._busy, []
+        return self._outcome
+
+    # -- giving work ------------------------------------------------------------------------------------
+
+    def _submit(self) -> None:
+        chosen: list[Cell] = []
+        at_work = [(one.cell.config, one.rounds) for one in self._running]
+        while self._queue and len(at_work) < self._pool.room:
+            chosen.append(self._next(at_work))
+            at_work.append((chosen[-1].config, 0))
+        tasks = self._pool.submit(chosen) if chosen else ()
+        for cell, task in zip(chosen, tasks, strict=True):
+            observer = self._watcher.begin(cell)
+            folder = RunRecord(self._root, cell.config, method_label(cell.config)).folder
+            running = _Running(cell, task, observer, folder / "rounds.jsonl")
+            observer.start(cell.config.rounds, 0)
+            if (folder / "checkpoint.pt").exists():
+                running.follow()
+            self._running.append(running)
+
+    def _next(self, at_work: Sequence[tuple[RunConfig, int]]) -> Cell:
+        """Take the first cell in line, but rather one whose common beginnings nobody is just training."""
+        begun = {name for config, done in at_work for name in self._beginnings(config, done)}
+        alone = (n for n, cell in enumerate(self._queue) if not begun & self._beginnings(cell.config))
+        return self._queue.pop(next(alone, 0))
+
+    def _beginnings(self, config: RunConfig, done: int = 0) -> set[str]:
+        """What a run still has to train, or to find, of beginnings that others share."""
+        with contextlib.suppress(UserError):  # which the run itself will meet
+            return {name for name, end in self._estimator.beginnings(config).items() if done < end}
+        return set()
+
+    # -- hearing ----------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        """Take what has ended; wait a little if nothing has."""
+        ended = [one for one in self._running if one.task.done()]
+        for one in self._running:
+            self._proved |= one.follow()
+        if not ended:
+            time.sleep(self._pool.pause)
+        for one in ended:
+            self._running.remove(one)
+            try:
+                result = one.task.result()
+            except UserError:
+                raise
+            except Exception as error:
+                self._lost(one, " ".join(str(error).split()) or type(error).__name__)
+            else:
+                self._proved = True
+                self._end(one.cell, result)
+
+    def _end(self, cell: Cell, ended: Ended) -> None:
+        if ended.kind == "stop":
+            raise UserError(ended.problem)
+        if ended.kind == "busy":
+            self._busy.append(cell)
+            self._looked = time.monotonic()
+        else:
+            self._outcome.add(cell, ended, self._watcher)
+
+    def _lost(self, one: _Running, how: str) -> None:
+        """A worker is lost; its cell goes on from its checkpoint elsewhere, but not for ever."""
+        if not self._proved and not one.lines.parent.exists():
+            raise UserError(
+                f"a worker was lost before it had begun ({how}); see its messages above, lower --jobs if "
+                "memory has run out, or run without --jobs"
+            )
+        self._losses[one.cell.config.hash] += 1
+        count = self._losses[one.cell.config.hash]
+        if count < ATTEMPTS:
+            self._watcher.note(
+                f"the worker at {one.cell.title} was lost ({how}); another goes on from its checkpoint"
+            )
+            self._queue.insert(0, one.cell)
+        else:
+            problem = f"{count} workers were lost at it ({how}); lower --jobs if memory has run out"
+            self._end(one.cell, Ended("failed", problem=problem))

@@ -1,0 +1,149 @@
+"""``--launcher slurm``: cells as a job array of a Slurm cluster, by submitit."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmark.errors import UserError
+from benchmark.experiment.execution import Execution
+from benchmark.launch.base import Ended, Options, Quiet, absolute, attempt
+from benchmark.launch.cores import use_share
+from benchmark.launch.pool import Pool, Task
+from benchmark.launch.registry import register
+from benchmark.studies.grid import Cell
+
+__all__ = ["Slurm", "parameters", "slurm"]
+
+_ROOM = 1000  # of an array, by Slurm's own default
+_AT_ONCE = 256  # of it, unless --jobs says otherwise
+_TIMEOUTS = 20  # after which a cell begins to count as lost; each time it goes on from its checkpoint
+_OURS = ("array", "nodes", "ntasks", "ntasks_per_node", "output", "error", "signal", "requeue")
+
+
+@register("slurm")
+def slurm(options: Options) -> Slurm:
+    """A job array; the results folder and the data must be where all nodes see them.
+
+    Raises:
+        UserError: submitit or Slurm are not there, or what it is asked for makes no sense.
+    """
+    wanted = parameters(options.slurm)
+    submitit = _import_submitit()
+    if shutil.which("sbatch") is None or shutil.which("srun") is None:
+        raise UserError(
+            "--launcher slurm needs Slurm's sbatch and srun on the path; call this on a login node of the "
+            "cluster, or use --launcher local"
+        )
+    return Slurm(options, submitit, wanted)
+
+
+class Slurm(Pool):
+    """A pool of Slurm jobs.
+
+    Args:
+        wanted: of `submitit.AutoExecutor.update_parameters`.
+        cluster: as submitit knows it; ``local`` has jobs run on this machine.
+    """
+
+    pause = 2.0
+
+    def __init__(
+        self, options: Options, submitit: Any, wanted: Mapping[str, Any], cluster: str = "slurm"
+    ) -> None:
+        jobs = min(options.jobs or _AT_ONCE, max(1, len(options.cells)))
+        super().__init__(jobs, f"on Slurm, {jobs} at a time", absolute(options.execution))
+        self.room = _ROOM
+        self._submitit, self._wanted, self._cluster = submitit, wanted, cluster
+        self._jobs: list[Any] = []
+
+    def submit(self, cells: Sequence[Cell]) -> Sequence[Task]:
+        """As `Pool.submit`: one array.
+
+        Raises:
+            UserError: Slurm does not take it.
+        """
+        folder = self._execution.results_dir / ".cache" / "slurm"
+        try:
+            executor = self._submitit.AutoExecutor(
+                folder, cluster=self._cluster, slurm_max_num_timeout=_TIMEOUTS
+            )
+            executor.update_parameters(
+                name="pfl-benchmark", slurm_array_parallelism=self.jobs, **self._wanted
+            )
+            jobs = executor.map_array(_Resumable(self._submitit), cells, [self._execution] * len(cells))
+        except Exception as error:  # of many kinds: a partition that is none, a limit of the account
+            reason = " ".join(str(error).split())
+            raise UserError(f"Slurm does not take the jobs: {reason}; mend --slurm") from error
+        self._jobs += jobs
+        return jobs
+
+    def close(self) -> None:
+        """As `Pool.close`."""
+        for job in self._jobs:
+            with contextlib.suppress(Exception):  # one that ends just now
+                if not job.done():
+                    job.cancel(check=False)
+        self._jobs.clear()
+
+
+class _Resumable:
+    """`attempt` in a job; at the end of its time, or when it is preempted, submitit queues it again."""
+
+    def __init__(self, submitit: Any) -> None:
+        self._again = submitit.helpers.DelayedSubmission
+
+    def __call__(self, cell: Cell, execution: Execution) -> Ended:
+        use_share()
+        return attempt(cell, execution, Quiet())
+
+    def checkpoint(self, cell: Cell, execution: Execution) -> Any:
+        """The same once more: the run goes on from its own checkpoint."""
+        return self._again(self, cell, execution)
+
+
+def parameters(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """What ``--slurm KEY=VALUE ...`` asks of `submitit.AutoExecutor`; keys are sbatch's long options.
+
+    Raises:
+        UserError: no time, one that is none, or an option that a cell cannot have.
+    """
+    wanted = {key.replace("-", "_"): value for key, value in given}
+    if refused := [key for key in wanted if key in _OURS]:
+        raise UserError(
+            f"--slurm {refused[0]}=...: a cell is one task on one node; drop it (--jobs sets how many)"
+        )
+    if "time" not in wanted:
+        raise UserError("--launcher slurm needs a time limit for each job: add --slurm time=MINUTES")
+    found: dict[str, Any] = {"timeout_min": _minutes(wanted.pop("time"))}
+    for key in ("cpus_per_task", "gpus_per_node"):  # which srun must be told as well
+        if key in wanted:
+            value = wanted.pop(key)
+            if not value.isdecimal():
+                raise UserError(f"--slurm {key}={value}: expected a whole number")
+            found[key] = int(value)
+    return {**found, "slurm_additional_parameters": wanted}
+
+
+def _minutes(text: str) -> int:
+    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):(\d\d):(\d\d)|(\d+))", text)
+    days, hours, minutes, seconds, alone = (int(part or 0) for part in match.groups()) if match else [0] * 5
+    total = alone + 24 * 60 * days + 60 * hours + minutes + (seconds > 0)
+    if not total:
+        raise UserError(f"--slurm time={text}: expected minutes, such as 90, or [DAYS-]HH:MM:SS")
+    return total
+
+
+def _import_submitit() -> Any:
+    try:
+        return importlib.import_module("submitit")
+    except ImportError as error:
+        raise UserError(
+            f"--launcher slurm needs the package submitit ({error}); install it with "
+            f"`{sys.executable} -m pip install submitit`, or use --launcher local"
+        ) from error

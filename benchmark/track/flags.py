@@ -1,0 +1,66 @@
+"""Flags of the trackers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from benchmark.errors import UserError, flag
+
+if TYPE_CHECKING:
+    from benchmark.track.base import Tracking
+
+__all__ = ["add_tracking", "tracking_of"]
+
+
+def add_tracking(group: argparse._ArgumentGroup) -> None:
+    """Add the flags of Weights & Biases."""
+    group.add_argument(
+        "--wandb",
+        default="disabled",
+        metavar="{online,offline,disabled}",
+        help="log runs to Weights & Biases as well; offline: into RESULTS/wandb, for `wandb sync` "
+        "(default: disabled)",
+    )
+    group.add_argument(
+        "--wandb-project",
+        metavar="NAME",
+        help="project there (default: the environment's WANDB_PROJECT, else pfl-benchmark)",
+    )
+    group.add_argument(
+        "--wandb-entity",
+        metavar="NAME",
+        help="team or user there (default: the environment's WANDB_ENTITY, else that of the login)",
+    )
+
+
+def tracking_of(
+    arguments: argparse.Namespace, studies: Mapping[str, tuple[str, ...]] | None = None
+) -> tuple[Tracking, ...]:
+    """What the flags of `add_tracking` ask for, checked.
+
+    Args:
+        studies: names of the studies that use a run, by the hash of its configuration.
+
+    Raises:
+        UserError: it cannot work: no such mode, no package, no key.
+    """
+    if arguments.wandb == "disabled":
+        for name in ("wandb_project", "wandb_entity"):
+            if getattr(arguments, name):
+                raise UserError(
+                    f"{flag(name)} has a meaning only with --wandb online or offline; add that flag"
+                )
+        return ()
+    from benchmark.track.weights_and_biases import PROJECT, WeightsAndBiases
+
+    tracking = WeightsAndBiases(
+        arguments.wandb,
+        arguments.wandb_project or os.environ.get("WANDB_PROJECT") or PROJECT,
+        arguments.wandb_entity or os.environ.get("WANDB_ENTITY") or "",
+        studies or {},
+    )
+    tracking.check()
+    return (tracking,)

@@ -1,0 +1,107 @@
+"""The natural split: one client per user, with the samples that the user wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from benchmark.errors import UserError
+from datasets.data import Dataset
+from datasets.laws.base import Law, option, register
+from datasets.pools import apportion
+from datasets.splits import Split
+
+
+@register
+@dataclass(frozen=True)
+class Natural(Law):
+    """A client is one of the users that wrote the samples.
+
+    floor(`test_share` · n) of a user's n samples are held out, in the proportions of the user's classes. Of
+    the users with at least `least_test` such samples (and one for training) the `user_pool` with most samples
+    are kept, ties broken by the users' numbers; of these a random sample of `clients`. Client numbers follow
+    users' numbers. `Split.facts` says what number of samples set the pool apart.
+    """
+
+    name: ClassVar[str] = "natural"
+    by_user: ClassVar[bool] = True
+    ignores: ClassVar[tuple[str, ...]] = ("samples_per_client", "test_samples_per_client")
+    sizes: ClassVar[str] = "they differ by user"
+    user_pool: int = option(
+        0, "clients are drawn among so many users, those with the most samples; 0: among all", "[0, inf)"
+    )
+    test_share: float = option(0.0, "share of a user's samples that is kept for testing", "(0, 1)", 0.1)
+    least_test: int = option(0, "users with fewer test samples are left out", "[0, inf)")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 0 < self.user_pool < self.clients:
+            raise UserError(
+                f"--clients is {self.clients:,}, but they are drawn among the {self.user_pool:,} users with "
+                "most samples: give fewer clients, a larger --user-pool, or --user-pool 0 for all users"
+            )
+
+    @property
+    def slug(self) -> str:
+        return f"users{self.clients}"
+
+    def describe(self) -> str:
+        drawn = f" (of the {self.user_pool} who wrote most)" * (self.user_pool > self.clients)
+        kept = f"{100 * self.test_share:g} % of a user's tweets, {self.least_test} or more, for testing"
+        return f"one user each{drawn}, {kept}"
+
+    def tell(self, facts: Mapping[str, int]) -> str:
+        least, at_least = facts["least_tweets"], facts["users_with_least_tweets"]
+        text = f"{facts['users']:,} users: {facts['qualified_users']:,} have enough test tweets; "
+        if facts["user_pool"] == facts["qualified_users"]:
+            return text + f"all of them, with {least} tweets or more"
+        text += f"the {facts['user_pool']:,} with most tweets have {least} or more"
+        tied = at_least - facts["user_pool"]
+        return text + (f" ({tied} others have {least}, too)" if tied else ", and nobody else does")
+
+    def split(self, dataset: Dataset, rng: np.random.Generator) -> Split:
+        self.check(dataset.name, dataset.users is not None)
+        users, labels = dataset.users, dataset.train.y
+        assert users is not None
+        wrote = np.bincount(users)
+        held_out = np.floor(self.test_share * wrote + 1e-9).astype(
+            np.int64
+        )  # 0.29 · 100 is a little below 29
+        qualified = np.flatnonzero((held_out >= max(1, self.least_test)) & (held_out < wrote))
+        if len(qualified) < max(self.user_pool, self.clients):
+            raise UserError(self._too_few(len(qualified)))
+        pool = qualified[np.argsort(-wrote[qualified], kind="stable")][: self.user_pool or None]
+        chosen = np.sort(rng.permutation(pool)[: self.clients])
+        counts = np.zeros((len(wrote), dataset.classes), dtype=np.int64)
+        np.add.at(counts, (users, labels), 1)
+        for_test = apportion(counts[chosen], held_out[chosen][:, None], rng)
+        shuffled = rng.permutation(len(users))
+        by_user = shuffled[np.argsort(users[shuffled], kind="stable")]
+        ends = np.cumsum(wrote)
+        train, test = [], []
+        for user, takes in zip(chosen, for_test, strict=True):
+            own = by_user[ends[user] - wrote[user] : ends[user]]
+            parts = [own[labels[own] == label] for label in range(dataset.classes)]
+            test.append(np.concatenate([part[:take] for part, take in zip(parts, takes, strict=True)]))
+            train.append(np.concatenate([part[take:] for part, take in zip(parts, takes, strict=True)]))
+        least = int(wrote[pool].min())
+        facts = {
+            "users": int((wrote > 0).sum()),
+            "qualified_users": len(qualified),
+            "user_pool": len(pool),
+            "least_tweets": least,
+            "users_with_least_tweets": int((wrote[qualified] >= least).sum()),
+        }
+        return Split(tuple(train), tuple(test), facts, dataset.digest)
+
+    def _too_few(self, found: int) -> str:
+        held_out = f"{max(1, self.least_test)} test samples (--test-share {self.test_share:g})"
+        reason = f"{f'only {found:,} users have' if found else 'no user has'} at least {held_out}"
+        if found >= self.clients:
+            remedy = "give at most that many, or 0 for all of them"
+            return f"--user-pool is {self.user_pool:,}, but {reason}: {remedy}"
+        remedy = f"give at most {found:,} (with --user-pool 0), or" if found else "give"
+        return f"--clients is {self.clients:,}, but {reason}: {remedy} a smaller --least-test"

@@ -1,0 +1,179 @@
+"""Cells in processes of their own: real ones, one of which is killed, and all of which are interrupted."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+from watching import Killer, Log
+
+from benchmark.engine.executors.threads import available_cores
+from benchmark.experiment.execution import Execution
+from benchmark.launch.cores import confined
+from benchmark.launch.local import Processes, own_gpu
+from benchmark.studies.grid import Cell
+
+pytestmark = pytest.mark.skipif(available_cores() < 2, reason="two workers need two cores")
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 300  # seconds, for a machine that is busy with other things
+ROUNDS = 120  # of the run whose worker is killed after 20: enough for the news to arrive before the last
+
+
+def side_by_side(cells, folder, log):
+    execution = Execution(device="cpu", executor="loop", results_dir=folder, checkpoint_seconds=0)
+    with Processes(2, execution) as launcher:
+        return launcher.run(cells, execution, log)
+
+
+def until(happened):
+    """Wait for something."""
+    deadline = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def find(folder, cell):
+    (found,) = folder.glob(f"*-{cell.config.hash}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def filled(tiny, tmp_path_factory):
+    """Three cells on two workers, the first of which is killed at the first cell."""
+    folder, log = tmp_path_factory.mktemp("filled"), Killer(20)
+    cells = [
+        Cell(tiny("fedper", rounds=ROUNDS), "long", ()),
+        Cell(tiny("fedavg", lr=1e30), "diverging", ()),
+        Cell(tiny("ppfe", rounds=8), "ppfe", ()),
+    ]
+    return cells, folder, log, side_by_side(cells, folder, log)
+
+
+def test_workers_make_the_records_that_this_process_makes(filled, launch, tmp_path):
+    _, folder, _, outcome = filled
+    assert sorted(cell.title for cell in outcome.done) == ["long", "ppfe"]
+    for cell in outcome.done:
+        alone = launch(cell.config, tmp_path)
+        beside = type(alone)(find(folder, cell), {})
+        assert beside.content() == alone.content(), cell.title
+
+
+def test_a_failing_cell_is_reported_and_the_others_are_made(filled):
+    _, folder, log, outcome = filled
+    ((cell, problem),) = outcome.failed
+    assert cell.title == "diverging"
+    assert "training diverged" in problem
+    assert (find(folder, cell) / "failed.json").exists()
+    assert sorted(title for title, _ in log.ends) == ["diverging", "long", "ppfe"]
+
+
+def test_the_cell_of_a_killed_worker_goes_on_from_its_checkpoint(filled):
+    cells, folder, log, _ = filled
+    (note,) = log.notes
+    assert "the worker at long was lost" in note
+    assert json.loads((find(folder, cells[0]) / "summary.json").read_text())["resumed"] == 1
+    assert log.starts == [0, 0]
+    second = log.rounds.index(1, 1)  # where the second worker begins, with the rounds that the first has left
+    assert log.rounds[:second] == list(range(1, second + 1))
+    assert log.rounds[second:] == list(range(1, ROUNDS + 1))
+
+
+def test_workers_have_their_share_of_the_cores(filled):
+    cells, folder, _, _ = filled
+    environment = json.loads((find(folder, cells[2]) / "summary.json").read_text())["environment"]
+    assert environment["cores"] in (available_cores() // 2, (available_cores() + 1) // 2)
+    assert environment["jobs"] == 2
+
+
+def test_an_interrupt_ends_all_workers_and_leaves_their_checkpoints(tiny, tmp_path):
+    """Signals that a terminal sends to everybody come while workers begin, and while they work."""
+    cells = [Cell(tiny("fedper", rounds=100_000, eval_every=0, seed=n), f"cell {n}", ()) for n in (0, 1)]
+
+    class Interrupter(Log):
+        def start(self, rounds, done):
+            interrupt_workers()
+
+        def round(self, line):
+            super().round(line)
+            if line["round"] == 3:
+                interrupt_workers()
+            if self.rounds.count(30) == 2:
+                raise KeyboardInterrupt
+
+    def interrupt_workers():
+        for process in active_children():
+            os.kill(process.pid, signal.SIGINT)
+
+    watcher = Interrupter()
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side(cells, tmp_path, watcher)
+    assert active_children() == []
+    assert watcher.notes == []
+    for cell in cells:
+        assert (find(tmp_path, cell) / "checkpoint.pt").exists()
+        assert not list(tmp_path.rglob("*.tmp"))
+        assert not (find(tmp_path, cell) / ".lock").exists()
+
+
+def test_workers_end_with_the_process_that_began_them(tmp_path):
+    """Also if it is killed, and can say nothing."""
+    script = """
+import sys
+from pathlib import Path
+from multiprocessing import active_children
+from benchmark.engine.config import RunConfig
+from benchmark.launch.local import Processes
+from benchmark.config.resolve import with_hyper
+from benchmark.experiment.execution import Execution
+from benchmark.studies.grid import Cell
+config = with_hyper(RunConfig(
+    algo="fedper", dataset="digits", clients=6, samples_per_client=20, test_samples_per_client=10,
+    rounds=100_000, eval_every=0), {})
+if __name__ == "__main__":
+    execution = Execution(device="cpu", executor="loop", results_dir=Path(sys.argv[1]), checkpoint_seconds=0)
+    Processes(1, execution).submit([Cell(config, "cell", ())])
+    print(*[process.pid for process in active_children()], flush=True)
+    sys.stdin.read()
+"""
+    (tmp_path / "main.py").write_text(script)
+    words = [sys.executable, str(tmp_path / "main.py"), str(tmp_path / "results")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as parent:
+        worker = int(parent.stdout.readline())
+        until(lambda: list(tmp_path.glob("results/*/checkpoint.pt")))
+        parent.kill()
+    until(lambda: not Path(f"/proc/{worker}").exists())
+    assert list(tmp_path.glob("results/*/checkpoint.pt"))
+    assert not list(tmp_path.rglob(".lock"))
+
+
+def test_shares_of_the_cores_are_disjoint_and_are_all_of_them(monkeypatch):
+    monkeypatch.delenv("PFL_CORES", raising=False)
+    before = os.sched_getaffinity(0)
+    shares = []
+    for place in range(2):
+        with confined(place, 2):
+            shares.append(os.sched_getaffinity(0))
+            assert available_cores() == len(shares[-1])
+    assert shares[0] | shares[1] == before
+    assert not shares[0] & shares[1]
+    assert os.sched_getaffinity(0) == before
+    assert "PFL_CORES" not in os.environ
+
+
+def test_several_gpus_are_taken_in_turn(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    shown = [own_gpu(place, Execution()).get("CUDA_VISIBLE_DEVICES") for place in range(3)]
+    assert shown == ["0", "1", "0"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    assert own_gpu(1, Execution(device="cuda"))["CUDA_VISIBLE_DEVICES"] == "6"
+    assert own_gpu(1, Execution(device="cuda:0")) == {}
