@@ -42,4 +42,4 @@ def _unbroken(head: str) -> str:
 
 def _near(gap: float) -> str:
     """Class of a difference from the paper's figure."""
-    return "near" if abs(gap) < _WORTH_A_COLOUR else "above" if gap > 0 else "below"
+    return "near" if abs(round(gap, 4)) < _WORTH_A_COLOUR else "above" if gap > 0 else "below"

@@ -300,8 +300,8 @@ def test_tables_are_those_that_were_rendered(tmp_path):
         assert plain_numbers["columns"] == list(names)
         assert plain_numbers["data"] == [[line.get(name) for name in names] for line in lines]
         assert "**" not in str(printed["data"])
-    path = tmp_path / "tables" / "sparse.json"
-    path.write_text(path.read_text().replace("PPFE", "QQGF"))
+    path = tmp_path / "tables" / f"{tables[0].name}.json"
+    path.write_text(path.read_text().replace("FedAvg", "QQGF"))
     assert log_tables([WeightsAndBiases("offline")], "quick", tmp_path) == []
     assert len(offline_runs(tmp_path)) == 2
     monkey = [WeightsAndBiases("offline", project="another")]
