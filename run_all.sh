@@ -8,23 +8,24 @@ usage() {
 usage: ./run_all.sh [--profile quick|paper] [options of `python -m benchmark tables`]
        ./run_all.sh test [--fast] [options of pytest]
 
-  (no --profile)   paper where a CUDA GPU is present, quick elsewhere
-  --profile quick  every table and figure on small data that comes with the packages; minutes on a laptop
-  --profile paper  every table and figure at the paper's scale; finished cells are never run again
-  --only TABLE ... only these tables (python -m benchmark tables --help names them)
+  (no --profile)   paper if a CUDA GPU is present, otherwise quick
+  --profile quick  all tables and figures on small data that needs no download; minutes on a laptop
+  --profile paper  all tables and figures at the paper's scale; finished runs are not repeated
+  --only STUDY ... only these studies (`python -m benchmark list studies` names them)
   --seeds N        number of seeds
-  --results-dir D  where records, tables and figures go (results/PROFILE), such as results/mine: results/paper
-                   holds ours, and runs on another copy of their data are refused beside them
-  --jobs N|auto    so many runs at a time, in processes that share the cores and the GPU
-  --launcher slurm --slurm partition=P time=8:00:00   runs as a job array of a Slurm cluster
-  --launcher ray   runs on a Ray cluster (--address HOST:PORT; without it one of this machine alone)
-  --wandb offline  log to Weights & Biases as well (or online, with a key)
-  --dry-run        print what would be run, and for how long
-  test             linter, type checker and test suite, a process for each core
-  test --fast      the same without slow tests, which it names; for the work in between
+  --results-dir D  folder for records, tables and figures (default: results/PROFILE). results/paper holds our
+                   records and refuses runs on another copy of their data: use a new folder for those,
+                   such as results/mine
+  --jobs N|auto    number of runs at a time, in processes that share the cores and the GPU
+  --launcher slurm --slurm partition=P time=8:00:00   run as a job array of a Slurm cluster
+  --launcher ray   run on a Ray cluster (--address HOST:PORT; without it, a cluster of this machine alone)
+  --wandb offline  also log to Weights & Biases (online: with a key)
+  --dry-run        print what would run and how long it would take
+  test             run linter, type checker and tests, with one process per core
+  test --fast      the same without the slow tests, which it lists
 
-The first call makes a virtual environment in .venv; PFL_PYTHON=/path/to/python uses that interpreter as it
-is and installs nothing.
+The first call creates a virtual environment in .venv. With PFL_PYTHON=/path/to/python, that interpreter is
+used as it is and nothing is installed.
 TEXT
 }
 

@@ -1,8 +1,8 @@
 """Tables and a figure in documents that people write, renewed from records.
 
-A document names them in its lines (`benchmark.present.document`): ``main table`` for the main table as far
-as there are records, with its learning curves; ``table NAME`` for any table that is made from runs, gaps
-included.
+A document names them in its lines (`benchmark.present.document`): ``main table`` for the learning curves of the
+main study, then its table as far as there are records; ``table NAME`` for any table that is made from runs,
+gaps included.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Fronts:
             write_bytes(root / PICTURE, self._picture)
         for document, wanted in self._wanted:
             place = quote(Path(os.path.relpath(root / PICTURE, document.path.parent)).as_posix())
-            picture = f"\n\n![Learning curves of the runs in the table]({place})"
-            document.save({name: self._new[name] + picture * (name == _FRONT) for name in wanted})
+            picture = f"![Learning curves of the runs in the table]({place})\n\n"
+            document.save({name: picture * (name == _FRONT) + self._new[name] for name in wanted})
         return [(document.path, wanted) for document, wanted in self._wanted]
 
 
