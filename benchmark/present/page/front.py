@@ -1,8 +1,8 @@
 """Tables and a figure in documents that people write, renewed from records.
 
-A document names them in its lines (`benchmark.present.document`): ``main table`` for the learning curves of the
-main study, then its table as far as there are records; ``table NAME`` for any table that is made from runs,
-gaps included.
+A document names them in its lines (`benchmark.present.document`): ``main table`` for the learning curves and
+the table of the main study, without rows and columns that have no record; ``table NAME`` for any table that
+is made from runs, gaps included.
 """
 
 from __future__ import annotations
