@@ -1,4 +1,4 @@
-"""The rules of the house: imports go down, the engine knows no method, everything public is documented."""
+"""Rules of the project: imports go down, the engine knows no method, everything public is documented."""
 
 import ast
 import subprocess

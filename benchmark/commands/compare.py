@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from benchmark.present.compare import Contest, Entrant, Standing
     from benchmark.records.store import Record
 
-HELP = "any finished runs against each other: differences and paired tests, client by client"
+HELP = "differences and paired tests, over clients, between any finished runs"
 USAGE = "FOLDER [FOLDER ...] [--against RECORD_FOLDER] [--json]"
 EXAMPLES = """\
-  python -m benchmark compare results/runs                 all that lies there, setting by setting
+  python -m benchmark compare results/runs                 all records of the folder, by setting
   python -m benchmark compare results/runs/fedper-digits-* results/runs/ditto-digits-*
   python -m benchmark compare results/runs results/paper --against results/runs/mymethod-cifar10-*
   python -m benchmark compare results/runs --json | jq '.[0].runs[] | {title, p_holm}'
 
-Runs that differ in their seed alone count as one. Runs of a seed can be paired if they were made on the same
-split; whatever else they differ in (method, hyper-parameters, protocol) is told and may be what is tested."""
+Runs that differ only in their seed count as one. Runs of one seed can be compared if they used the same
+split. They may differ in anything else (method, hyper-parameters, protocol); the output says in what."""
 
 _SEVERAL = 3  # seeds whose differences a table still has room for
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=path("FOLDER"),
         nargs="+",
         metavar="FOLDER",
-        help="record of a finished run, or a results folder: all that are in it",
+        help="record of a finished run, or a results folder: all its finished runs",
     )
     parser.add_argument(
         "--against",

@@ -15,7 +15,7 @@ from benchmark.errors import UserError, flag
 if TYPE_CHECKING:
     import pandas as pd
 
-HELP = "where a dataset comes from and how a setting deals it to the clients: table and picture"
+HELP = "source of a dataset, and how a setting divides it among clients: table and picture"
 USAGE = "[--setting NAME] [flags]"
 EXAMPLES = """\
   python -m benchmark data --dataset digits
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--out", type=path("--out"), metavar="FILE.png", help=f"the picture (default: in {_PICTURES})"
     )
-    output.add_argument("--full", action="store_true", help="the table of clients with all its rows")
+    output.add_argument("--full", action="store_true", help="show all rows of the table of clients")
     output.add_argument(
         "--json", action="store_true", help="print one JSON object, with all clients, instead of the tables"
     )

@@ -13,7 +13,7 @@ from benchmark.errors import UserError
 if TYPE_CHECKING:
     from benchmark.records.store import Store
 
-HELP = "tables, figures and report.html from the records that are there; runs nothing"
+HELP = "tables, figures and report.html from existing records; runs nothing"
 USAGE = "[--profile quick|paper] [--only STUDY ...] [--into FILE ...] [flags]"
 EXAMPLES = """\
   python -m benchmark report                               results/quick/report.html
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         metavar="STUDY",
-        help="the studies on the page (default: all, and those on request that were rendered before); "
+        help="the studies on the page (default: all, and those on request that were made before); "
         "the list of runs is always complete",
     )
     add_seeds(what, "use seeds 0 to N-1 (default: all that have records)")
@@ -53,8 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="FILE",
-        help="renew tables in documents: the main one with its figure between the lines "
-        "'<!-- main table: begin -->' and '<!-- main table: end -->', any other by 'table NAME' instead",
+        help="update tables in documents: the main table and its figure between the lines "
+        "'<!-- main table: begin -->' and '<!-- main table: end -->'; for other tables, write "
+        "'table NAME' instead of 'main table'",
     )
     more.add_argument(
         "--wandb",

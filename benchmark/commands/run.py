@@ -25,14 +25,14 @@ EXAMPLES = """\
   python -m benchmark --algo fedavg --dataset digits --dirichlet 0.1 --rounds 20 --lr 0.05
   python -m benchmark --algo fedavg --dataset digits --json | tail -n 1 | jq .accuracy
 
-A finished run is not run again; one that was stopped goes on from its checkpoint at the same command."""
+A finished run is not repeated. The same command continues an interrupted run from its checkpoint."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     method = parser.add_argument_group("method")
     method.add_argument(
-        "--algo", metavar="METHOD", help="required; `python -m benchmark list methods` tells them all"
+        "--algo", metavar="METHOD", help="required; `python -m benchmark list methods` names them"
     )
     method.add_argument("--ablation", metavar="NAME", help="a named variant of the method")
     method.add_argument(

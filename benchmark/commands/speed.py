@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PART",
         help=f"some of {', '.join(_PARTS)} (default: {', '.join(_DEFAULT)})",
     )
-    what.add_argument("--all", action="store_true", help="every part; on CPUs whole runs are small ones")
+    what.add_argument("--all", action="store_true", help="all parts; on CPUs the whole runs use small data")
     what.add_argument(
         "--epochs",
         type=int,
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="source",
         type=path("--from"),
         metavar="FILE",
-        help="measure nothing, show a file of --output",
+        help="measure nothing; show a file that --output wrote",
     )
     where = parser.add_argument_group("execution")
     where.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
@@ -67,7 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output.add_argument("--plot", type=path("--plot"), metavar="FILE", help="draw a figure, .svg or .png")
     output.add_argument(
-        "--into", type=path("--into"), metavar="FILE", help="renew the tables between the marks of a document"
+        "--into",
+        type=path("--into"),
+        metavar="FILE",
+        help="update the tables in a document (docs/performance.md)",
     )
 
 
@@ -137,7 +140,7 @@ def _check(arguments: argparse.Namespace) -> list[str]:
             "--from shows what was measured before; drop --only, --all, --cell, --epochs and --output"
         )
     if arguments.into and not (arguments.source or arguments.output):
-        raise UserError("--into needs a kept measurement; add --output FILE, or --from FILE")
+        raise UserError("--into needs a saved measurement; add --output FILE, or --from FILE")
     if arguments.plot and arguments.plot.suffix.lower() not in (".svg", ".png"):
         raise UserError(f"--plot {arguments.plot}: expected a name that ends in .svg or .png")
     for name in ("output", "plot"):
@@ -155,7 +158,7 @@ def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
 
     picture = speed_figure(rows)
     if picture is None:
-        raise UserError("--plot: nothing was measured that is drawn; it shows cells, cohorts and crowds")
+        raise UserError("--plot shows the parts cells, cohorts and crowds; none of them was measured")
     if out.suffix.lower() == ".svg":
         write_text(out, picture.to_svg())
     else:

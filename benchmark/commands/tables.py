@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from benchmark.studies.grid import Profile, Study
     from benchmark.track.base import Tracking
 
-HELP = "every table and figure of the paper: make the runs that are missing, then render"
+HELP = "all tables and figures of the paper: run what is missing, then write them"
 USAGE = "[--profile quick|paper] [--only STUDY ...] [--settings NAME ...] [flags]"
 EXAMPLES = """\
   python -m benchmark tables                               small data, minutes, no download
-  python -m benchmark tables --profile paper --dry-run     the whole plan, and how long it would take here
+  python -m benchmark tables --profile paper --dry-run     the plan, and an estimate of its time here
   python -m benchmark tables --profile paper --only main reduction --seeds 1
   python -m benchmark tables --profile paper --only main --settings cifar10-s2 cifar10-s5
   python -m benchmark tables --profile paper --render-only
@@ -31,8 +31,8 @@ EXAMPLES = """\
   python -m benchmark tables --profile paper --launcher slurm --slurm partition=gpu time=8:00:00
   python -m benchmark tables --profile paper --launcher ray --address auto
 
-Finished runs are not run again, nor those whose training diverged, until their folder is removed; interrupted
-ones go on from where they were at the same command."""
+Finished runs and runs that diverged are not repeated; remove a folder to repeat its run. The same command
+continues interrupted runs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,15 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--profile",
         default="quick",
         metavar="NAME",
-        help="quick (small data, a check of the machinery) or paper (the paper's scale) (default: quick)",
+        help="quick (small data, checks that all works) or paper (the paper's scale) (default: quick)",
     )
     what.add_argument(
         "--only",
         nargs="+",
         action="extend",
         metavar="STUDY",
-        help="the studies to make; `python -m benchmark list studies` (default: all of the profile but those "
-        "on request)",
+        help="the studies to make; `python -m benchmark list studies` names them (default: all of the "
+        "profile except those made only on request)",
     )
     what.add_argument(
         "--settings",
@@ -58,14 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="NAME",
-        help="make only runs on these settings, such as cifar10-s2, and compute nothing else (default: all); "
-        "tables show all there is",
+        help="run only on these settings, such as cifar10-s2 (default: all); tables still show all records",
     )
-    add_seeds(what, "make and show seeds 0 to N-1 (default: make the profile's, show all that are there)")
+    add_seeds(what, "run and show seeds 0 to N-1 (default: run those of the profile, show all with records)")
     what.add_argument(
-        "--dry-run", action="store_true", help="only say what is done, what is missing, how long"
+        "--dry-run",
+        action="store_true",
+        help="only print what is done and missing, and how long it would take",
     )
-    what.add_argument("--render-only", action="store_true", help="run nothing; render what there is")
+    what.add_argument("--render-only", action="store_true", help="run nothing; use existing records")
     execution = parser.add_argument_group("execution")
     add_execution(execution)
     add_data_dir(execution)

@@ -13,19 +13,19 @@ from benchmark.experiment.flags import add_execution, execution_of
 if TYPE_CHECKING:
     from benchmark.experiment.verify import Verdict
 
-HELP = "rounds of finished runs again by the code that is here: are the figures the recorded ones?"
+HELP = "repeat rounds of finished runs: does the present code give the recorded figures?"
 USAGE = "RECORD [RECORD ...] [--rounds N | --all] [flags]"
 EXAMPLES = """\
-  python -m benchmark verify results/runs/fedper-digits-s2-seed0-*            its first 3 rounds
+  python -m benchmark verify results/runs/fedper-digits-s2-seed0-*            the first 3 rounds
   python -m benchmark verify results/paper/ppfe-cifar10-* --rounds 10
-  python -m benchmark verify results/runs --all                               all that lies there, to the end
+  python -m benchmark verify results/runs --all                               all records there, all rounds
   python -m benchmark verify results/runs --json | jq '.[] | {record, verdict}'
 
-A record is bit-equal, equal within tolerance (0.001, or a thousandth of figures above 1; counts must be the
-same) or different; exit code 1 if any is different. The tolerance is for other executors, hardware and
-versions of PyTorch, whose sums round otherwise. Such differences grow from round to round: after some tens of
-rounds, runs that mean the same are different. Seconds are not compared. The verdict is kept in the record, as
-verified.json; `run`, `tables` and `report` then no longer call it computed by other code."""
+The verdict is bit-equal, equal within tolerance (0.001, or a thousandth of figures above 1; counts must be
+equal) or different. The exit code is 1 if any record is different. The tolerance is for other executors,
+hardware and versions of PyTorch, which round differently. These differences grow with the rounds: after some
+tens of rounds, even correct code is different on them. Seconds are not compared. The verdict is saved in the
+record as verified.json; `run`, `tables` and `report` then no longer call it computed by other code."""
 
 _SHOWN = 3  # differences a record that are printed
 
@@ -44,10 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=_rounds,
         metavar="N",
-        help="how many rounds to run again, from the first (default: 3)",
+        help="number of rounds to repeat, from the first (default: 3)",
     )
     length.add_argument(
-        "--all", action="store_true", help="the whole run, with its summary and every client's result"
+        "--all",
+        action="store_true",
+        help="repeat all rounds; also compare the summary and every client's result",
     )
     execution = parser.add_argument_group(
         "execution (default: as the record was made, where this machine can)"
@@ -103,7 +105,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _rounds(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise UserError(f"--rounds is '{text}'; expected how many, a whole number of at least 1")
+        raise UserError(f"--rounds is '{text}'; expected a number of rounds, a whole number of at least 1")
     return int(text)
 
 

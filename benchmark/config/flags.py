@@ -30,8 +30,8 @@ __all__ = [
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _KINDS = get_type_hints(RunConfig)
 _MORE_HELP = {
-    "dataset": "; without --setting it stands for the first setting that uses it",
-    "partition": "; a flag that only some of these have implies one",
+    "dataset": "; without --setting, the first setting with this dataset is used",
+    "partition": "; an option of only one partition selects that partition",
 }
 
 
@@ -83,7 +83,7 @@ def add_seeds(group: argparse._ArgumentGroup, text: str) -> None:
 
 def _count_of_seeds(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise UserError(f"--seeds is '{text}'; expected how many, a whole number of at least 1")
+        raise UserError(f"--seeds is '{text}'; expected a number of seeds, a whole number of at least 1")
     return int(text)
 
 
@@ -168,13 +168,13 @@ def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     fitting = [name for name, law in LAWS.items() if options <= {*law.options()}]
     if not fitting:
         words = " and ".join(flag(name) for name in OPTIONS if name in options)
-        raise UserError(f"{words} are of different splits; give one of them")
+        raise UserError(f"{words} belong to different partitions; give only one of them")
     usual = values["partition"]
     partition = given.get("partition", usual if usual in fitting else fitting[0])
     law = find_law(partition)
     for name in given:
         if name in law.ignores or name in options - {*law.options()}:
-            raise UserError(f"{flag(name)} has no meaning under --partition {partition}; drop it")
+            raise UserError(f"{flag(name)} has no effect under --partition {partition}; remove it")
     law.check(values["dataset"], users=DATASETS[values["dataset"]].text is not None)
     return partition
 
@@ -182,7 +182,7 @@ def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 def _check_budget(given: dict[str, Any]) -> None:
     for name in ("byte_budget", "compute_cap"):
         if name in given and given.get("budget", RunConfig.budget) != "bytes":
-            raise UserError(f"{flag(name)} has a meaning only under --budget bytes; add that flag")
+            raise UserError(f"{flag(name)} has an effect only under --budget bytes; add that flag")
 
 
 def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:

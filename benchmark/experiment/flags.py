@@ -31,7 +31,7 @@ def add_tf32(group: argparse._ArgumentGroup) -> None:
         "--tf32",
         action="store_true",
         default=None,
-        help="let CUDA devices round the factors of products to TF32: faster, less exact (default: no)",
+        help="use TF32 in products and convolutions on CUDA devices: faster, less exact (default: no)",
     )
 
 

@@ -176,7 +176,7 @@ def check_record(record: Record, rounds: int, execution: Execution, dataset: dat
     if rounds > len(record.rounds):
         raise UserError(
             f"--rounds is {rounds}, but the run {record.folder.name} has {len(record.rounds)}; "
-            "give at most as many, or --all"
+            "give at most that many, or --all"
         )
     here = data_for(record.config, dataset)
     prepared = prepare(resolve(record.config), execution, dataset)
@@ -185,7 +185,7 @@ def check_record(record: Record, rounds: int, execution: Execution, dataset: dat
         raise UserError(
             f"{record.folder.name} was made on another copy of '{record.config.dataset}' or another split "
             f"({record.data}, split {record.split}; {here}, split {prepared.split.checksum} here); "
-            "bring those data back (--data-dir), or leave that record out"
+            "give the folder of those data (--data-dir), or leave the record out"
         )
 
 
