@@ -1,8 +1,8 @@
 """Tables and a figure in documents that people write, renewed from records.
 
-A document names them in its lines (`benchmark.present.document`): ``main table`` for the learning curves and
-the table of the main study, without rows and columns that have no record; ``table NAME`` for any table that
-is made from runs, gaps included.
+A document names them in its lines (`benchmark.present.document`): ``main table`` for the learning curves of
+the main study, then its table as far as there are records; ``table NAME`` for any table that is made from
+runs, gaps included.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from benchmark.engine.files import write_bytes
 from benchmark.errors import UserError, unknown
 from benchmark.present.document import Document, lines_of
 from benchmark.present.figures import figure_maker
-from benchmark.present.tables import Table, table_maker
+from benchmark.present.tables import make_table
 from benchmark.records.store import Store
+from benchmark.render.formats.markdown import body
 from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Grid, Profile, Study
 from benchmark.studies.results import Results, collect
@@ -30,9 +31,9 @@ PICTURE = "front.png"  # in the results folder
 
 
 def table_names(profile: Profile) -> dict[str, tuple[Study, str]]:
-    """Every table that is made from runs, by the name of its files: its study and its maker's name."""
+    """Every table that is made from runs, by the name of its files: its study and its kind."""
     return {
-        study.name if kind == study.tables[0] else f"{study.name}-{kind}": (study, kind)
+        study.table_name(kind): (study, kind)
         for study in STUDIES.values()
         if study.grid(profile).columns
         for kind in study.tables
@@ -76,15 +77,15 @@ class Fronts:
         for name in {name for _, wanted in self._wanted for name in wanted}:
             if name != _FRONT:
                 study, kind = self._tables[name.removeprefix(_TABLE)]
-                self._new[name] = _body(table_maker(kind)(collect(study, self._profile, store, seeds)))
+                self._new[name] = body(make_table(collect(study, self._profile, store, seeds), kind))
                 continue
             results = _known(self._profile, store, seeds)
             figure = figure_maker("learning-curves")(results)
             if figure is None:
                 raise UserError(f"there are no records of the study main in {store.root}; make some first")
             self._picture = figure.to_png()
-            table = table_maker("accuracy")(results)
-            self._new[name] = f"**{table.title}.**\n\n{_body(table)}"
+            table = make_table(results, "accuracy")
+            self._new[name] = f"**{table.title}.**\n\n{body(table)}"
 
     def write(self, root: Path) -> list[tuple[Path, list[str]]]:
         """Write the picture of the main table into the results folder, then the documents.
@@ -102,11 +103,6 @@ class Fronts:
             picture = f"![Learning curves of the runs in the table]({place})\n\n"
             document.save({name: picture * (name == _FRONT) + self._new[name] for name in wanted})
         return [(document.path, wanted) for document, wanted in self._wanted]
-
-
-def _body(table: Table) -> str:
-    """Without its own heading, which would stand above those of the document."""
-    return table.to_markdown().split("\n", 1)[1].strip()
 
 
 def _known(profile: Profile, store: Store, seeds: Sequence[int] | None) -> Results:
