@@ -61,8 +61,8 @@ def test_the_worked_example_is_one_new_file_and_runs(checkout):
     code = f"from benchmark.cli import main\nfor words in {rest}: print('next'); assert main(words) == 0"
     _, methods, _, compared = python(checkout, "-c", code).split("next\n")
     assert "fast-head" in methods
-    (contest,) = json.loads(compared)
-    assert {run["title"] for run in contest["runs"]} == {"fast-head-head_rate=5.0", "fedper"}
+    (group,) = json.loads(compared)
+    assert {run["title"] for run in group["runs"]} == {"fast-head-head_rate=5.0", "fedper"}
 
 
 def test_the_partition_law_is_one_new_file_and_runs(checkout):

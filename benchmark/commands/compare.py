@@ -16,7 +16,7 @@ from benchmark.config.flags import path
 from benchmark.errors import UserError
 
 if TYPE_CHECKING:
-    from benchmark.present.compare import Contest, Entrant, Standing
+    from benchmark.present.compare import Candidate, Group, Row
     from benchmark.records.store import Record
 
 HELP = "differences and paired tests, over clients, between any finished runs"
@@ -63,18 +63,18 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: a folder without finished runs, damaged ones, runs that have no split in common.
     """
     from benchmark.console.terminal import say
-    from benchmark.present.compare import contests
+    from benchmark.present.compare import groups
     from benchmark.present.page.mixtures import in_words, mixed
     from benchmark.records.gather import gather
 
     against: list[Path] = arguments.against
     gathered = gather([*arguments.folders, *against])
     records = gathered.records
-    chosen = [(contest, _reference(contest, against)) for contest in contests(records)]
+    chosen = [(group, _reference(group, against)) for group in groups(records)]
     shown = [
-        (contest, reference, contest.standings(reference))
-        for contest, reference in chosen
-        if reference is not None and len(contest.entrants) > 1
+        (group, reference, group.rows(reference))
+        for group, reference in chosen
+        if reference is not None and len(group.candidates) > 1
     ]
     if not shown:
         _complain(records, against, gathered.left_out)
@@ -83,22 +83,22 @@ def execute(arguments: argparse.Namespace) -> None:
     else:
         for part in shown:
             _show(*part)
-        _explain([standing for *_, standings in shown for standing in standings], chosen=not against)
-    for contest, *_ in shown:
-        if mixture := mixed(contest.records):
-            say(f"warning: {contest.setting} mixes {in_words(mixture)}")
+        _explain([row for *_, rows in shown for row in rows], chosen=not against)
+    for group, *_ in shown:
+        if mixture := mixed(group.records):
+            say(f"warning: {group.setting} mixes {in_words(mixture)}")
     for line in gathered.left_out:
         say(f"left out: {line}")
-    if left := len(records) - sum(len(contest.records) for contest, *_ in shown):
+    if left := len(records) - sum(len(group.records) for group, *_ in shown):
         say(f"left out: {left} of {len(records)} runs, on other splits than those compared{_copies(records)}")
 
 
-def _reference(contest: Contest, against: Sequence[Path]) -> Entrant | None:
-    """The entrant that others are compared with; None if it is of another contest."""
+def _reference(group: Group, against: Sequence[Path]) -> Candidate | None:
+    """The candidate that others are compared with; None if it is of another group."""
     if not against:
-        return contest.best
-    found = [contest.find(folder) for folder in against]
-    if any(entrant is not found[0] for entrant in found):
+        return group.best
+    found = [group.find(folder) for folder in against]
+    if any(candidate is not found[0] for candidate in found):
         raise UserError("--against names runs that differ in more than their seed; give one of them")
     return found[0]
 
@@ -127,11 +127,11 @@ def _copies(records: Sequence[Record]) -> str:
     return "".join(f" ({count} copies of '{name}' are among their data)" for name, count in found.items())
 
 
-def _show(contest: Contest, reference: Entrant, standings: Sequence[Standing]) -> None:
-    """The table of one contest."""
+def _show(group: Group, reference: Candidate, rows: Sequence[Row]) -> None:
+    """The table of one group."""
     from benchmark.console.terminal import show
 
-    by_seed = any(map(_tells_seeds, standings))
+    by_seed = any(map(_tells_seeds, rows))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("", overflow="fold", min_width=20)
     for head in ("seeds", "accuracy", "difference", "error", "pairs", "p"):
@@ -139,23 +139,23 @@ def _show(contest: Contest, reference: Entrant, standings: Sequence[Standing]) -
     table.add_column("")
     if by_seed:
         table.add_column("by seed")
-    for standing in standings:
-        table.add_row(*_cells(standing, standing.entrant is reference))
-    show(Text(contest.setting, "bold"), "", Padding(table, (0, 0, 0, 2)), "")
+    for row in rows:
+        table.add_row(*_cells(row, row.candidate is reference))
+    show(Text(group.setting, "bold"), "", Padding(table, (0, 0, 0, 2)), "")
 
 
-def _cells(standing: Standing, is_reference: bool) -> list[str]:
+def _cells(row: Row, is_reference: bool) -> list[str]:
     from benchmark.render.forms import p_value, percent, signed
 
-    mean, std = standing.entrant.accuracy
-    seeds = list(standing.entrant.records)
+    mean, std = row.candidate.accuracy
+    seeds = list(row.candidate.records)
     run = len(seeds) > _SEVERAL and seeds == list(range(seeds[0], seeds[-1] + 1))
     cells = [
-        standing.entrant.title,
+        row.candidate.title,
         f"{seeds[0]} to {seeds[-1]}" if run else ", ".join(map(str, seeds)),
         percent(mean) if std is None else f"{percent(mean)} ± {percent(std)}",
     ]
-    difference, test = standing.difference, standing.test
+    difference, test = row.difference, row.test
     if difference is None or test is None:
         return [*cells, "reference" if is_reference else "no split in common"]
     error = difference.standard_error
@@ -166,20 +166,20 @@ def _cells(standing: Standing, is_reference: bool) -> list[str]:
         percent(error) if error == error else "",  # NaN of a single client
         str(test.pairs),
         p_value(test.p_holm),
-        standing.verdict,
-        ", ".join(told) if _tells_seeds(standing) else "",
+        row.verdict,
+        ", ".join(told) if _tells_seeds(row) else "",
     ]
 
 
-def _tells_seeds(standing: Standing) -> bool:
-    """Whether there is more to say than the mean: several seeds, or not all that the entrant has."""
-    if standing.difference is None:
+def _tells_seeds(row: Row) -> bool:
+    """Whether there is more to say than the mean: several seeds, or not all that the candidate has."""
+    if row.difference is None:
         return False
-    compared = list(standing.difference.by_seed)
-    return 1 < len(compared) <= _SEVERAL or compared != list(standing.entrant.records)
+    compared = list(row.difference.by_seed)
+    return 1 < len(compared) <= _SEVERAL or compared != list(row.candidate.records)
 
 
-def _explain(standings: Sequence[Standing], chosen: bool) -> None:
+def _explain(rows: Sequence[Row], chosen: bool) -> None:
     """What the columns are."""
     from benchmark.console.terminal import show
     from benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST
@@ -192,7 +192,7 @@ def _explain(standings: Sequence[Standing], chosen: bool) -> None:
         f"{TEST}, which are not weighted, Holm-corrected within the table; {DEPENDENT}. Better, worse: p < "
         f"{LEVEL}. These tests tell nothing of other seeds."
     )
-    if any(standing.verdict.endswith("ranks") for standing in standings):
+    if any(row.verdict.endswith("ranks") for row in rows):
         text += " By ranks: the test speaks for one side and the mean difference for the other."
     if chosen:
         text += (
@@ -202,21 +202,21 @@ def _explain(standings: Sequence[Standing], chosen: bool) -> None:
     show(text)
 
 
-def _numbers(contest: Contest, reference: Entrant, standings: Sequence[Standing]) -> dict[str, Any]:
+def _numbers(group: Group, reference: Candidate, rows: Sequence[Row]) -> dict[str, Any]:
     return {
-        "setting": contest.setting,
+        "setting": group.setting,
         "reference": reference.title,
-        "runs": [_of(standing) for standing in standings],
+        "runs": [_of(row) for row in rows],
     }
 
 
-def _of(standing: Standing) -> dict[str, Any]:
-    entrant, difference, test = standing.entrant, standing.difference, standing.test
-    mean, std = entrant.accuracy
+def _of(row: Row) -> dict[str, Any]:
+    candidate, difference, test = row.candidate, row.difference, row.test
+    mean, std = candidate.accuracy
     told = {
-        "title": entrant.title,
-        "records": [str(record.folder) for record in entrant.records.values()],
-        "seeds": list(entrant.records),
+        "title": candidate.title,
+        "records": [str(record.folder) for record in candidate.records.values()],
+        "seeds": list(candidate.records),
         "accuracy": mean,
         "accuracy_std": std,
     }
@@ -230,5 +230,5 @@ def _of(standing: Standing) -> dict[str, Any]:
         "pairs": test.pairs,
         "p": test.p,
         "p_holm": test.p_holm,
-        "verdict": standing.verdict,
+        "verdict": row.verdict,
     }

@@ -72,7 +72,7 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: unknown study or profile, a folder without records or that cannot be used, a document
             without the lines that say what belongs where.
     """
-    from benchmark.present.page.front import Fronts
+    from benchmark.present.page.front import DocumentParts
     from benchmark.present.wandb_report import destination, publish
     from benchmark.studies.catalogue import STUDIES, find_profile, find_studies
 
@@ -80,7 +80,7 @@ def execute(arguments: argparse.Namespace) -> None:
     studies = find_studies(arguments.only, profile)
     root = arguments.results_dir or Path("results") / profile.name
     entity, project = destination(arguments.wandb) if arguments.wandb else ("", "")
-    fronts = Fronts(arguments.into, profile)
+    parts = DocumentParts(arguments.into, profile)
     store = read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
@@ -94,7 +94,7 @@ def execute(arguments: argparse.Namespace) -> None:
         studies = with_rendered(studies, STUDIES.values(), profile, root)
     for found in store.damaged:
         print(f"damaged record, not used: {found.folder.name}: {found.reason}", file=sys.stderr)
-    fronts.make(store, seeds)
+    parts.make(store, seeds)
     written = render(studies, profile, store, seeds, again=True)
     write_page(studies, profile, store, seeds, again=True)
     print(f"{profile.name}: {len(store.records())} runs; rendered {', '.join(written)}")
@@ -102,7 +102,7 @@ def execute(arguments: argparse.Namespace) -> None:
         print(f"  {line}")
     print(f"  {shown_path(root / RUNS)}  every run, for pandas and the like")
     print(f"  {shown_path(root / NAME)}")
-    for document, names in fronts.write(root):
+    for document, names in parts.write(root):
         print(f"  {shown_path(document)}: {', '.join(names)}")
     if project:
         print(f"  {publish(entity, project, profile, store)}")

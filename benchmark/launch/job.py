@@ -64,7 +64,7 @@ class Job:
 
     @property
     def diverged(self) -> list[Cell]:
-        """The runs whose training has diverged, as it would again by the same code: not made anew."""
+        """The runs whose training has diverged, as it would again with the same code: not run again."""
         return [cell for cell in self._unfinished if cell.config.hash in self.store.failed]
 
     @property
@@ -101,7 +101,7 @@ class Job:
         for cell in diverged:
             say(
                 f"not run again: {cell.title}: {self.store.failed[cell.config.hash].split(';')[0]}; to try "
-                f"anew (with other code, say), remove {self.store.root}/*-{cell.config.hash}"
+                f"again (for example with other code), remove {self.store.root}/*-{cell.config.hash}"
             )
         for study in self.outdated:
             say(f"{study.name}: computing")

@@ -23,7 +23,7 @@ from benchmark.records.same_data import Kind
 from benchmark.records.store import Record, family
 from benchmark.studies.statistics import Comparison, compare_with_best, mean_and_std
 
-__all__ = ["Contest", "Difference", "Entrant", "Standing", "contests"]
+__all__ = ["Candidate", "Difference", "Group", "Row", "groups"]
 
 _FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
 
@@ -31,12 +31,12 @@ Split = tuple[Kind, int, str]  # of which data, seed and checksum: clients of eq
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Candidate:
     """Runs that differ in their seed alone.
 
     Attributes:
-        title: the method, and of the fields in which the entrants of a contest differ those that are not as
-            the contest's setting has them.
+        title: the method, and of the fields in which the candidates of a group differ those that are not as
+            the group's setting has them.
         records: by seed.
     """
 
@@ -56,7 +56,7 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Difference:
-    """Of accuracies in 0..1, an entrant's minus the reference's, clients weighted by their test samples.
+    """Of accuracies in 0..1, a candidate's minus the reference's, clients weighted by their test samples.
 
     Attributes:
         by_seed: in the seeds and splits that both have.
@@ -73,15 +73,15 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How an entrant fares against the reference.
+class Row:
+    """How a candidate fares against the reference.
 
     Attributes:
         difference, test: None of the reference itself, and where the two have no split in common.
             In `test` the reference is `Comparison.best`.
     """
 
-    entrant: Entrant
+    candidate: Candidate
     difference: Difference | None
     test: Comparison | None
 
@@ -101,51 +101,51 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Contest:
+class Group:
     """Entrants on the same splits.
 
     Attributes:
-        setting: in words, as far as all entrants have it in common.
-        entrants: by accuracy, the best first.
+        setting: in words, as far as all candidates have it in common.
+        candidates: by accuracy, the best first.
     """
 
     setting: str
-    entrants: tuple[Entrant, ...]
+    candidates: tuple[Candidate, ...]
 
     @property
     def records(self) -> list[Record]:
-        return [record for entrant in self.entrants for record in entrant.records.values()]
+        return [record for candidate in self.candidates for record in candidate.records.values()]
 
     @property
-    def best(self) -> Entrant:
+    def best(self) -> Candidate:
         """The best of those with the most seeds: means over different seeds cannot be ranked."""
-        most = max(len(entrant.records) for entrant in self.entrants)
-        return next(entrant for entrant in self.entrants if len(entrant.records) == most)
+        most = max(len(candidate.records) for candidate in self.candidates)
+        return next(candidate for candidate in self.candidates if len(candidate.records) == most)
 
-    def find(self, folder: Path) -> Entrant | None:
-        """The entrant that has this record, or a copy of it."""
+    def find(self, folder: Path) -> Candidate | None:
+        """The candidate that has this record, or a copy of it."""
         identity = folder.resolve().name[-10:]
-        for entrant in self.entrants:
-            if identity in (record.config.hash for record in entrant.records.values()):
-                return entrant
+        for candidate in self.candidates:
+            if identity in (record.config.hash for record in candidate.records.values()):
+                return candidate
         return None
 
-    def standings(self, reference: Entrant) -> list[Standing]:
-        """Everybody against `reference`, in the order of `entrants`."""
-        keys = {entrant.title: entrant for entrant in self.entrants}
+    def rows(self, reference: Candidate) -> list[Row]:
+        """Everybody against `reference`, in the order of `candidates`."""
+        keys = {candidate.title: candidate for candidate in self.candidates}
         samples = {
-            title: {split: record.accuracies for split, record in entrant.by_split.items()}
-            for title, entrant in keys.items()
+            title: {split: record.accuracies for split, record in candidate.by_split.items()}
+            for title, candidate in keys.items()
         }
         tests = compare_with_best(samples, reference.title)
         return [
-            Standing(entrant, _difference(entrant, reference) if title in tests else None, tests.get(title))
-            for title, entrant in keys.items()
+            Row(candidate, _difference(candidate, reference) if title in tests else None, tests.get(title))
+            for title, candidate in keys.items()
         ]
 
 
-def _difference(entrant: Entrant, reference: Entrant) -> Difference:
-    ours, theirs = entrant.by_split, reference.by_split
+def _difference(candidate: Candidate, reference: Candidate) -> Difference:
+    ours, theirs = candidate.by_split, reference.by_split
     common = sorted((split for split in ours if split in theirs), key=lambda split: split[1])
     gaps = [ours[split].accuracies - theirs[split].accuracies for split in common]
     samples = [ours[split].test_samples for split in common]
@@ -161,7 +161,7 @@ def _difference(entrant: Entrant, reference: Entrant) -> Difference:
     return Difference(by_seed, error)
 
 
-def contests(records: Iterable[Record]) -> list[Contest]:
+def groups(records: Iterable[Record]) -> list[Group]:
     """Put together what can be compared: runs that are connected by common seeds and splits.
 
     Raises:
@@ -170,21 +170,21 @@ def contests(records: Iterable[Record]) -> list[Contest]:
     families: dict[str, dict[int, Record]] = {}
     for record in records:
         families.setdefault(family(record.config), {})[record.config.seed] = record
-    groups: list[tuple[set[Split], list[dict[int, Record]]]] = []
+    connected: list[tuple[set[Split], list[dict[int, Record]]]] = []
     for found in families.values():
         splits, members = {_split(record) for record in found.values()}, [dict(sorted(found.items()))]
-        for group in [group for group in groups if group[0] & splits]:
-            groups.remove(group)
+        for group in [group for group in connected if group[0] & splits]:
+            connected.remove(group)
             splits, members = splits | group[0], [*group[1], *members]
-        groups.append((splits, members))
-    return [_contest(members) for _, members in groups]
+        connected.append((splits, members))
+    return [_group(members) for _, members in connected]
 
 
 def _split(record: Record) -> Split:
     return record.data.kind, record.config.seed, record.split
 
 
-def _contest(members: Sequence[Mapping[int, Record]]) -> Contest:
+def _group(members: Sequence[Mapping[int, Record]]) -> Group:
     _refuse_other_data([record for found in members for record in found.values()])
     firsts = [next(iter(found.values())) for found in members]
     configs = [record.config for record in firsts]
@@ -194,12 +194,12 @@ def _contest(members: Sequence[Mapping[int, Record]]) -> Contest:
     fullest = min(configs, key=lambda config: len(config.idle))
     setting = nearest_setting(fullest, common)
     titles = [_title(record, setting, differing) for record in firsts]
-    entrants = [
-        Entrant(title if titles.count(title) == 1 else f"{title} ({first.config.hash})", found)
+    candidates = [
+        Candidate(title if titles.count(title) == 1 else f"{title} ({first.config.hash})", found)
         for title, first, found in zip(titles, firsts, members, strict=True)
     ]
-    entrants.sort(key=lambda entrant: -entrant.accuracy[0])
-    return Contest(setting_in_words(fullest, common), tuple(entrants))
+    candidates.sort(key=lambda candidate: -candidate.accuracy[0])
+    return Group(setting_in_words(fullest, common), tuple(candidates))
 
 
 def _refuse_other_data(records: Sequence[Record]) -> None:

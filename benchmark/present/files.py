@@ -11,7 +11,7 @@ from typing import Any
 from benchmark.engine.files import write_bytes, write_json, write_text
 from benchmark.errors import UserError
 
-__all__ = ["Ledger", "renderer_digest", "section_file"]
+__all__ = ["RenderedFiles", "renderer_digest", "section_file"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SOURCES = ("studies/*.py", "present/**/*.*", "render/**/*.*", "papers/**/*.py")
@@ -22,7 +22,7 @@ def section_file(study: str) -> str:
     return f".cache/report/{study}.html"
 
 
-class Ledger:
+class RenderedFiles:
     """Which files each study has left in `root`, and from what they were made (``.rendered.json``)."""
 
     def __init__(self, root: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.present.files import Ledger, renderer_digest, section_file
+from benchmark.present.files import RenderedFiles, renderer_digest, section_file
 from benchmark.records.store import Record, Store
 from benchmark.studies import computed
 from benchmark.studies.grid import Profile, Study
@@ -39,16 +39,16 @@ def render(
     Raises:
         UserError: the folder cannot be written.
     """
-    ledger, code, written = Ledger(store.root), renderer_digest(), []
+    rendered, code, written = RenderedFiles(store.root), renderer_digest(), []
     for study in studies:
         results = None if study.computed else collect(study, profile, store, seeds)
         source = results.fingerprint() if results else computed.fingerprint(study, store.root)
         fingerprint = hashlib.sha256(f"{code} {source}".encode()).hexdigest()
-        if ledger.is_current(study.name, fingerprint) and not again:
+        if rendered.is_current(study.name, fingerprint) and not again:
             continue
         records = results.all() if results else []
         tables, figures = _make(study, profile, store, results)
-        ledger.write(study.name, fingerprint, _files(study, tables, figures, records))
+        rendered.write(study.name, fingerprint, _files(study, tables, figures, records))
         written.append(study.name)
     return written
 
@@ -64,11 +64,11 @@ def with_rendered(
     chosen: Sequence[Study], known: Iterable[Study], profile: Profile, root: Path
 ) -> list[Study]:
     """Those of the `known` studies that are chosen or have left files of the profile in a results folder."""
-    ledger = Ledger(root)
+    rendered = RenderedFiles(root)
     return [
         study
         for study in known
-        if study in chosen or (study.belongs_to(profile) and ledger.files(study.name))
+        if study in chosen or (study.belongs_to(profile) and rendered.files(study.name))
     ]
 
 

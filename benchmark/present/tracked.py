@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmark.engine.files import write_json
 from benchmark.errors import UserError
-from benchmark.present.files import Ledger
+from benchmark.present.files import RenderedFiles
 from benchmark.render.formats.json_file import from_json
 from benchmark.render.table import Table
 from benchmark.studies.catalogue import STUDIES
@@ -27,9 +27,9 @@ def tables_of(root: Path) -> dict[str, list[Table]]:
     Raises:
         UserError: a file of them is damaged.
     """
-    ledger, found = Ledger(root), {}
+    rendered, found = RenderedFiles(root), {}
     for study in STUDIES:
-        paths = [path for path in ledger.files(study) if path.match("tables/*.json") and path.exists()]
+        paths = [path for path in rendered.files(study) if path.match("tables/*.json") and path.exists()]
         if paths:
             found[study] = [_read(path) for path in paths]
     return found

@@ -13,7 +13,7 @@ from scipy import stats
 from benchmark.cli import main
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
-from benchmark.present.compare import contests
+from benchmark.present.compare import groups
 from benchmark.records.gather import gather
 
 CONFIG = RunConfig(
@@ -53,10 +53,10 @@ def test_figures_are_those_of_the_clients(tmp_path, compare):
         algo: write_record(tmp_path, config_of(algo), level)
         for algo, level in (("fedper", 0.5), ("ditto", 0.55), ("fedavg", 0.53))
     }
-    (contest,) = numbers(compare(*folders.values(), "--json"))
-    assert [run["title"] for run in contest["runs"]] == ["ditto", "fedavg", "fedper"]
-    assert contest["reference"] == "ditto"
-    first, *others = contest["runs"]
+    (group,) = numbers(compare(*folders.values(), "--json"))
+    assert [run["title"] for run in group["runs"]] == ["ditto", "fedavg", "fedper"]
+    assert group["reference"] == "ditto"
+    first, *others = group["runs"]
     assert "p" not in first
     pairs = {run["title"]: accuracies(folders[run["title"]]) - accuracies(folders["ditto"]) for run in others}
     ps = {name: stats.wilcoxon(gap.round(9), zero_method="pratt").pvalue for name, gap in pairs.items()}
@@ -74,9 +74,9 @@ def test_the_better_is_better_and_the_worse_is_worse(tmp_path, compare):
         write_record(tmp_path, config_of(algo), level)
         for algo, level in (("fedavg", 0.3), ("fedper", 0.5), ("ditto", 0.7))
     )
-    (contest,) = numbers(compare(low, high, "--against", middle, "--json"))
-    assert contest["reference"] == "fedper"
-    assert [run.get("verdict") for run in contest["runs"]] == ["better", None, "worse"]
+    (group,) = numbers(compare(low, high, "--against", middle, "--json"))
+    assert group["reference"] == "fedper"
+    assert [run.get("verdict") for run in group["runs"]] == ["better", None, "worse"]
     code, out, _ = compare(low, high, "--against", middle)
     assert code == 0
     lines = {line.split()[0]: line for line in out.splitlines() if line.startswith("  ")}
@@ -90,9 +90,9 @@ def test_equal_runs_are_undecided(tmp_path, compare):
     shares = np.linspace(0.2, 0.8, 20)
     for algo in ("fedper", "ditto"):
         write_record(tmp_path, config_of(algo), shares=shares)
-    (contest,) = numbers(compare(tmp_path, "--json"))
-    assert contest["runs"][1]["verdict"] == "undecided"
-    assert contest["runs"][1]["p_holm"] == 1
+    (group,) = numbers(compare(tmp_path, "--json"))
+    assert group["runs"][1]["verdict"] == "undecided"
+    assert group["runs"][1]["p_holm"] == 1
 
 
 def test_seeds_count_as_one_and_only_common_ones_are_compared(tmp_path, compare):
@@ -100,8 +100,8 @@ def test_seeds_count_as_one_and_only_common_ones_are_compared(tmp_path, compare)
         write_record(tmp_path, config_of("ditto", seed), 0.7)
     for seed in (1, 2):
         write_record(tmp_path, config_of("fedper", seed), 0.5)
-    (contest,) = numbers(compare(tmp_path, "--json"))
-    ditto, fedper = contest["runs"]
+    (group,) = numbers(compare(tmp_path, "--json"))
+    ditto, fedper = group["runs"]
     assert (ditto["seeds"], fedper["seeds"]) == ([0, 1, 2], [1, 2])
     assert list(fedper["difference_by_seed"]) == ["1", "2"]
     assert fedper["pairs"] == 40
@@ -128,10 +128,10 @@ def test_the_reference_is_the_best_of_those_with_most_seeds(tmp_path, compare):
         write_record(tmp_path, config_of("ditto", seed), 0.5)
         write_record(tmp_path, config_of("fedavg", seed), 0.4)
     write_record(tmp_path, config_of("fedper", 0), 0.7)
-    (contest,) = numbers(compare(tmp_path, "--json"))
-    assert [run["title"] for run in contest["runs"]] == ["fedper", "ditto", "fedavg"]
-    assert contest["reference"] == "ditto"
-    assert contest["runs"][0]["verdict"] == "better"
+    (group,) = numbers(compare(tmp_path, "--json"))
+    assert [run["title"] for run in group["runs"]] == ["fedper", "ditto", "fedavg"]
+    assert group["reference"] == "ditto"
+    assert group["runs"][0]["verdict"] == "better"
 
 
 def test_the_seeds_of_a_difference_are_told_where_they_are_not_all(tmp_path, compare):
@@ -147,7 +147,7 @@ def test_clients_are_weighted_by_their_test_samples(tmp_path):
     """As accuracies are; the error is that of the weighted mean, or the usual one where weights are equal."""
     for algo in ("ditto", "fedper"):
         write_record(tmp_path, config_of(algo))
-    (contest,) = contests(gather([tmp_path]).records)
+    (group,) = groups(gather([tmp_path]).records)
     for counts in (np.full(20, 40), np.arange(20) + 1):
         records = [
             dataclasses.replace(
@@ -156,19 +156,19 @@ def test_clients_are_weighted_by_their_test_samples(tmp_path):
                 accuracies=shares,
                 summary={**record.summary, "accuracy": np.average(shares, weights=counts)},
             )
-            for record, shares in zip(contest.records, np.random.default_rng(1).random((2, 20)), strict=True)
+            for record, shares in zip(group.records, np.random.default_rng(1).random((2, 20)), strict=True)
         ]
-        (fresh,) = contests(records)
-        one, other = fresh.entrants
-        (standing,) = (s for s in fresh.standings(one) if s.entrant is other)
+        (fresh,) = groups(records)
+        one, other = fresh.candidates
+        (row,) = (s for s in fresh.rows(one) if s.candidate is other)
         gap = other.records[0].accuracies - one.records[0].accuracies
         weights = counts / counts.sum()
-        assert standing.difference.mean == pytest.approx(weights @ gap)
+        assert row.difference.mean == pytest.approx(weights @ gap)
         spread = np.sqrt(np.sum(weights**2 * (gap - weights @ gap) ** 2) * 20 / 19)
-        assert standing.difference.standard_error == pytest.approx(spread)
+        assert row.difference.standard_error == pytest.approx(spread)
         if len(set(counts)) == 1:
             usual = gap.std(ddof=1) / np.sqrt(20)
-            assert standing.difference.standard_error == pytest.approx(usual)
+            assert row.difference.standard_error == pytest.approx(usual)
 
 
 def test_a_verdict_against_the_difference_says_that_it_is_by_ranks(tmp_path, compare):
@@ -177,10 +177,10 @@ def test_a_verdict_against_the_difference_says_that_it_is_by_ranks(tmp_path, com
     gains = np.where(np.arange(100) < 12, 0.5, -0.05)
     write_record(tmp_path, config_of("fedper", clients=100), shares=base)
     write_record(tmp_path, config_of("ditto", clients=100), shares=base + gains)
-    (contest,) = numbers(compare(tmp_path, "--json"))
-    assert contest["reference"] == "ditto"
-    assert contest["runs"][1]["difference"] < 0
-    assert contest["runs"][1]["verdict"] == "better by ranks"
+    (group,) = numbers(compare(tmp_path, "--json"))
+    assert group["reference"] == "ditto"
+    assert group["runs"][1]["difference"] < 0
+    assert group["runs"][1]["verdict"] == "better by ranks"
     assert "By ranks: the test speaks for one side" in " ".join(compare(tmp_path)[1].split())
 
 
@@ -189,14 +189,14 @@ def test_entrants_are_named_by_what_they_differ_in(tmp_path, compare):
     write_record(tmp_path, config_of("ditto", **common))
     write_record(tmp_path, config_of("ditto", **{**common, "lr": 0.5}), 0.5)
     write_record(tmp_path, config_of("ditto", hyper={"lam": 0.5}, **common), 0.3)
-    (contest,) = numbers(compare(tmp_path, "--json"))
-    titles = [run["title"] for run in contest["runs"]]
+    (group,) = numbers(compare(tmp_path, "--json"))
+    titles = [run["title"] for run in group["runs"]]
     assert len(set(titles)) == 3
     assert "ditto" in titles  # as the setting has it
     assert any("lr 0.5" in title for title in titles)
     assert any("lam=0.5" in title for title in titles)
     assert not any("epochs" in title for title in titles)
-    assert "local epochs 7" in contest["setting"]
+    assert "local epochs 7" in group["setting"]
 
 
 def test_settings_are_kept_apart(tmp_path, compare):
@@ -207,7 +207,7 @@ def test_settings_are_kept_apart(tmp_path, compare):
     code, out, err = compare(tmp_path)
     assert (code, out.count("reference\n")) == (0, 2)
     assert "left out: 1 of 5 runs" in err
-    assert len(contests(gather([tmp_path]).records)) == 3
+    assert len(groups(gather([tmp_path]).records)) == 3
 
 
 def test_runs_on_different_datasets_are_no_pairs(tmp_path, compare):
@@ -221,10 +221,10 @@ def test_titles_that_would_be_alike_get_their_hash(tmp_path, compare):
     folders = [
         write_record(tmp_path, config_of("fedavg-ft", hyper={"ft_epochs": epochs})) for epochs in (2, 3)
     ]
-    (contest,) = contests(gather(folders).records)
-    alike = [dataclasses.replace(record, method="one name") for record in contest.records]
-    (contest,) = contests(alike)
-    assert {entrant.title for entrant in contest.entrants} == {
+    (group,) = groups(gather(folders).records)
+    alike = [dataclasses.replace(record, method="one name") for record in group.records]
+    (group,) = groups(alike)
+    assert {candidate.title for candidate in group.candidates} == {
         f"one name ({folder.name[-10:]})" for folder in folders
     }
 
@@ -240,14 +240,14 @@ def test_mixtures_are_told(tmp_path, compare):
 
 def test_a_record_given_twice_counts_once(tmp_path, compare):
     folders = [write_record(tmp_path, config_of(algo)) for algo in ("ditto", "fedper")]
-    (contest,) = numbers(compare(*folders, tmp_path, "--against", f"{folders[1]}/", "--json"))
-    assert [len(run["records"]) for run in contest["runs"]] == [1, 1]
-    assert contest["reference"] == "fedper"
+    (group,) = numbers(compare(*folders, tmp_path, "--against", f"{folders[1]}/", "--json"))
+    assert [len(run["records"]) for run in group["runs"]] == [1, 1]
+    assert group["reference"] == "fedper"
 
 
 def test_real_runs_can_be_compared(unbroken, compare):
-    (contest,) = numbers(compare(unbroken("fedper").folder, unbroken("fedavg").folder, "--json"))
-    for run in contest["runs"]:
+    (group,) = numbers(compare(unbroken("fedper").folder, unbroken("fedavg").folder, "--json"))
+    for run in group["runs"]:
         assert run["accuracy"] == unbroken(run["title"]).summary["accuracy"]
 
 
@@ -326,8 +326,8 @@ def test_two_records_of_one_run_that_differ_are_refused(tmp_path, compare):
 def test_the_reference_may_be_a_copy(tmp_path, compare):
     one, two = (write_record(tmp_path / "a", config_of(algo)) for algo in ("ditto", "fedper"))
     copy = shutil.copytree(two, tmp_path / "b" / two.name)
-    (contest,) = numbers(compare(one, two, "--against", copy, "--json"))
-    assert contest["reference"] == "fedper"
+    (group,) = numbers(compare(one, two, "--against", copy, "--json"))
+    assert group["reference"] == "fedper"
 
 
 def test_other_copies_of_the_data_are_refused(tmp_path, compare):

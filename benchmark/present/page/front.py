@@ -24,7 +24,7 @@ from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Grid, Profile, Study
 from benchmark.studies.results import Results, collect
 
-__all__ = ["PICTURE", "Fronts", "table_names"]
+__all__ = ["PICTURE", "DocumentParts", "table_names"]
 
 _FRONT, _TABLE = "main table", "table "  # names of parts
 PICTURE = "front.png"  # in the results folder
@@ -40,7 +40,7 @@ def table_names(profile: Profile) -> dict[str, tuple[Study, str]]:
     }
 
 
-class Fronts:
+class DocumentParts:
     """The generated parts of some documents.
 
     Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import benchmark
 from benchmark.console.terminal import duration
-from benchmark.present.files import Ledger, renderer_digest, section_file
+from benchmark.present.files import RenderedFiles, renderer_digest, section_file
 from benchmark.present.page.content import Content, bytes_sent
 from benchmark.present.page.flat import RUNS, runs_csv
 from benchmark.present.page.mixtures import UNKNOWN, counts, in_words, mixed, modified
@@ -48,14 +48,14 @@ def write_page(
     Raises:
         UserError: they cannot be written.
     """
-    content, ledger = Content(studies, profile, store, seeds), Ledger(store.root)
-    parts = [ledger.fingerprint(study.name) for study in studies]
+    content, rendered = Content(studies, profile, store, seeds), RenderedFiles(store.root)
+    parts = [rendered.fingerprint(study.name) for study in studies]
     runs = sorted(store.records(), key=lambda record: record.folder.name)  # of all seeds
     source = repr((renderer_digest(), parts, content.source, [record.digest for record in runs]))
     fingerprint = hashlib.sha256(source.encode()).hexdigest()
-    if ledger.is_current("report", fingerprint) and not again:
+    if rendered.is_current("report", fingerprint) and not again:
         return False
-    ledger.write("report", fingerprint, {NAME: _html(content), RUNS: runs_csv(runs)})
+    rendered.write("report", fingerprint, {NAME: _html(content), RUNS: runs_csv(runs)})
     return True
 
 

@@ -4,7 +4,7 @@ import pytest
 from record_folders import write_record
 
 from benchmark.cli import main
-from benchmark.present.page.front import PICTURE, Fronts, table_names
+from benchmark.present.page.front import PICTURE, DocumentParts, table_names
 from benchmark.present.tables import make_table
 from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
@@ -16,9 +16,9 @@ TEXT = "# Title\n\n<!-- main table: begin -->\n\nolder\n\n<!-- main table: end -
 
 
 def write_parts(document, profile, store):
-    fronts = Fronts([document], profile)
-    fronts.make(store)
-    return fronts.write(store.root)
+    parts = DocumentParts([document], profile)
+    parts.make(store)
+    return parts.write(store.root)
 
 
 @pytest.fixture
