@@ -110,7 +110,8 @@ from benchmark.experiment.display import CellProgress
 from benchmark.studies.grid import Cell
 
 if __name__ == "__main__":
-    small = dict(dataset="digits", clients=4, rounds=2, local_epochs=1, samples_per_client=20)
+    small = dict(dataset="digits", clients=4, rounds=2, local_epochs=1)
+    small |= dict(samples_per_client=20, test_samples_per_client=10)
     cell = Cell(with_hyper(RunConfig(algo="fedavg", **small), {}), "a cell", ())
     execution = Execution(results_dir=Path("results/fresh"))
     with find("fresh")(Options(None, execution, [cell])) as launcher:
