@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_words, changes, describe_split
-from benchmark.config.flags import add_config_flags, add_data_dir, add_results_dir, add_setting, configure
+from benchmark.config.flags import (
+    add_config_flags,
+    add_data_dir,
+    add_method,
+    add_results_dir,
+    add_setting,
+    configure,
+)
 from benchmark.engine.config import RunConfig
 from benchmark.experiment.flags import add_execution, execution_of
 from benchmark.track.flags import add_tracking, tracking_of
@@ -30,17 +37,8 @@ A finished run is not repeated. The same command continues an interrupted run fr
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    method = parser.add_argument_group("method")
-    method.add_argument(
-        "--algo", metavar="METHOD", help="required; `python -m benchmark list methods` names them"
-    )
-    method.add_argument("--ablation", metavar="NAME", help="a named variant of the method")
-    method.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a hyper-parameter of the method; may be repeated",
+    add_method(
+        parser.add_argument_group("method"), None, "required; `python -m benchmark list methods` names them"
     )
     data = parser.add_argument_group("setting and data")
     add_setting(data)
@@ -62,9 +60,8 @@ def execute(arguments: argparse.Namespace) -> None:
 
     from benchmark.config.resolve import method_label, resolve
     from benchmark.console.terminal import shown_path
-    from benchmark.engine.records import RunRecord
     from benchmark.experiment.progress import RunProgress
-    from benchmark.experiment.runner import run_cell
+    from benchmark.experiment.runner import record_of, run_cell
     from benchmark.records.freshness import outdated
     from benchmark.records.store import Store
 
@@ -73,7 +70,7 @@ def execute(arguments: argparse.Namespace) -> None:
     execution = dataclasses.replace(execution, trackings=tracking_of(arguments))
     device = execution.pick_device()
     executor = execution.pick_executor(device, network)
-    record = RunRecord(execution.results_dir, config, method_label(config))
+    record = record_of(config, execution.results_dir)
     headline = " | ".join(
         [
             f"{method_label(config)} on {_describe_setting(setting, config)}",

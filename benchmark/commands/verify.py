@@ -6,8 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_data_dir, path
-from benchmark.errors import UserError
+from benchmark.config.flags import add_data_dir, count, path
 from benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
         "--rounds",
-        type=_rounds,
+        type=count("--rounds", "rounds"),
         metavar="N",
         help="number of rounds to repeat, from the first (default: 3)",
     )
@@ -101,12 +100,6 @@ def execute(arguments: argparse.Namespace) -> None:
         print(json.dumps(verdicts))
     if any(verdict["verdict"] == DIFFERENT for verdict in verdicts):
         raise SystemExit(1)
-
-
-def _rounds(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise UserError(f"--rounds is '{text}'; expected a number of rounds, a whole number of at least 1")
-    return int(text)
 
 
 def _span(rounds: int, total: int) -> str:

@@ -18,11 +18,13 @@ from datasets.laws import LAWS, OPTIONS, find_law
 __all__ = [
     "add_config_flags",
     "add_data_dir",
+    "add_method",
     "add_results_dir",
     "add_seeds",
     "add_setting",
     "config_of",
     "configure",
+    "count",
     "parse_assignments",
     "path",
 ]
@@ -36,6 +38,19 @@ _MORE_HELP = {
 
 
 # -- flags ------------------------------------------------------------------------------------------
+
+
+def add_method(group: argparse._ArgumentGroup, default: str | None, text: str) -> None:
+    """Add ``--algo``, ``--ablation`` and ``--set``; `text` is the help of the first."""
+    group.add_argument("--algo", default=default, metavar="METHOD", help=text)
+    group.add_argument("--ablation", metavar="NAME", help="a named variant of the method")
+    group.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a hyper-parameter of the method; may be repeated",
+    )
 
 
 def add_setting(group: argparse._ArgumentGroup) -> None:
@@ -78,13 +93,7 @@ def add_results_dir(group: argparse._ArgumentGroup, text: str) -> None:
 
 def add_seeds(group: argparse._ArgumentGroup, text: str) -> None:
     """Add ``--seeds``, how many; `text` is its help."""
-    group.add_argument("--seeds", type=_count_of_seeds, metavar="N", help=text)
-
-
-def _count_of_seeds(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise UserError(f"--seeds is '{text}'; expected a number of seeds, a whole number of at least 1")
-    return int(text)
+    group.add_argument("--seeds", type=count("--seeds", "seeds"), metavar="N", help=text)
 
 
 def _default(name: str) -> str:
@@ -110,6 +119,17 @@ def _reader(name: str) -> Callable[[str], Any]:
         if kind is int and abs(value) >= 2**63:
             raise UserError(f"{flag(name)} is {text}; expected a number that fits 64 bits")
         return value
+
+    return read
+
+
+def count(name: str, of: str) -> Callable[[str], int]:
+    """The conversion of the text of a flag that takes how many of something there are to be."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not int(text):
+            raise UserError(f"{name} is '{text}'; expected a number of {of}, a whole number of at least 1")
+        return int(text)
 
     return read
 

@@ -24,6 +24,7 @@ class Run:
     """A configuration that can be run.
 
     Attributes:
+        config: with all hyper-parameters of its method.
         method: the class of the method.
         hyper: its parsed hyper-parameters, an instance of ``method.Hyper``.
     """
@@ -51,7 +52,8 @@ def resolve(config: RunConfig) -> Run:
         )
     check_data(config)
     method, network = find(config.algo), network_of(config)
-    hyper = parse_hyper(method.Hyper, config.hyper, config.algo)
+    hyper = _parsed(config, config.hyper)
+    config = dataclasses.replace(config, hyper=recorded(hyper))
     method.check(config, network, hyper)
     return Run(config, method, hyper, network)
 
@@ -89,11 +91,15 @@ def with_hyper(config: RunConfig, given: Mapping[str, Any], ablation: str | None
     Raises:
         UserError: unknown method, ablation or hyper-parameter, or values that do not fit.
     """
+    return dataclasses.replace(config, hyper=recorded(_parsed(config, given, ablation)))
+
+
+def _parsed(config: RunConfig, given: Mapping[str, Any], ablation: str | None = None) -> Any:
+    """An instance of ``method.Hyper``: what an ablation sets, then what is given."""
     method = find(config.algo)
     if ablation is not None and ablation not in method.ablations:
         raise UserError(_unknown_ablation(ablation, method))
-    hyper = parse_hyper(method.Hyper, {**_variant(config, ablation), **given}, config.algo)
-    return dataclasses.replace(config, hyper=recorded(hyper))
+    return parse_hyper(method.Hyper, {**_variant(config, ablation), **given}, config.algo)
 
 
 def _variant(config: RunConfig, ablation: str | None) -> Mapping[str, Any]:
@@ -118,7 +124,7 @@ def method_label(config: RunConfig) -> str:
     method = find(config.algo)
 
     def variant(ablation: str | None) -> dict[str, Any]:
-        return dataclasses.asdict(parse_hyper(method.Hyper, _variant(config, ablation), config.algo))
+        return dataclasses.asdict(_parsed(config, {}, ablation))
 
     default = variant(None)
     own = dataclasses.asdict(parse_hyper(method.Hyper, config.hyper, config.algo))  # tuples again, after JSON

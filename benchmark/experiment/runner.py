@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import datasets
-from benchmark.config.resolve import Run, check_data, method_label, resolve, with_hyper
+from benchmark.config.resolve import Run, check_data, method_label, resolve
 from benchmark.engine.algorithm import Algorithm, Task
 from benchmark.engine.budget import plan_rounds
 from benchmark.engine.config import RunConfig
@@ -26,7 +27,7 @@ from benchmark.records.freshness import code_of
 from benchmark.records.same_data import data_of, refuse_other_data
 from benchmark.track.base import About, Followed
 
-__all__ = ["Prepared", "prepare", "run_cell", "split_of"]
+__all__ = ["Prepared", "prepare", "record_of", "run_cell", "split_of"]
 
 
 def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
@@ -76,6 +77,11 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     return Prepared(resolved, dataset, split, task, schedule, name)
 
 
+def record_of(config: RunConfig, results_dir: Path) -> RunRecord:
+    """The record of a run in a results folder, whether there is one or not."""
+    return RunRecord(results_dir, config, method_label(config))
+
+
 def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dict[str, Any]:
     """Run one configuration, or return the summary of its finished record.
 
@@ -86,10 +92,10 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
     Raises:
         UserError: bad input; nothing is left half-written.
     """
-    config = with_hyper(config, config.hyper)
     resolved = resolve(config)
+    config = resolved.config
     execution.pick_executor(execution.pick_device(), resolved.network)
-    record = RunRecord(execution.results_dir, config, method_label(config))
+    record = record_of(config, execution.results_dir)
     if record.done:
         open_store(execution.results_dir)
         return {**record.summary(), "record": str(record.folder)}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-from benchmark.config.resolve import resolve, with_hyper
+from benchmark.config.resolve import resolve
 from benchmark.engine.budget import plan_rounds
 from benchmark.engine.executors import EXECUTORS, choose_executor
 from benchmark.engine.files import write_json
@@ -197,8 +197,8 @@ def verify(
     The method sees the run's full number of rounds, on which its stages may depend; nothing is taken over
     from other runs, and nothing is written but to a temporary folder.
     """
-    config = with_hyper(record.config, record.config.hyper)
-    prepared = prepare(resolve(config), execution, dataset)
+    prepared = prepare(resolve(record.config), execution, dataset)
+    config = prepared.config
     surroundings = environment(prepared.task.data.device, prepared.executor_name)
     surroundings |= {"tf32": execution.tf32, "code": code_of(config)}
     try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import io
+import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ __all__ = [
     "Watcher",
     "absolute",
     "attempt",
+    "package",
     "unavailable",
 ]
 
@@ -164,6 +167,21 @@ class Quiet:
 
     def round(self, line: Mapping[str, Any]) -> None:
         """Nothing to do."""
+
+
+def package(name: str, launcher: str) -> Any:
+    """A package that only one launcher needs.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(
+            f"--launcher {launcher} needs the package {name} ({error}); install it with "
+            f"`{sys.executable} -m pip install {name}`, or use --launcher local"
+        ) from error
 
 
 def absolute(execution: Execution) -> Execution:

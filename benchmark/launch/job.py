@@ -173,10 +173,9 @@ class Job:
         return self._make(Options(self._jobs, self.execution, missing, self._address, self._slurm))
 
     def _take_up(self, cell: Cell) -> None:
-        from benchmark.config.resolve import method_label
-        from benchmark.engine.records import RunRecord
+        from benchmark.experiment.runner import record_of
 
-        self.store.add(RunRecord(self.store.root, cell.config, method_label(cell.config)).folder)
+        self.store.add(record_of(cell.config, self.store.root).folder)
 
     def _estimated(self, cells: Sequence[Cell], jobs: int) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
         """Expected seconds of cells in this order, beside others, and what they rest on by dataset."""

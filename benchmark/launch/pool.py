@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from benchmark.config.resolve import method_label
 from benchmark.engine.config import RunConfig
-from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import Observer
 from benchmark.errors import UserError
 from benchmark.experiment.estimate import Estimator
 from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import record_of
 from benchmark.launch import base
 from benchmark.launch.base import Ended, OnThisMachine, Outcome, Watcher
 from benchmark.studies.grid import Cell
@@ -141,7 +140,7 @@ class _Filling:
         tasks = self._pool.submit(chosen) if chosen else ()
         for cell, task in zip(chosen, tasks, strict=True):
             observer = self._watcher.begin(cell)
-            folder = RunRecord(self._root, cell.config, method_label(cell.config)).folder
+            folder = record_of(cell.config, self._root).folder
             running = _Running(cell, task, observer, folder / "rounds.jsonl")
             observer.start(cell.config.rounds, 0)
             if (folder / "checkpoint.pt").exists():

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from benchmark.config.resolve import method_label
 from benchmark.engine.executors.threads import CORES_VARIABLE
 from benchmark.engine.files import write_bytes, write_text
 from benchmark.engine.records import Busy, RunRecord
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import record_of
 from benchmark.launch.base import Ended, Options, Outcome, Watcher, absolute
 from benchmark.launch.pool import Pool, Task
 from benchmark.launch.ray_connect import Machine, connect, divide, import_ray
@@ -148,7 +148,7 @@ class RayCluster(Pool):
     def _submit(self, cell: Cell) -> Task:
         record, files = None, None
         if not all(survey.shares for survey in self._surveys.values()):
-            record = RunRecord(self._execution.results_dir, cell.config, method_label(cell.config))
+            record = record_of(cell.config, self._execution.results_dir)
             if (ended := _claim(record)) is not None:
                 settled: Future[Ended] = Future()
                 settled.set_result(ended)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import math
 import os
@@ -19,6 +18,7 @@ import torch
 
 from benchmark.engine.executors.threads import available_cores
 from benchmark.errors import UserError
+from benchmark.launch.base import package
 
 __all__ = ["Machine", "Shares", "connect", "divide", "import_ray"]
 
@@ -96,13 +96,7 @@ def import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # The default of a release to come, which Ray otherwise announces at length.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise UserError(
-            f"--launcher ray needs the package ray ({error}); install it with "
-            f"`{sys.executable} -m pip install ray`, or use --launcher local"
-        ) from error
+    return package("ray", "ray")
 
 
 @contextlib.contextmanager

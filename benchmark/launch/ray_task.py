@@ -18,10 +18,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.config.resolve import method_label
 from benchmark.engine.files import write_bytes
-from benchmark.engine.records import RunRecord
 from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import record_of
 from benchmark.launch.base import Ended, Quiet, attempt, unavailable
 from benchmark.launch.cores import use_share
 from benchmark.studies.grid import Cell
@@ -74,7 +73,7 @@ def work(
         yield attempt(cell, execution, Quiet())
         return
     scratch = _scratch(marker)
-    folder = RunRecord(scratch, cell.config, method_label(cell.config)).folder
+    folder = record_of(cell.config, scratch).folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, content in files.items():

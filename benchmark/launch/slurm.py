@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import re
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
-from benchmark.launch.base import Ended, Options, Quiet, absolute, attempt
+from benchmark.launch.base import Ended, Options, Quiet, absolute, attempt, package
 from benchmark.launch.cores import use_share
 from benchmark.launch.pool import Pool, Task
 from benchmark.launch.registry import register
@@ -34,7 +32,7 @@ def slurm(options: Options) -> Slurm:
         UserError: submitit or Slurm are not there, or what it is asked for makes no sense.
     """
     wanted = parameters(options.slurm)
-    submitit = _import_submitit()
+    submitit = package("submitit", "slurm")
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
         raise UserError(
             "--launcher slurm needs Slurm's sbatch and srun on the path; call this on a login node of the "
@@ -137,13 +135,3 @@ def _minutes(text: str) -> int:
     if not total:
         raise UserError(f"--slurm time={text}: expected minutes, such as 90, or [DAYS-]HH:MM:SS")
     return total
-
-
-def _import_submitit() -> Any:
-    try:
-        return importlib.import_module("submitit")
-    except ImportError as error:
-        raise UserError(
-            f"--launcher slurm needs the package submitit ({error}); install it with "
-            f"`{sys.executable} -m pip install submitit`, or use --launcher local"
-        ) from error

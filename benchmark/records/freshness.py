@@ -16,9 +16,8 @@ from datasets.registry import MODULES
 
 __all__ = ["BIT_EQUAL", "DIFFERENT", "VERIFIED", "WITHIN_TOLERANCE", "code_of", "outdated"]
 
-VERIFIED = (
-    "verified.json"  # of a record: what came of `benchmark.experiment.verify`, as one of these verdicts
-)
+# Of a record: what came of `benchmark.experiment.verify`, as one of these verdicts.
+VERIFIED = "verified.json"
 BIT_EQUAL, WITHIN_TOLERANCE, DIFFERENT = "bit-equal", "within tolerance", "different"
 
 

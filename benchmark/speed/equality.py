@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from algorithms import ALGORITHMS
-from benchmark.config.resolve import resolve, with_hyper
+from benchmark.config.resolve import Run, resolve, with_hyper
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
@@ -178,10 +178,9 @@ def equality(
     for cell in cells:
         for algo, ablation in variants:
             config = RunConfig(algo=algo, dataset=cell, **{**_PROTOCOL, **changes})
-            config = with_hyper(config, {}, ablation)
-            resolve(config)
+            resolved = resolve(with_hyper(config, {}, ablation))
             with precision(execution.tf32):
-                seen = _compared(config, execution, executor)
+                seen = _compared(resolved, execution, executor)
             for stage, found in sorted(seen.items()):
                 yield {
                     "part": "equality",
@@ -200,9 +199,10 @@ def equality(
                 }
 
 
-def _compared(config: RunConfig, execution: Execution, executor: str) -> dict[int, Seen]:
+def _compared(resolved: Run, execution: Execution, executor: str) -> dict[int, Seen]:
+    config = resolved.config
     dataset = made_dataset(config.dataset, config.clients, config)
-    prepared = prepare(resolve(config), replace(execution, executor="loop"), dataset)
+    prepared = prepare(resolved, replace(execution, executor="loop"), dataset)
     task = prepared.task
     other = EXECUTORS[executor](config, task.data, task.streams)
     twins = Twins(task.executor, other)

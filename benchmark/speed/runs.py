@@ -12,7 +12,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.resolve import resolve, with_hyper
+from benchmark.config.resolve import resolve
 from benchmark.config.settings import find_setting
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
@@ -41,9 +41,9 @@ class _Silent:
 def _run(algo: str, setting: str, rounds: int, execution: Execution, seed: int = 0) -> dict[str, Any]:
     """One run on random images, records and evaluations included; returns its summary."""
     values = {**find_setting(setting).values, "augment": False, "rounds": rounds, "seed": seed}
-    config = RunConfig(algo=algo, **values)
-    config = with_hyper(config, {})
-    prepared = prepare(resolve(config), execution, made_dataset(config.dataset, config.clients, config))
+    resolved = resolve(RunConfig(algo=algo, **values))
+    config = resolved.config
+    prepared = prepare(resolved, execution, made_dataset(config.dataset, config.clients, config))
     try:
         with tempfile.TemporaryDirectory() as folder, precision(execution.tf32):
             record = RunRecord(Path(folder), config, algo)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from benchmark.config.resolve import resolve, with_hyper
+from benchmark.config.resolve import resolve
 from benchmark.config.settings import find_setting
 from benchmark.engine.config import RunConfig
 from benchmark.engine.executors import EXECUTORS
@@ -38,7 +38,7 @@ def ready(cell: str, executor: str, execution: Execution, algo: str = "fedavg", 
     """Everything for timing calls of a cell, on random images; not augmented, as the plain trainer cannot."""
     setting, epochs = CELLS[cell]
     values = {**find_setting(setting).values, "augment": False, "local_epochs": epochs, **changes}
-    config = with_hyper(RunConfig(algo=algo, **values), {})
+    config = RunConfig(algo=algo, **values)
     dataset = made_dataset(config.dataset, config.clients, config)
     return prepare(resolve(config), replace(execution, executor=executor), dataset)
 

@@ -17,11 +17,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+from collections.abc import Mapping
 from types import ModuleType
+from typing import Any
 
 import benchmark
 
-__all__ = ["offered"]
+__all__ = ["makers", "offered"]
 
 _PLACE = f"{benchmark.__name__}.papers"
 
@@ -33,3 +35,11 @@ def offered(part: str) -> list[ModuleType]:
     packs = sorted(pack.name for pack in pkgutil.iter_modules(importlib.import_module(_PLACE).__path__))
     names = [f"{_PLACE}.{pack}.{part}" for pack in packs]
     return [importlib.import_module(name) for name in names if importlib.util.find_spec(name) is not None]
+
+
+def makers(part: str, general: Mapping[str, Any]) -> dict[str, Any]:
+    """The `general` makers of a part, tables or figures, and those of the packs, by name."""
+    found = dict(general)
+    for pack in offered(part):
+        found |= getattr(pack, part.upper())
+    return found

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from answers import refused
 from record_folders import with_seed, write_record
 from scipy import stats
 
@@ -249,15 +250,6 @@ def test_real_runs_can_be_compared(unbroken, compare):
     (group,) = numbers(compare(unbroken("fedper").folder, unbroken("fedavg").folder, "--json"))
     for run in group["runs"]:
         assert run["accuracy"] == unbroken(run["title"]).summary["accuracy"]
-
-
-def refused(answer, *parts):
-    code, out, err = answer
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    for part in parts:
-        assert part in err
 
 
 def test_bad_input(tmp_path, compare):

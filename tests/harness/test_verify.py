@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from answers import refused
 from record_folders import write_record
 
 from benchmark.cli import main
@@ -323,15 +324,6 @@ def test_data_that_are_not_here_are_not_fetched(verify, tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     monkeypatch.setattr("datasets.loading.cache.user_cache", lambda: tmp_path / "cache")
     refused(verify(folder, "--data-dir", tmp_path / "data"), "dataset 'fmnist' was not found")
-
-
-def refused(answer, *parts):
-    code, out, err = answer
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    for part in parts:
-        assert part in err
 
 
 # -- what a verdict is good for ---------------------------------------------------------------------

@@ -9,7 +9,7 @@ from benchmark.present.figures.clients import client_accuracies
 from benchmark.present.figures.curves import accuracy_bytes, accuracy_samples, learning_curves
 from benchmark.present.figures.sweep import sweep
 from benchmark.render.picture import Picture
-from benchmark.studies.packs import offered
+from benchmark.studies.packs import makers
 from benchmark.studies.results import Results
 
 __all__ = ["figure_maker", "make_figures"]
@@ -31,8 +31,7 @@ def figure_maker(name: str) -> Callable[[Results], Picture | None]:
 
 @cache
 def _makers() -> dict[str, Callable[[Results], Picture | None]]:
-    packs = {name: maker for pack in offered("figures") for name, maker in pack.FIGURES.items()}
-    return {**_GENERAL, **packs}
+    return makers("figures", _GENERAL)
 
 
 def make_figures(results: Results) -> list[Picture]:

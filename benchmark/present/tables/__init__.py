@@ -12,7 +12,7 @@ from benchmark.present.tables.claims import claims
 from benchmark.present.tables.communication import communication
 from benchmark.present.tables.protocol import calibration, points, rates, tuning
 from benchmark.render.table import Table
-from benchmark.studies.packs import offered
+from benchmark.studies.packs import makers
 from benchmark.studies.results import Results
 
 __all__ = ["make_table", "make_tables"]
@@ -46,8 +46,7 @@ def make_table(results: Results, kind: str) -> Table:
 
 @cache
 def _makers() -> dict[str, Callable[[Results], Table]]:
-    packs = {name: maker for pack in offered("tables") for name, maker in pack.TABLES.items()}
-    return {**_GENERAL, **packs}
+    return makers("tables", _GENERAL)
 
 
 def make_tables(results: Results) -> list[Table]:

@@ -35,9 +35,12 @@ def cells_of(
     cells: dict[Place, Cell] = {}
     for column in results.columns:
         found = {row: some for row in results.rows if (some := values(row, column))}
-        means = [_as_printed(mean_and_std(some)[0]) for some in found.values()]
+        moments = {row: mean_and_std(some) for row, some in found.items()}
         judged = larger_is_better is not None and _is_judged(results, column)
-        best = (max if larger_is_better else min)(means, default=None)
+        best = (max if larger_is_better else min)(
+            (_as_printed(mean) for mean, _ in moments.values()), default=None
+        )
+        most = most_seeds(results, column)
         comparisons = results.comparisons[column] if tested else {}
         for row in results.rows:
             paper = papers.get((row, column)) if papers else None
@@ -46,7 +49,7 @@ def cells_of(
                 why = reason(results, (row, column)) or "its record does not tell"
                 cells[row, column] = Cell(form="percent", paper=paper, reason=why, facts=facts)
                 continue
-            mean, std = mean_and_std(found[row])
+            mean, std = moments[row]
             is_best, compared = judged and _as_printed(mean) == best, comparisons.get(row)
             facts |= {
                 "mean": scaled(mean),
@@ -63,7 +66,7 @@ def cells_of(
                 paper=paper,
                 best=is_best,
                 tied=judged and compared is not None and not compared.significant and not is_best,
-                short=len(found[row]) < most_seeds(results, column),
+                short=len(found[row]) < most,
                 facts=facts,
             )
     return cells

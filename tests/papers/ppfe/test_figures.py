@@ -1,13 +1,10 @@
 """Figures: made from records, readable, nothing cut or on top of another."""
 
-import dataclasses
 import itertools
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from own_studies import MAIN, PROFILE
-from own_studies import results_of as results_of_own
 from record_folders import write_records
 
 from algorithms import ALGORITHMS
@@ -84,16 +81,6 @@ def test_a_figure_is_the_same_file_every_time(quick):
 
 def test_methods_have_colours_of_their_own():
     assert len({color_of(method.title) for method in ALGORITHMS.values()}) == len(ALGORITHMS)
-
-
-def test_the_row_that_a_study_is_about_stands_out(tmp_path):
-    write_records(tmp_path, MAIN, PROFILE)
-    drawn = dataclasses.replace(MAIN, figures=("learning-curves", "sweep"))
-    for study, strong in ((drawn, {"Ditto"}), (dataclasses.replace(drawn, highlight=""), set())):
-        for picture in make_figures(results_of_own(study, Store.scan(tmp_path))):
-            labels = [text for axes in picture.figure.axes for text in axes.texts]
-            assert {text.get_text() for text in labels if text.get_fontweight() == "bold"} == strong
-            assert {"Ditto", "FedAvg"} <= {text.get_text() for text in labels}
 
 
 def test_a_curve_adds_up_what_was_sent(quick):

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmark.config.fields import DATA_FIELDS, describe_split
-from benchmark.config.flags import add_config_flags, add_data_dir, add_setting, configure
+from benchmark.config.flags import add_config_flags, add_data_dir, add_method, add_setting, configure
 from benchmark.console.terminal import percent
 from benchmark.errors import UserError
 
@@ -35,16 +35,7 @@ _COMPARED = ("ppfe", "fedavg", "fedper", "local")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    method = parser.add_argument_group("method")
-    method.add_argument("--algo", default="ppfe", metavar="METHOD", help="method (default: ppfe)")
-    method.add_argument("--ablation", metavar="NAME", help="a named variant of the method")
-    method.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a hyper-parameter of the method; may be repeated",
-    )
+    add_method(parser.add_argument_group("method"), "ppfe", "method (default: ppfe)")
     data = parser.add_argument_group("setting and data")
     add_setting(data)
     add_config_flags(data, (*DATA_FIELDS, "rounds", "seed"))
