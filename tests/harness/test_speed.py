@@ -15,7 +15,6 @@ from benchmark.speed import report, workload
 from benchmark.speed.cells import Trainer, cells, seated
 from benchmark.speed.clock import training_bytes, training_flops
 from benchmark.speed.equality import Seen, difference
-from benchmark.speed.figure import speed_figure
 from benchmark.speed.kernels import WAYS
 from benchmark.speed.plain import PlainTrainer, plain_network
 from benchmark.speed.report import PARTS, Sizes, load, measure, save
@@ -185,17 +184,6 @@ def test_files_of_something_else_are_refused(content, tmp_path):
         (tmp_path / "speed.json").write_text(content)
     with pytest.raises(UserError):
         load(tmp_path / "speed.json")
-
-
-def test_the_figure_has_a_panel_for_each_thing_that_was_measured(rows):
-    picture = speed_figure(rows)
-    assert [axis.get_title(loc="left") for axis in picture.figure.axes] == [
-        "digits: a cohort of 10",
-        "digits: growth with the cohort",
-        "digits: clients that sit out",
-    ]
-    assert picture.to_svg().startswith("<?xml")
-    assert speed_figure([row for row in rows if row["part"] == "kernels"]) is None
 
 
 # Trainers in processes of their own
