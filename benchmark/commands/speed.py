@@ -11,12 +11,12 @@ from typing import Any
 from rich.table import Table
 
 from benchmark.config.flags import path
-from benchmark.console.terminal import Console, show, shown_path
+from benchmark.console.terminal import Console, show
 from benchmark.errors import UserError, nearest
 from benchmark.experiment.flags import add_tf32
 
 HELP = "how fast this machine trains clients: every executor against plain PyTorch"
-USAGE = "[--cell NAME] [--epochs N] [--only PART ... | --all] [--output FILE] [--plot FILE]"
+USAGE = "[--cell NAME] [--epochs N] [--only PART ... | --all] [--output FILE] [--into FILE]"
 EXAMPLES = """\
   python -m benchmark speed                                      the executors and plain PyTorch, two networks
   python -m benchmark speed --epochs 5                           the same in calls as long as the paper's
@@ -24,7 +24,7 @@ EXAMPLES = """\
   python -m benchmark speed --cell digits --json
   python -m benchmark speed --only equality                      is stacked equal to loop on this device?
   python -m benchmark speed --all --output speed.json            the whole measurement; minutes on a GPU
-  python -m benchmark speed --from speed.json --plot speed.svg --into docs/performance.md"""
+  python -m benchmark speed --from speed.json --into docs/performance.md"""
 
 _PARTS = ("cells", "cohorts", "crowds", "equality", "kernels", "tf32", "runs", "side-by-side")
 _DEFAULT = _PARTS[:1]  # the others answer what fewer people ask, and take minutes on CPUs
@@ -65,7 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--output", type=path("--output"), metavar="FILE", help="keep everything measured, as JSON"
     )
-    output.add_argument("--plot", type=path("--plot"), metavar="FILE", help="draw a figure, .svg or .png")
     output.add_argument(
         "--into",
         type=path("--into"),
@@ -107,8 +106,6 @@ def execute(arguments: argparse.Namespace) -> None:
         document, name = Document(arguments.into), part_of(found["environment"]["kind"])
         document.need(name)
         document.save({name: as_markdown(found)})
-    if arguments.plot:
-        _draw(arguments.plot, found["rows"])
     if arguments.json:
         print(json.dumps(found["rows"]))
     else:
@@ -141,29 +138,12 @@ def _check(arguments: argparse.Namespace) -> list[str]:
         )
     if arguments.into and not (arguments.source or arguments.output):
         raise UserError("--into needs a saved measurement; add --output FILE, or --from FILE")
-    if arguments.plot and arguments.plot.suffix.lower() not in (".svg", ".png"):
-        raise UserError(f"--plot {arguments.plot}: expected a name that ends in .svg or .png")
-    for name in ("output", "plot"):
-        file: Path | None = getattr(arguments, name)
-        if file and (file.is_dir() or not file.parent.is_dir()):
-            raise UserError(f"--{name} {file}: expected a file in a folder that exists")
+    file: Path | None = arguments.output
+    if file and (file.is_dir() or not file.parent.is_dir()):
+        raise UserError(f"--output {file}: expected a file in a folder that exists")
     if arguments.into and not arguments.into.is_file():
         raise UserError(f"--into {arguments.into}: there is no such document")
     return list(_PARTS) if arguments.all else wanted or list(_DEFAULT)
-
-
-def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
-    from benchmark.engine.files import write_bytes, write_text
-    from benchmark.speed.figure import speed_figure
-
-    picture = speed_figure(rows)
-    if picture is None:
-        raise UserError("--plot shows the parts cells, cohorts and crowds; none of them was measured")
-    if out.suffix.lower() == ".svg":
-        write_text(out, picture.to_svg())
-    else:
-        write_bytes(out, picture.to_png())
-    Console(stderr=True).print(f"figure  {shown_path(out)}")
 
 
 def _as_rich(table: Any) -> Table:

@@ -79,6 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_launcher(group: argparse._ArgumentGroup) -> None:
+    from benchmark.launch import add_flags  # imports PyTorch, as launchers do
+
     group.add_argument(
         "--jobs",
         type=_jobs,
@@ -87,31 +89,7 @@ def _add_launcher(group: argparse._ArgumentGroup) -> None:
         "its free memory and a short measurement (default: 1; on Slurm 256, on a Ray cluster one a "
         "CPU, or one a GPU)",
     )
-    group.add_argument(
-        "--launcher",
-        default="local",
-        metavar="NAME",
-        help="where cells run: local (this machine), slurm (a job array) or ray (a Ray cluster) (default: "
-        "local)",
-    )
-    group.add_argument(
-        "--slurm",
-        nargs="+",
-        action="extend",
-        default=[],
-        type=_pair,
-        metavar="KEY=VALUE",
-        help="options of sbatch for each job of the array, such as partition=gpu time=8:00:00 "
-        "gpus-per-node=1 cpus-per-task=4; time (minutes, or [DAYS-]HH:MM:SS) is needed, and a job that "
-        "reaches it is queued again",
-    )
-    group.add_argument(
-        "--address",
-        default="",
-        metavar="ADDRESS",
-        help="of the Ray cluster: HOST:PORT, or auto for the one that this machine belongs to (default: the "
-        "environment's RAY_ADDRESS, else a cluster of this machine alone, for as long as the command runs)",
-    )
+    add_flags(group)
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -141,18 +119,13 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
     """What the flags ask for, checked."""
     from benchmark.console.terminal import say
     from benchmark.engine.records import open_store
-    from benchmark.launch import find
+    from benchmark.launch import flags_of
     from benchmark.launch.job import Job
     from benchmark.records.store import Store
 
     root = arguments.results_dir or Path("results") / profile.name
     _check_settings(arguments.settings, profile, studies)
-    find(arguments.launcher)  # before anything is touched
-    for flag, launcher in (("address", "ray"), ("slurm", "slurm")):
-        if getattr(arguments, flag) and arguments.launcher != launcher:
-            raise UserError(
-                f"--{flag} is for --launcher {launcher}; add --launcher {launcher}, or drop --{flag}"
-            )
+    flags = flags_of(arguments)  # before anything is touched
     execution = execution_of(arguments, results_dir=root)
     execution.check_executor()
     if arguments.launcher == "local":  # other machines may have another device
@@ -176,8 +149,7 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
         settings=arguments.settings,
         launcher=arguments.launcher,
         jobs=arguments.jobs,
-        address=arguments.address,
-        slurm=arguments.slurm,
+        flags=flags,
     )
 
 
@@ -252,11 +224,3 @@ def _jobs(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise UserError(f"--jobs is '{text}'; expected how many cells at a time, a whole number, or auto")
     return int(text)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    """A key and its value."""
-    key, _, value = text.partition("=")
-    if not key or not value:
-        raise UserError(f"--slurm is '{text}'; expected KEY=VALUE, such as partition=gpu")
-    return key, value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmark.errors import UserError
+from benchmark.errors import UserError, optional
 from benchmark.present.tracked import tables_of
 from benchmark.records.store import Store
 from benchmark.render.formats.markdown import markdown
@@ -13,7 +13,7 @@ from benchmark.render.table import Table
 from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Profile, Study
 from benchmark.studies.results import collect
-from benchmark.track.access import require, require_key
+from benchmark.track.access import require_key
 from benchmark.track.base import describe, setting_of
 
 __all__ = ["build", "destination", "publish", "settings_of"]
@@ -49,8 +49,8 @@ def publish(entity: str, project: str, profile: Profile, store: Store) -> str:
     Raises:
         UserError: a package or a key is missing, there is nothing to publish, or W&B does not take it.
     """
-    require("wandb", f"report {_FLAG}")
-    require("wandb_workspaces", f"report {_FLAG}")
+    optional("wandb", f"report {_FLAG}")
+    optional("wandb_workspaces", f"report {_FLAG}")
     require_key(f"report {_FLAG}", "leave --wandb out")
     tables = tables_of(store.root)
     if not tables:
