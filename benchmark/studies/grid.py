@@ -85,6 +85,10 @@ class Profile:
     changes: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
 
+    def warned(self, caption: str) -> str:
+        """A caption that begins with the warning."""
+        return f"{self.warning} {caption}".strip()
+
 
 @dataclass(frozen=True)
 class Study:

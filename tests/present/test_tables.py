@@ -28,7 +28,7 @@ from record_folders import write_record, write_records
 from scipy import stats
 
 from benchmark.config.settings import SETTINGS
-from benchmark.present.tables import _GENERAL, make_table, make_tables
+from benchmark.present.tables import GENERAL, make_table, make_tables
 from benchmark.records.store import Store
 from benchmark.render.formats.latex import latex
 from benchmark.render.formats.markdown import markdown
@@ -71,7 +71,7 @@ def cell(table, row, column):
 
 
 def test_every_kind_of_table_is_tested():
-    assert {kind for study in EVERY for kind in study.tables} == set(_GENERAL)
+    assert {kind for study in EVERY for kind in study.tables} == set(GENERAL)
 
 
 def test_mean_and_standard_deviation_over_seeds(main, table):
