@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from benchmark.config.fields import as_typed
 from benchmark.console.terminal import Console, show
 from benchmark.errors import UserError, flag, nearest
 
@@ -164,7 +165,7 @@ def _show_methods(found: list[dict[str, Any]]) -> None:
         rows = []
         for name, spec in method["hyper"].items():
             choices = f" ({', '.join(spec['choices'])})" if spec["choices"] else ""
-            rows.append((f"--set {name}={_typed(spec['default'])}", spec["doc"] + choices))
+            rows.append((f"--set {name}={as_typed(spec['default'])}", spec["doc"] + choices))
         rows += [(f"--ablation {name}", _assignments(values)) for name, values in method["ablations"].items()]
         _show_entry(method["name"], method["title"], rows, method["reference"])
 
@@ -245,9 +246,4 @@ def _show_table(title: str, flags: str, head: tuple[str, ...], rows: list[tuple[
 
 
 def _assignments(values: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={_typed(value)}" for name, value in values.items())
-
-
-def _typed(value: Any) -> str:
-    """A hyper-parameter's value as one would type it."""
-    return ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+    return " ".join(f"{name}={as_typed(value)}" for name, value in values.items())

@@ -85,23 +85,18 @@ def execute(arguments: argparse.Namespace) -> None:
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
     from benchmark.console.terminal import shown_path
-    from benchmark.present.page.cautions import cautions
-    from benchmark.present.page.flat import RUNS
-    from benchmark.present.page.page import NAME, write_page
-    from benchmark.present.render import render, with_rendered
+    from benchmark.present.page.page import write_all
+    from benchmark.present.render import with_rendered
 
     if not arguments.only:
         studies = with_rendered(studies, STUDIES.values(), profile, root)
     for found in store.damaged:
         print(f"damaged record, not used: {found.folder.name}: {found.reason}", file=sys.stderr)
     parts.make(store, seeds)
-    written = render(studies, profile, store, seeds, again=True)
-    write_page(studies, profile, store, seeds, again=True)
+    written, lines = write_all(studies, profile, store, seeds, again=True)
     print(f"{profile.name}: {len(store.records())} runs; rendered {', '.join(written)}")
-    for line in cautions(studies, profile, store, seeds):
+    for line in lines:
         print(f"  {line}")
-    print(f"  {shown_path(root / RUNS)}  every run, for pandas and the like")
-    print(f"  {shown_path(root / NAME)}")
     for document, names in parts.write(root):
         print(f"  {shown_path(document)}: {', '.join(names)}")
     if project:

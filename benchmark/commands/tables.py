@@ -210,10 +210,8 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
 def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
     from benchmark.console.terminal import say, shown_path
-    from benchmark.present.page.cautions import cautions
-    from benchmark.present.page.flat import RUNS
-    from benchmark.present.page.page import NAME, write_page
-    from benchmark.present.render import render, with_rendered
+    from benchmark.present.page.page import write_all
+    from benchmark.present.render import with_rendered
     from benchmark.studies.catalogue import STUDIES
 
     profile, store, seeds = job.profile, job.store, job.seeds
@@ -222,8 +220,7 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
             f"there are no records in {store.root}; give their --results-dir, or drop --render-only"
         )
     shown = with_rendered(job.studies, STUDIES.values(), profile, store.root)
-    written = render(shown, profile, store, seeds)
-    write_page(shown, profile, store, seeds)
+    written, lines = write_all(shown, profile, store, seeds)
     count = len(job.cells)
     left = {"missing": len(job.missing), "diverged": len(job.diverged)}
     state = ", ".join(f"{some} of {count} cells {what}" for what, some in left.items() if some)
@@ -234,10 +231,8 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     for folder in ("tables", "figures"):
         files = len(list((store.root / folder).glob("*.*")))
         print(f"  {shown_path(store.root / folder)}/  {files} files")
-    for line in cautions(shown, profile, store, seeds):
+    for line in lines:
         print(f"  {line}")
-    print(f"  {shown_path(store.root / RUNS)}  every run, for pandas and the like")
-    print(f"  {shown_path(store.root / NAME)}")
     if job.execution.trackings:
         from benchmark.present.tracked import log_tables
 
