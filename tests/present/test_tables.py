@@ -142,12 +142,12 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
     assert marked == {row for row, p in expected.items() if p >= 0.05}
 
 
-def test_only_the_first_table_bears_the_name_and_title_of_its_study(main):
+def test_only_the_first_table_bears_the_name_and_title_of_its_study(main, folder):
     names = [(table.name, table.title) for table in make_tables(main)]
     assert names[0] == ("main", MAIN.title)
     assert names[1] == ("main-significance", "Significance: the main of tests")
     assert names[-1] == ("main-communication", "Bytes by method and stage")
-    (bytes_,) = make_tables(dataclasses.replace(main, study=BYTES))
+    (bytes_,) = make_tables(read(BYTES, folder))
     assert (bytes_.name, bytes_.title) == ("bytes", BYTES.title)
     shouted = dataclasses.replace(main, study=dataclasses.replace(MAIN, title="PPFE alone"))
     assert make_table(shouted, "significance").title == "Significance: PPFE alone"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from benchmark.present.tables.accuracy import accuracy, ranks, significance, spread, worst10
-from benchmark.present.tables.best_round import best_round
+from benchmark.present.tables.accuracy import accuracy, best_round, ranks, significance, spread, worst10
 from benchmark.present.tables.communication import communication
 from benchmark.render.table import Table
 from benchmark.studies.packs import makers
