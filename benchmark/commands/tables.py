@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_data_dir, add_results_dir, add_seeds
+from benchmark.config.flags import add_data_dir, add_flag, count, path
 from benchmark.errors import UserError
 from benchmark.experiment.flags import add_execution, execution_of
 from benchmark.track.flags import add_tracking, tracking_of
@@ -38,80 +38,55 @@ continues interrupted runs."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     what = parser.add_argument_group("what")
-    what.add_argument(
-        "--profile",
-        default="quick",
-        metavar="NAME",
-        help="quick (small data, checks that all works) or paper (the paper's scale) (default: quick)",
+    text = "quick (small data, checks that all works) or paper (the paper's scale) (default: quick)"
+    add_flag(what, "--profile NAME", text, default="quick")
+    add_flag(
+        what,
+        "--only STUDY ...",
+        "the studies to make; `python -m benchmark list studies` names them (default: all of the profile "
+        "except those made only on request)",
     )
-    what.add_argument(
-        "--only",
-        nargs="+",
-        action="extend",
-        metavar="STUDY",
-        help="the studies to make; `python -m benchmark list studies` names them (default: all of the "
-        "profile except those made only on request)",
-    )
-    what.add_argument(
-        "--settings",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME",
-        help="run only on these settings, such as cifar10-s2 (default: all); tables still show all records",
-    )
-    add_seeds(what, "run and show seeds 0 to N-1 (default: run those of the profile, show all with records)")
-    what.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="only print what is done and missing, and how long it would take",
-    )
-    what.add_argument("--render-only", action="store_true", help="run nothing; use existing records")
+    text = "run only on these settings, such as cifar10-s2 (default: all); tables still show all records"
+    add_flag(what, "--settings NAME ...", text, default=[])
+    text = "run and show seeds 0 to N-1 (default: run those of the profile, show all with records)"
+    add_flag(what, "--seeds N", text, count)
+    add_flag(what, "--dry-run", "only print what is done and missing, and how long it would take")
+    add_flag(what, "--render-only", "run nothing; use existing records")
     execution = parser.add_argument_group("execution")
     add_execution(execution)
     add_data_dir(execution)
-    _add_launcher(parser.add_argument_group("many cells at once"))
-    add_tracking(parser.add_argument_group("tracking"))
-    add_results_dir(
-        parser.add_argument_group("output"),
-        "folder of the records, with tables/ and figures/ in it (default: results/PROFILE)",
-    )
-
-
-def _add_launcher(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--jobs",
-        type=_jobs,
-        metavar="N",
-        help="cells at a time, in processes that share the cores and the GPU; auto: one a core, on a GPU by "
+    cells = parser.add_argument_group("many cells at once")
+    add_flag(
+        cells,
+        "--jobs N",
+        "cells at a time, in processes that share the cores and the GPU; auto: one a core, on a GPU by "
         "its free memory and a short measurement (default: 1; on Slurm 256, on a Ray cluster one a "
         "CPU, or one a GPU)",
+        type=_jobs,
     )
-    group.add_argument(
-        "--launcher",
-        default="local",
-        metavar="NAME",
-        help="where cells run: local (this machine), slurm (a job array) or ray (a Ray cluster) (default: "
-        "local)",
+    text = (
+        "where cells run: local (this machine), slurm (a job array) or ray (a Ray cluster) (default: local)"
     )
-    group.add_argument(
-        "--slurm",
-        nargs="+",
-        action="extend",
-        default=[],
-        type=_pair,
-        metavar="KEY=VALUE",
-        help="options of sbatch for each job of the array, such as partition=gpu time=8:00:00 "
+    add_flag(cells, "--launcher NAME", text, default="local")
+    add_flag(
+        cells,
+        "--slurm KEY=VALUE ...",
+        "options of sbatch for each job of the array, such as partition=gpu time=8:00:00 "
         "gpus-per-node=1 cpus-per-task=4; time (minutes, or [DAYS-]HH:MM:SS) is needed, and a job that "
         "reaches it is queued again",
+        default=[],
+        type=_pair,
     )
-    group.add_argument(
-        "--address",
-        default="",
-        metavar="ADDRESS",
-        help="of the Ray cluster: HOST:PORT, or auto for the one that this machine belongs to (default: the "
+    add_flag(
+        cells,
+        "--address ADDRESS",
+        "of the Ray cluster: HOST:PORT, or auto for the one that this machine belongs to (default: the "
         "environment's RAY_ADDRESS, else a cluster of this machine alone, for as long as the command runs)",
+        default="",
     )
+    add_tracking(parser.add_argument_group("tracking"))
+    text = "folder of the records, with tables/ and figures/ in it (default: results/PROFILE)"
+    add_flag(parser.add_argument_group("output"), "--results-dir DIR", text, path)
 
 
 def execute(arguments: argparse.Namespace) -> None:

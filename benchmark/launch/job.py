@@ -11,7 +11,6 @@ from benchmark.console.terminal import duration, say
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.records.store import Store
-from benchmark.studies import computed
 from benchmark.studies.grid import Cell, Profile, Study, plan
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class Job:
         return [
             study
             for study in self.studies
-            if study.computed and not computed.is_done(study, self.profile, self.store.root, self.seeds)
+            if study.computed and not study.computed.is_done(self.profile, self.store.root, self.seeds)
         ]
 
     # -- carrying it out ------------------------------------------------------------------------------
@@ -104,8 +103,9 @@ class Job:
                 f"again (for example with other code), remove {self.store.root}/*-{cell.config.hash}"
             )
         for study in self.outdated:
-            say(f"{study.name}: computing")
-            computed.fill(study, self.profile, self.store.root, self.seeds)
+            if study.computed:
+                say(f"{study.name}: computing")
+                study.computed.fill(self.profile, self.store.root, self.seeds)
         if launcher is None:
             return 0
         with launcher:

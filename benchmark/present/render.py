@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from benchmark.engine.files import write_bytes, write_json, write_text
 from benchmark.errors import UserError
 from benchmark.records.store import Record, Store
-from benchmark.studies import computed
 from benchmark.studies.grid import Profile, Study
 from benchmark.studies.results import collect
 
@@ -113,8 +112,12 @@ def render(
     """
     rendered, code, written = RenderedFiles(store.root), renderer_digest(), []
     for study in studies:
-        results = None if study.computed else collect(study, profile, store, seeds)
-        source = results.fingerprint() if results else computed.fingerprint(study, store.root)
+        results = None
+        if study.computed:
+            source = study.computed.digest(store.root)
+        else:
+            results = collect(study, profile, store, seeds)
+            source = results.fingerprint()
         fingerprint = hashlib.sha256(f"{code} {source}".encode()).hexdigest()
         if rendered.is_current(study.name, fingerprint) and not again:
             continue
@@ -122,10 +125,10 @@ def render(
         from benchmark.present.figures import make_figures
         from benchmark.present.tables import make_tables
 
-        if results is None:
-            files = _files(study, *computed.make(study, profile, store.root), [])
-        else:
+        if results is not None:
             files = _files(study, make_tables(results), make_figures(results), results.all())
+        elif study.computed:
+            files = _files(study, *study.computed.make(profile, store.root), [])
         rendered.write(study.name, fingerprint, files)
         written.append(study.name)
     return written

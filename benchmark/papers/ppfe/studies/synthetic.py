@@ -1,4 +1,4 @@
-"""The synthetic linear study as a study among the others (`benchmark.studies.computed`)."""
+"""The synthetic linear study as a study among the others (`benchmark.papers.ppfe.studies.computed`)."""
 
 from __future__ import annotations
 
