@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmark.config.flags import path
+from benchmark.config.flags import add_flag, path
 from benchmark.console.terminal import Console, show
 from benchmark.errors import UserError, nearest
 from benchmark.experiment.flags import add_tf32
@@ -34,43 +34,20 @@ _CELLS = ("cifar10", "digits")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     what = parser.add_argument_group("what")
-    what.add_argument("--cell", action="append", metavar="NAME", help="cifar10 or digits (default: both)")
-    what.add_argument(
-        "--only",
-        nargs="+",
-        action="extend",
-        metavar="PART",
-        help=f"some of {', '.join(_PARTS)} (default: {', '.join(_DEFAULT)})",
-    )
-    what.add_argument("--all", action="store_true", help="all parts; on CPUs the whole runs use small data")
-    what.add_argument(
-        "--epochs",
-        type=int,
-        metavar="N",
-        help="local epochs of a timed call of cells (default: the paper's 5; on CPUs 1 of cifar10)",
-    )
-    what.add_argument("--repeats", type=int, default=3, metavar="N", help="timed repeats (default: 3)")
-    what.add_argument(
-        "--from",
-        dest="source",
-        type=path("--from"),
-        metavar="FILE",
-        help="measure nothing; show a file that --output wrote",
-    )
+    add_flag(what, "--cell NAME", "cifar10 or digits (default: both)", action="append")
+    add_flag(what, "--only PART ...", f"some of {', '.join(_PARTS)} (default: {', '.join(_DEFAULT)})")
+    add_flag(what, "--all", "all parts; on CPUs the whole runs use small data")
+    text = "local epochs of a timed call of cells (default: the paper's 5; on CPUs 1 of cifar10)"
+    add_flag(what, "--epochs N", text, type=int)
+    add_flag(what, "--repeats N", "timed repeats (default: 3)", type=int, default=3)
+    add_flag(what, "--from FILE", "measure nothing; show a file that --output wrote", path, dest="source")
     where = parser.add_argument_group("execution")
-    where.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
+    add_flag(where, "--device NAME", "auto, cpu, cuda or cuda:N", default="auto")
     add_tf32(where)
     output = parser.add_argument_group("output")
-    output.add_argument("--json", action="store_true", help="print one JSON list, on one line")
-    output.add_argument(
-        "--output", type=path("--output"), metavar="FILE", help="keep everything measured, as JSON"
-    )
-    output.add_argument(
-        "--into",
-        type=path("--into"),
-        metavar="FILE",
-        help="update the tables in a document (docs/performance.md)",
-    )
+    add_flag(output, "--json", "print one JSON list, on one line")
+    add_flag(output, "--output FILE", "keep everything measured, as JSON", path)
+    add_flag(output, "--into FILE", "update the tables in a document (docs/performance.md)", path)
 
 
 def execute(arguments: argparse.Namespace) -> None:

@@ -21,7 +21,6 @@ from benchmark.launch.cores import confined
 from benchmark.launch.registry import find
 from benchmark.records.same_data import Kind, data_for, refuse_other_data
 from benchmark.records.store import Store
-from benchmark.studies import computed
 from benchmark.studies.grid import Cell, Profile, Study, plan
 
 __all__ = ["Job"]
@@ -83,7 +82,7 @@ class Job:
         return [
             study
             for study in self.studies
-            if study.computed and not computed.is_done(study, self.profile, self.store.root, self.seeds)
+            if study.computed and not study.computed.is_done(self.profile, self.store.root, self.seeds)
         ]
 
     # -- carrying it out ------------------------------------------------------------------------------
@@ -106,8 +105,9 @@ class Job:
                 f"again (for example with other code), remove {self.store.root}/*-{cell.config.hash}"
             )
         for study in self.outdated:
-            say(f"{study.name}: computing")
-            computed.fill(study, self.profile, self.store.root, self.seeds)
+            if study.computed:
+                say(f"{study.name}: computing")
+                study.computed.fill(self.profile, self.store.root, self.seeds)
         if launcher is None:
             return 0
         with launcher:
