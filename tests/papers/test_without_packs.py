@@ -14,9 +14,12 @@ PACKS = sorted(path.parent.name for path in Path(benchmark.papers.__file__).pare
 SOME = (
     "present",
     "render",
-    "harness/test_store.py",
-    "harness/test_same_data.py",
+    "studies",
+    "records/test_store.py",
+    "records/test_same_data.py",
     "cli/test_list_and_data.py",
+    "cli/test_report_command.py",
+    "cli/test_tables_command.py",
 )
 
 

@@ -10,6 +10,7 @@ from own_studies import (
     AS_ROWS,
     BYTES,
     CLAIMS,
+    COSTS,
     DITTO,
     EVERY,
     FEDAVG,
@@ -306,6 +307,17 @@ def test_extra_traffic_is_not_hidden(tmp_path):
     (record / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     table = make_table(read(BYTES, tmp_path), "communication")
     assert f"More is sent up than by FedAvg: Staged on {TEXTS.title} (132.5 %)." in table.caption
+    assert any("synthetic" in name.lower() for name in printed_frame(table)["setting"])
+
+
+def test_where_a_method_is_not_defined(tmp_path):
+    for variant in (FEDAVG, STAGED):
+        write_record(tmp_path, configure(variant, TEXTS, PROFILE))
+    for study, kind in ((COSTS, "communication"), (COSTS, "accuracy")):
+        notes = make_table(read(study, tmp_path), kind).notes
+        assert [note for note in notes if "not defined" in note] == [
+            f"pFedFDA is not defined for {TEXTS.title}"
+        ]
 
 
 def test_the_stages_of_a_method_name_it_once_where_rows_keep_their_order(main):

@@ -1,8 +1,10 @@
-"""Studies of these tests: a few methods on the digits, with printed figures, one of every kind of table."""
+"""Studies of these tests: a few methods on the digits, printed figures, every kind of table and figure."""
 
 from pathlib import Path
 
+from algorithms import ALGORITHMS
 from benchmark.config.settings import SETTINGS
+from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Claim, Column, Grid, Profile, Study, Variant
 from benchmark.studies.printed import PrintedTable
 from benchmark.studies.results import Results, collect
@@ -22,8 +24,11 @@ OTHER = Column("Digits, α = 0.3", "digits-dir0.3", paper=("digits", "20", "0.3"
 TEXTS = Column(SETTINGS["synth-tweets"].title, "synth-tweets")
 
 
-def _study(name: str, *tables: str, rows: tuple = ROWS, columns: tuple = (ONE, OTHER), **more) -> Study:
-    return Study(name, f"The {name} of tests", {"own": Grid(rows, columns)}, tables=tables, **more)
+def _study(
+    name: str, *tables: str, rows=ROWS, columns=(ONE, OTHER), profiles=("own", "quick"), **more
+) -> Study:
+    grids = dict.fromkeys(profiles, Grid(rows, columns))
+    return Study(name, f"The {name} of tests", grids, tables=tables, **more)
 
 
 _GROUPED = tuple(
@@ -38,11 +43,13 @@ _POINTS = tuple(Variant(f"Ditto, λ = {lam}", "ditto", hyper={"lam": lam}) for l
 
 MAIN = _study(
     "main", "accuracy", "significance", "ranks", "worst10", "spread", "best-round", "communication",
-    paper=PRINTED, highlight="Ditto",
+    paper=PRINTED, highlight="Ditto", figures=("learning-curves", "client-accuracies"),
 )  # fmt: skip
 AS_ROWS = _study("rows", "accuracy", "significance", paper=PRINTED, settings_as_rows=True)
 BYTES = _study("bytes", "communication", columns=(ONE, OTHER, TEXTS), remark="Bytes are bytes.")
-CALIBRATION = _study("choices", "calibration", rows=(LOCAL, FEDAVG), columns=_GROUPED, paper=PRINTED)
+CALIBRATION = _study(
+    "choices", "calibration", rows=(LOCAL, FEDAVG), columns=_GROUPED, paper=PRINTED, on_request=True
+)
 TUNING = _study("search", "tuning", rows=(LOCAL, DITTO, *_POINTS))
 RATES = _study("speeds", "rates", rows=(LOCAL, FEDAVG, DITTO), columns=_RATES)
 POINTS = _study("values", "points", rows=(LOCAL, DITTO, *_POINTS), columns=(ONE,))
@@ -51,6 +58,33 @@ CLAIMS = _study(
     claims=(Claim("Ditto is best", DITTO, (LOCAL, FEDAVG, TUNED), (PRINTED,)),),
 )  # fmt: skip
 EVERY = (MAIN, AS_ROWS, BYTES, CALIBRATION, TUNING, RATES, POINTS, CLAIMS)
+
+
+# What commands are tested with: studies with cells in common, on request, and of one profile alone.
+FEW = _study("few", "accuracy", "significance", rows=(FEDAVG, TUNED))
+PAIR = _study("pair", "accuracy", "significance", "worst10", rows=(FEDAVG, DITTO), paper=PRINTED)
+SIZES = _study(
+    "sizes", "accuracy", "significance", figures=("sweep",), highlight="Staged",
+    axis="training samples per client", rows=(LOCAL, FEDAVG, TUNED, Variant("FedPer", "fedper"), STAGED),
+    columns=tuple(Column(str(n), "digits-s2", {"samples_per_client": n}, x=n) for n in (20, 40, 60)),
+)  # fmt: skip
+COSTS = _study(
+    "costs", "communication", figures=("accuracy-bytes", "accuracy-samples"), highlight="Staged",
+    rows=tuple(Variant(method.title, name) for name, method in ALGORITHMS.items()),
+    columns=(ONE, OTHER, TEXTS),
+)  # fmt: skip
+ALONE = _study("alone", "accuracy", "significance", rows=(STAGED,))
+LARGE = _study("large", "accuracy", profiles=("paper",))
+CATALOGUE = (MAIN, CLAIMS, FEW, PAIR, SIZES, COSTS, ALONE, CALIBRATION, LARGE)
+DRAWN = (MAIN, SIZES, COSTS)
+
+
+def replace_catalogue(patch) -> None:
+    """Put these studies in the place of those of the catalogue, packs' included."""
+    for name in list(STUDIES):
+        patch.delitem(STUDIES, name)
+    for study in CATALOGUE:
+        patch.setitem(STUDIES, study.name, study)
 
 
 def results_of(study: Study, store, seeds=None) -> Results:
