@@ -15,7 +15,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.errors import NotDefined
 from benchmark.studies.printed import PrintedTable
 
-__all__ = ["Cell", "Claim", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
+__all__ = ["Cell", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
 
 
 @dataclass(frozen=True)
@@ -71,20 +71,6 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """Something that the paper says: that one row is better than each of some others.
-
-    Attributes:
-        papers: printed tables that say so; of a column the first that has it counts.
-    """
-
-    text: str
-    better: Variant
-    others: tuple[Variant, ...]
-    papers: tuple[PrintedTable, ...]
-
-
-@dataclass(frozen=True)
 class Profile:
     """A scale at which all studies can be made.
 
@@ -111,11 +97,9 @@ class Study:
         highlight: title of the row that figures draw strongly.
         paper: the same table as a publication prints it.
         axis: what the columns of a sweep vary, with its unit.
-        remark: last sentence of the caption of its table of bytes.
         settings_as_rows: print settings as rows and methods as columns, as the paper does.
         computed: module that makes the numbers itself, without runs (`benchmark.studies.computed`).
         on_request: made only if it is named, not with all the others.
-        claims: what the table of claims tests.
         borrows: shows runs of other studies and asks for none itself.
     """
 
@@ -127,11 +111,9 @@ class Study:
     highlight: str = ""
     paper: PrintedTable | None = None
     axis: str = ""
-    remark: str = ""
     settings_as_rows: bool = False
     computed: str = ""
     on_request: bool = False
-    claims: tuple[Claim, ...] = ()
     borrows: bool = False
 
     def grid(self, profile: Profile) -> Grid:

@@ -5,7 +5,7 @@ from pathlib import Path
 from algorithms import ALGORITHMS
 from benchmark.config.settings import SETTINGS
 from benchmark.studies.catalogue import STUDIES
-from benchmark.studies.grid import Claim, Column, Grid, Profile, Study, Variant
+from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from benchmark.studies.printed import PrintedTable
 from benchmark.studies.results import Results, collect
 
@@ -31,33 +31,13 @@ def _study(
     return Study(name, f"The {name} of tests", grids, tables=tables, **more)
 
 
-_GROUPED = tuple(
-    Column(f"{place.title}: {words}", place.setting, changes, paper=place.paper, group=words)
-    for place in (ONE, OTHER)
-    for words, changes in (("as it is", {}), ("5 epochs", {"local_epochs": 5}))
-)
-_RATES = tuple(
-    Column(f"lr {rate}", "digits-s2", {"lr": rate} if rate != 0.01 else {}) for rate in (0.005, 0.01, 0.02)
-)
-_POINTS = tuple(Variant(f"Ditto, λ = {lam}", "ditto", hyper={"lam": lam}) for lam in (0.1, 2.0))
-
 MAIN = _study(
     "main", "accuracy", "significance", "ranks", "worst10", "spread", "best-round", "communication",
     paper=PRINTED, highlight="Ditto", figures=("learning-curves", "client-accuracies"),
 )  # fmt: skip
 AS_ROWS = _study("rows", "accuracy", "significance", paper=PRINTED, settings_as_rows=True)
-BYTES = _study("bytes", "communication", columns=(ONE, OTHER, TEXTS), remark="Bytes are bytes.")
-CALIBRATION = _study(
-    "choices", "calibration", rows=(LOCAL, FEDAVG), columns=_GROUPED, paper=PRINTED, on_request=True
-)
-TUNING = _study("search", "tuning", rows=(LOCAL, DITTO, *_POINTS))
-RATES = _study("speeds", "rates", rows=(LOCAL, FEDAVG, DITTO), columns=_RATES)
-POINTS = _study("values", "points", rows=(LOCAL, DITTO, *_POINTS), columns=(ONE,))
-CLAIMS = _study(
-    "claims", "claims", borrows=True,
-    claims=(Claim("Ditto is best", DITTO, (LOCAL, FEDAVG, TUNED), (PRINTED,)),),
-)  # fmt: skip
-EVERY = (MAIN, AS_ROWS, BYTES, CALIBRATION, TUNING, RATES, POINTS, CLAIMS)
+BYTES = _study("bytes", "communication", columns=(ONE, OTHER, TEXTS))
+EVERY = (MAIN, AS_ROWS, BYTES)
 
 
 # What commands are tested with: studies with cells in common, on request, and of one profile alone.
@@ -73,9 +53,11 @@ COSTS = _study(
     rows=tuple(Variant(method.title, name) for name, method in ALGORITHMS.items()),
     columns=(ONE, OTHER, TEXTS),
 )  # fmt: skip
+BORROWED = _study("borrowed", "accuracy", borrows=True)
+CHOICES = _study("choices", "accuracy", rows=(LOCAL, FEDAVG), on_request=True)
 ALONE = _study("alone", "accuracy", "significance", rows=(STAGED,))
 LARGE = _study("large", "accuracy", profiles=("paper",))
-CATALOGUE = (MAIN, CLAIMS, FEW, PAIR, SIZES, COSTS, ALONE, CALIBRATION, LARGE)
+CATALOGUE = (MAIN, FEW, PAIR, SIZES, COSTS, BORROWED, ALONE, CHOICES, LARGE)
 DRAWN = (MAIN, SIZES, COSTS)
 
 

@@ -9,7 +9,6 @@ import pytest
 from own_studies import (
     AS_ROWS,
     BYTES,
-    CLAIMS,
     COSTS,
     DITTO,
     EVERY,
@@ -341,18 +340,6 @@ def test_a_diverged_run_is_named_below_the_table_and_in_its_cell(tmp_path):
     assert {cell.reason for row in table.rows if row[0].value == REP.title for cell in row[1:]} == {
         "no record"
     }
-
-
-def test_claims_are_tested_against_each_of_the_others(main):
-    table = make_table(dataclasses.replace(main, study=CLAIMS), "claims")
-    line = facts_frame(table).set_index("setting").loc[ONE.title]
-    means = main.means()[ONE.title]
-    assert line["paper_difference"] == pytest.approx(70.10 - 69.00)
-    assert (line["against"], line["compared"], line["others"]) == ("FedAvg+FT", 3, 3)
-    assert line["difference"] == pytest.approx(100 * (means["Ditto"] - means["FedAvg+FT"]))
-    row = printed_frame(table).set_index("setting").loc[ONE.title]
-    assert row["paper"] == "+1.10 (FedAvg+FT)"
-    assert row["by seed"].count(":") == 3
 
 
 def test_the_fingerprint_follows_records_and_nothing_else(folder, main):

@@ -5,7 +5,7 @@ import shutil
 import sys
 
 import pytest
-from own_studies import CLAIMS, FEW, MAIN, ONE, OTHER, SIZES, replace_catalogue
+from own_studies import BORROWED, FEW, MAIN, ONE, OTHER, SIZES, replace_catalogue
 from record_folders import write_records
 
 from benchmark.errors import UserError
@@ -154,7 +154,7 @@ def test_a_study_that_borrows_its_runs_has_no_charts(tmp_path):
     write_records(tmp_path, MAIN, PROFILE)
     settings = settings_of(PROFILE, Store.scan(tmp_path))
     assert settings["main"]
-    assert CLAIMS.name not in settings
+    assert BORROWED.name not in settings
 
 
 def test_a_damaged_table_is_told_in_one_line(store, tmp_path):

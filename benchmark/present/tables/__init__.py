@@ -8,9 +8,7 @@ from functools import cache
 
 from benchmark.present.tables.accuracy import accuracy, ranks, significance, spread, worst10
 from benchmark.present.tables.best_round import best_round
-from benchmark.present.tables.claims import claims
 from benchmark.present.tables.communication import communication
-from benchmark.present.tables.protocol import calibration, points, rates, tuning
 from benchmark.render.table import Table
 from benchmark.studies.packs import makers
 from benchmark.studies.results import Results
@@ -24,12 +22,7 @@ _GENERAL: dict[str, Callable[[Results], Table]] = {
     "worst10": worst10,
     "spread": spread,
     "best-round": best_round,
-    "claims": claims,
     "communication": communication,
-    "calibration": calibration,
-    "tuning": tuning,
-    "rates": rates,
-    "points": points,
 }
 
 

@@ -37,8 +37,12 @@ def traffic(records: Sequence[Record]) -> dict[int, dict[str, float]]:
     }
 
 
-def communication(results: Results) -> Table:
-    """Bytes by method and stage, as shares of FedAvg's, with accuracy and training samples."""
+def communication(results: Results, remark: str = "") -> Table:
+    """Bytes by method and stage, as shares of FedAvg's, with accuracy and training samples.
+
+    Args:
+        remark: to stand in the caption, before seeds and protocol.
+    """
     found = [line for column in results.columns for line in _lines(results, column)]
     settings = [line["setting"] for line in found]
     rules = [place for place in range(1, len(found)) if settings[place] != settings[place - 1]]
@@ -58,11 +62,9 @@ def communication(results: Results) -> Table:
         text += f" More is sent up than by FedAvg: {', '.join(more)}."
     if any("rounds" not in line for line in found):
         text += f" {MISSING}: no record."
-    if results.study.remark and any(config.dataset == "cifar100" for config in results.configs.values()):
-        text += f" {results.study.remark}"
     return Table(
         title="Bytes by method and stage",
-        caption=caption(results, text),
+        caption=caption(results, text, remark),
         heads=(Head("setting", words=True, once=True), *heads("method", "stage", *_FIGURES, "accuracy")),
         rows=tuple(map(_cells, found)),
         notes=notes(results),
