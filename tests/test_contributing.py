@@ -153,10 +153,10 @@ def test_the_suite_takes_the_example_in(checkout):
         "engine",
         "datasets/test_laws.py",
         "cli/test_list_and_data.py",
-        "present/test_tables.py",
+        "studies/test_catalogue.py",
         "papers/ppfe/test_studies.py",
     ]
-    chosen = "fast-head or power or exponent or test_config or test_list or test_tables or test_studies"
+    chosen = "fast-head or power or exponent or test_config or test_list or test_studies or test_catalogue"
     words = [*(f"tests/{place}" for place in places), "-k", chosen, "-v", "-p", "no:cacheprovider"]
     output = python(checkout, "-m", "pytest", *words)
     (passed,) = re.findall(r"(\d+) passed", output)
