@@ -26,7 +26,6 @@ from own_studies import (
 )  # fmt: skip
 from printed_tables import facts_frame, printed_frame
 from record_folders import write_record, write_records
-from scipy import stats
 
 from benchmark.config.settings import SETTINGS
 from benchmark.present.tables import _GENERAL, make_table, make_tables
@@ -124,6 +123,8 @@ def test_the_best_of_half_the_methods_or_fewer_is_not_marked(more, marks, tmp_pa
 
 
 def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
+    from scipy import stats  # takes a second to import
+
     column = ONE.title
     best = main.means()[column].idxmax()
     others = [row for row in main.rows if row != best and main.at(row, column)]
