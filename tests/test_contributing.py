@@ -78,7 +78,7 @@ def checkout(tmp_path_factory):
     method, law, table = re.findall(r"Saved as `([a-z_/]+\.py)`", TEXT)
     places = (method, law, "benchmark/launch/fresh.py", table)
     for package in ("algorithms", "benchmark", "datasets", "tests"):
-        shutil.copytree(ROOT / package, folder / package)
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc.*"))
     (folder / "results").mkdir()
     for name in ("pyproject.toml", "CONTRIBUTING.md", "results/paper_results.csv"):
         shutil.copy(ROOT / name, folder / name)

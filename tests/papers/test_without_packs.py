@@ -22,7 +22,7 @@ def rest(tmp_path_factory):
     """A copy of this checkout without any pack and the tests of packs."""
     folder = tmp_path_factory.mktemp("rest")
     for package in ("algorithms", "benchmark", "datasets", "tests"):
-        shutil.copytree(ROOT / package, folder / package)
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc.*"))
     for name in ("pyproject.toml", "CONTRIBUTING.md", "CITATION.cff"):
         shutil.copy(ROOT / name, folder / name)
     for pack in PACKS:

@@ -23,8 +23,7 @@ WITH_FIGURES = [*DRAWN, *(s for s in STUDIES.values() if s.figures and "quick" i
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     root = tmp_path_factory.mktemp("quick")
-    for study in WITH_FIGURES:
-        write_records(root, study, PROFILES["quick"], seeds=(0, 1))
+    write_records(root, WITH_FIGURES, PROFILES["quick"], seeds=(0, 1))
     return Store.scan(root)
 
 
