@@ -231,3 +231,14 @@ for name in sys.argv[1:]:
 def test_the_version_to_cite_is_the_projects():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_what_fast_leaves_out_is_there():
+    """Every line of slow.txt names a folder, a file, or a test in a file."""
+    missing = []
+    for line in (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").split():
+        place, _, name = line.partition("::")
+        path = ROOT / place
+        if not path.exists() or (name and f"\ndef {name}(" not in path.read_text(encoding="utf-8")):
+            missing.append(line)
+    assert missing == []
