@@ -69,6 +69,14 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 @pytest.fixture
+def own_catalogue(monkeypatch):
+    """The catalogue holds the studies of tests, and none of a pack."""
+    from own_studies import replace_catalogue
+
+    replace_catalogue(monkeypatch)
+
+
+@pytest.fixture
 def checkpoint_always(monkeypatch):
     """Commands write a checkpoint after every round."""
 

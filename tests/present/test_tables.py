@@ -9,6 +9,7 @@ import pytest
 from own_studies import (
     AS_ROWS,
     BYTES,
+    COSTS,
     DITTO,
     EVERY,
     FEDAVG,
@@ -25,7 +26,6 @@ from own_studies import (
 )  # fmt: skip
 from printed_tables import facts_frame, printed_frame
 from record_folders import write_record, write_records
-from scipy import stats
 
 from benchmark.config.settings import SETTINGS
 from benchmark.present.tables import GENERAL, make_table, make_tables
@@ -123,6 +123,8 @@ def test_the_best_of_half_the_methods_or_fewer_is_not_marked(more, marks, tmp_pa
 
 
 def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
+    from scipy import stats  # takes a second to import
+
     column = ONE.title
     best = main.means()[column].idxmax()
     others = [row for row in main.rows if row != best and main.at(row, column)]
@@ -305,6 +307,17 @@ def test_extra_traffic_is_not_hidden(tmp_path):
     (record / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     table = make_table(read(BYTES, tmp_path), "communication")
     assert f"More is sent up than by FedAvg: Staged on {TEXTS.title} (132.5 %)." in table.caption
+    assert any("synthetic" in name.lower() for name in printed_frame(table)["setting"])
+
+
+def test_where_a_method_is_not_defined(tmp_path):
+    for variant in (FEDAVG, STAGED):
+        write_record(tmp_path, configure(variant, TEXTS, PROFILE))
+    for study, kind in ((COSTS, "communication"), (COSTS, "accuracy")):
+        notes = make_table(read(study, tmp_path), kind).notes
+        assert [note for note in notes if "not defined" in note] == [
+            f"pFedFDA is not defined for {TEXTS.title}"
+        ]
 
 
 def test_the_stages_of_a_method_name_it_once_where_rows_keep_their_order(main):

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from answers import refused
 from record_folders import with_seed, write_record
-from scipy import stats
 
 from benchmark.cli import main
 from benchmark.config.settings import SETTINGS
@@ -50,6 +49,8 @@ def accuracies(folder):
 
 def test_figures_are_those_of_the_clients(tmp_path, compare):
     """With Pratt's treatment of ties, and Holm's correction for two comparisons."""
+    from scipy import stats  # takes a second to import
+
     folders = {
         algo: write_record(tmp_path, config_of(algo), level)
         for algo, level in (("fedper", 0.5), ("ditto", 0.55), ("fedavg", 0.53))

@@ -61,10 +61,14 @@ def write_record(
 
 
 def write_records(
-    root: Path, study: Study, profile: Profile, seeds: Iterable[int] = (0,), skip: tuple[str, ...] = ()
+    root: Path,
+    study: Study | Iterable[Study],
+    profile: Profile,
+    seeds: Iterable[int] = (0,),
+    skip: tuple[str, ...] = (),
 ) -> list[Path]:
-    """A record for every cell of a study, but for the methods in `skip`."""
-    cells = plan([study], profile, list(seeds))
+    """A record for every cell of one study or several, but for the methods in `skip`."""
+    cells = plan([study] if isinstance(study, Study) else study, profile, list(seeds))
     return [write_record(root, cell.config) for cell in cells if cell.config.algo not in skip]
 
 
