@@ -91,7 +91,7 @@ class Estimator:
                 self.basis[dataset] = f"from {count} of this machine"
 
     def _executor(self, config: RunConfig) -> str:
-        return self.execution.pick_executor(self._device, network_of(config))
+        return self.execution.pick_executor(self._device, network_of(config), find(config.algo))
 
     def in_turn(self, configs: Iterable[RunConfig]) -> list[float]:
         """Expected seconds of runs made in this order: what two have in common is trained by the first."""
@@ -128,7 +128,8 @@ class Estimator:
         if config.hash not in self._planned:
             algorithm, schedule = self.rehearse(config, samples=1)
             epochs = planned_epochs(algorithm, schedule)
-            epochs += config.clients * sum(phase.epochs for phase in algorithm.adaptation())
+            adapting = sum(phase.epochs * phase.passes for phase in algorithm.adaptation())
+            epochs += config.clients * (adapting + algorithm.metered(config.rounds + 1))
             samples = config.samples_per_client
             trunks = trunks_of(algorithm) if config.budget == "rounds" else []
             self._planned[config.hash] = _Planned(

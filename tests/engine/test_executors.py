@@ -6,9 +6,10 @@ import time
 import pytest
 import torch
 
+from algorithms.ditto import Pull
 from benchmark.engine.executors import EXECUTORS, choose_executor
 from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
-from benchmark.engine.local import LocalCall, LocalModel, Phase, Proximal
+from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
 from benchmark.models import NETWORKS, LowRank
 
@@ -88,7 +89,8 @@ def test_the_clients_of_these_tests_are_uneven(both):
                 Phase.of(LAYERS, 0.05, 2),
                 model="personal",
                 stream="batches-personal",
-                proximal=Proximal(2.0, {name: t * 0.5 for name, t in task.initial.items()}),
+                rule=Pull(2.0),
+                constants={"anchor": {name: t * 0.5 for name, t in task.initial.items()}},
             ),
         ],
         "masks": lambda task: [
