@@ -37,9 +37,9 @@ class FedProx(FedAvg):
     """Clients minimise their loss plus (μ/2) ‖w − w_received‖².
 
     Source: Li et al., MLSys 2020, equation 2; litian96/FedProx flearn/trainers/fedprox.py with
-    flearn/optimizer/pgd.py. There μ is given for each dataset (README: 1, 1, 1, 0.001); here it is 0.01, the
-    smallest of the values that the paper tunes over besides 0.001. Stragglers, who send unfinished work
-    there, do not exist here: everyone does all local epochs.
+    flearn/optimizer/pgd.py. Its README knows no μ for all settings and says to tune it among 0.001, 0.01,
+    0.1, 0.5 and 1; here it is 0.01. Stragglers, who send unfinished work there, do not exist here: everyone
+    does all local epochs. The pull goes through the momentum of local SGD (there is none there).
     """
 
     name = "fedprox"
