@@ -33,7 +33,10 @@ class DittoHyper:
 
 @dataclass(frozen=True)
 class Pull(Rule):
-    """A step of SGD and, outside of its momentum, a pull: ``w ← w − η m − η λ (w_old − anchor)``."""
+    """A step of SGD and, outside of its momentum, a pull: ``w ← w − η m − η λ (w_old − anchor)``.
+
+    All layers have one learning rate η.
+    """
 
     strength: float
 
@@ -42,8 +45,8 @@ class Pull(Rule):
         pulls = torch._foreach_sub(leaves, [step.constants["anchor"][name] for name in step.rates])
         gradients, losses = step.gradient()
         step.descend(gradients)
-        for leaf, pull, rate in zip(leaves, pulls, step.rates.values(), strict=True):
-            leaf.add_(pull, alpha=-rate * self.strength)
+        (rate,) = set(step.rates.values())
+        torch._foreach_add_(leaves, list(pulls), alpha=-rate * self.strength)
         return losses
 
 

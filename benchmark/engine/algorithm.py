@@ -295,6 +295,15 @@ class Algorithm:
         """
 
     @classmethod
+    def network_for(cls, network: Network, config: RunConfig, hyper: Any) -> Network:
+        """The network of a run, given that of its dataset; a method may add or replace layers.
+
+        It is what `check` and executors get to see before the first round. Buffers of layers (statistics of
+        batch normalisation) are sent, averaged and kept with the layer that they belong to.
+        """
+        return network
+
+    @classmethod
     def fitted(cls, network: Network, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """The hyper-parameters that a default (no `values`) or an ablation sets, as they are for a network.
 

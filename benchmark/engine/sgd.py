@@ -9,6 +9,7 @@ weighting. A phase may have another objective, or another rule for its steps (`b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,7 +25,7 @@ from benchmark.engine.step import Noise, Step
 from benchmark.engine.streams import Purpose, Streams
 from benchmark.models import DropoutSource, Network, Params
 
-__all__ = ["LocalWork", "Update", "epoch_order", "first_layer", "forward", "take"]
+__all__ = ["LocalWork", "Update", "epoch_order", "first_layer", "forward", "quick", "take"]
 
 FORWARD_BATCH = 128  # bounds the memory of passes that need no gradient
 
@@ -92,9 +93,7 @@ class LocalWork:
             network = call.models[phase.model].network
             order = partial(epoch_order, orders[phase.stream], len(raw), chances)
             params = models[phase.model]
-            if not phase.plain:  # a stack of one, in the same memory
-                params = {name: tensor.unsqueeze(0) for name, tensor in params.items()}
-            epochs = self._epochs(network, models[phase.model], phase, raw, order, augment)
+            epochs = self._epochs(network, params, phase, raw, order, augment)
             self._run(network, params, phase, epochs, y, weights, given, noise, result, collected)
         if collected:
             result.features = [(torch.cat([z for z, _ in collected]), torch.cat([c for _, c in collected]))]
@@ -152,9 +151,12 @@ class LocalWork:
         result: Outcome,
         collected: list[tuple[Tensor, Tensor]],
     ) -> None:
-        update = Update(network, params, phase, self.config.momentum, self.config.weight_decay)
+        # For rules and objectives a stack of one, in the same memory.
+        stack = params if phase.plain else {n: tensor.detach().unsqueeze(0) for n, tensor in params.items()}
+        update = Update(network, stack, phase, self.config.momentum, self.config.weight_decay)
         cut = network.index(phase.collect) if phase.collect is not None else None
         constants = {name: expand(tensors, 1) for name, tensors in {**phase.constants, **given}.items()}
+        leaves = [params[n].requires_grad_() for n in update.names] if quick(network, phase, update) else []
         for x, positions, start in epochs:
             total = torch.zeros(1, device=self.data.device)
             for batch in positions.split(self.config.batch_size * phase.batches):
@@ -164,20 +166,19 @@ class LocalWork:
                     if cut is not None:
                         hidden = network.apply(params, hidden, start, cut, noise)
                         collected.append((hidden.detach().flatten(1), targets))
-                    logits = network.apply(params, hidden, start if cut is None else cut, None, noise)
-                    losses = F.cross_entropy(logits, targets, reduction="none")
-                    loss = (losses if own is None else losses * own).mean()
+                    loss = _loss(network, params, hidden, targets, own, start if cut is None else cut, noise)
                     update(torch.autograd.grad(loss, update.leaves))
                 else:
-                    scale = (torch.ones_like(targets, dtype=hidden.dtype) if own is None else own) / len(
-                        batch
-                    )
+                    ones = torch.ones_like(targets, dtype=hidden.dtype) if own is None else own
                     step = Step(
-                        network, params, constants, update.rates,
-                        hidden.unsqueeze(0), targets.unsqueeze(0), scale.unsqueeze(0),
+                        network, stack, constants, update.rates,
+                        hidden.unsqueeze(0), targets.unsqueeze(0), (ones / len(batch)).unsqueeze(0),
                         torch.full((1,), len(batch), device=self.data.device),
                         Noise(noise, len(batch), 0), update.descend, phase.objective, cut, single=True,
                     )  # fmt: skip
+                    if leaves:
+                        inputs = (network, params, hidden, targets, own, start, noise)
+                        step = replace(step, quick=partial(_gradients, update.names, leaves, inputs))
                     loss = take(step, phase, update)
                     if cut is not None:
                         collected.append((step.features.detach().squeeze(0).flatten(1), targets))
@@ -186,6 +187,38 @@ class LocalWork:
             result.samples += len(positions) * phase.passes
             result.loss = total / len(positions)
         update.release()
+        for leaf in leaves:
+            leaf.requires_grad_(False)
+
+
+def _loss(
+    network: Network,
+    params: Params,
+    x: Tensor,
+    targets: Tensor,
+    weights: Tensor | None,
+    start: int,
+    noise: DropoutSource,
+) -> Tensor:
+    """The weighted mean cross-entropy of one client's batch, a scalar."""
+    losses = F.cross_entropy(network.apply(params, x, start, None, noise), targets, reduction="none")
+    return (losses if weights is None else losses * weights).mean()
+
+
+def _gradients(names: list[str], leaves: list[Tensor], inputs: tuple) -> tuple[Params, Tensor]:
+    """Gradients and value of `_loss` as `Step.gradient` returns them."""
+    with torch.enable_grad():
+        loss = _loss(*inputs)
+        found = torch.autograd.grad(loss, leaves)
+    return {n: gradient.unsqueeze(0) for n, gradient in zip(names, found, strict=True)}, loss.detach().view(1)
+
+
+def quick(network: Network, phase: Phase, update: Update) -> bool:
+    """Whether `Step.gradient` without arguments is that of plain training, which executors have at hand."""
+    own = network.shapes()
+    random = any(layer.drops for layer in network.layers)  # masks are common to all passes of a step
+    plain = phase.rule is not None and phase.objective is None and phase.collect is None
+    return plain and not random and all(name in own for name in update.names)
 
 
 def take(step: Step, phase: Phase, update: Update, present: Tensor | None = None) -> Tensor:
@@ -230,7 +263,8 @@ class Update:
         self._momentum, self._decay = momentum, weight_decay
         own = network.shapes()
         beside = [name for name in params if name not in own and name.split(".")[0] in phase.rates]
-        self.names = [*network.keys(phase.rates), *beside]
+        fixed = network.buffers
+        self.names = [*(name for name in network.keys(phase.rates) if name not in fixed), *beside]
         self.leaves = [params[name].requires_grad_() for name in self.names]
         self.rates = {name: phase.rates[name.split(".")[0]] for name in self.names}
         self.buffers = [torch.zeros_like(leaf, requires_grad=False) for leaf in self.leaves]
@@ -284,8 +318,8 @@ class Update:
 def first_layer(network: Network, phase: Phase, augment: bool) -> int:
     """Index of the first layer that must run at every step: what comes before can be run once a phase.
 
-    That is so for frozen layers before the first trained (or collected) one, if nothing is random there.
-    Objectives and rules get the input of the network: they may run other models on it.
+    That is so for frozen layers before the first trained (or collected) one, if nothing there is random or
+    has buffers. Objectives and rules get the input of the network: they may run other models on it.
     """
     if not phase.plain:
         return 0
@@ -293,5 +327,5 @@ def first_layer(network: Network, phase: Phase, augment: bool) -> int:
     start = trained.index(True) if True in trained else 0
     if phase.collect is not None:
         start = min(start, network.index(phase.collect))
-    random = augment or any(layer.drops for layer in network.layers[:start])
+    random = augment or any(layer.drops or layer.buffers for layer in network.layers[:start])
     return 0 if random else start

@@ -87,6 +87,7 @@ class Step:
     collect: int | None = None
     single: bool = False
     places: slice | None = None  # of the whole batch, None for all
+    quick: Callable[[], tuple[Params, Tensor]] | None = None  # `gradient` without arguments, if there is one
 
     def apply(
         self,
@@ -152,6 +153,8 @@ class Step:
                 default what the phase trains. A tensor that the objective does not use has gradient 0.
             objective: another one than the phase's.
         """
+        if at is None and objective is None and self.quick is not None:
+            return self.quick()
         at = {name: self.params[name] for name in self.rates} if at is None else at
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in at.items()}
         with torch.enable_grad():
@@ -174,7 +177,7 @@ class Step:
             held = torch.div(self.count - first + count - 1, count, rounding_mode="floor")
             scale = self.scale[:, own] * (self.count / held.clamp(min=1))[:, None]
             x, y = self.x[:, own], self.y[:, own]
-            steps.append(replace(self, x=x, y=y, scale=scale, count=held, places=own))
+            steps.append(replace(self, x=x, y=y, scale=scale, count=held, places=own, quick=None))
         return steps
 
 

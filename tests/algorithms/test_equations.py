@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,8 +14,11 @@ from algorithms.fedproto import PrototypeMean, class_means
 from algorithms.knn_per import neighbour_shares
 from algorithms.per_fedavg import Meta
 from algorithms.pfedme import Envelope
+from benchmark.engine.local import Phase
 from benchmark.engine.params import expand, within
 from benchmark.engine.step import Noise, Step
+from benchmark.errors import UserError
+from benchmark.models import BatchNorm
 
 ONE_STEP = {"batch_size": 20, "local_epochs": 1}  # every client has 20 samples
 EVERYONE = range(6)
@@ -339,6 +343,54 @@ def test_knn_per_without_neighbours_is_fedavg(tiny, play):
     assert ours.summary["accuracy"] == fedavg.summary["accuracy"]
     assert ours.summary["test_loss"] == pytest.approx(fedavg.summary["test_loss"], rel=1e-5)
     assert ours.summary["adaptation_samples"] == 6 * 20
+
+
+# FedBN
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_normalisation_is_pytorchs(training):
+    ours, theirs = BatchNorm("bn", 3), torch.nn.BatchNorm2d(3).train(training)
+    params = {name: torch.from_numpy(value) for name, value in ours.draw(np.random.default_rng(0)).items()}
+    x = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(0)) * 3 + 1
+    for _ in range(2):
+        found = ours.apply(params, x, (lambda shape, rate: None) if training else None)
+        close(found, theirs(x).detach())
+    close(params["bn.mean"], theirs.running_mean)
+    close(params["bn.var"], theirs.running_var)
+
+
+def test_buffers_have_no_gradient_and_are_kept_up_to_date(begun):
+    """Also in frozen layers, as in PyTorch's training mode."""
+    algorithm, call, outcome = begun("fedbn", None, (2,), momentum=0.0, **ONE_STEP)
+    task, network = algorithm.task, algorithm.network
+    assert network.names[:4] == ("conv1", "conv1_bn", "conv2", "conv2_bn")
+    x = task.network.apply(task.initial, task.data.inputs(2), stop=1)
+    mean, var = x.mean((0, 2, 3)), x.var((0, 2, 3))
+    trained = outcome.models["model"]
+    close(trained["conv1_bn.mean"][0], 0.1 * mean)
+    close(trained["conv1_bn.var"][0], 0.9 + 0.1 * var)
+    assert not torch.equal(trained["conv1_bn.weight"][0], task.initial["conv1_bn.weight"])
+    frozen = dataclasses.replace(call, phases=[Phase.of(["fc3"], 0.05, 1)])
+    close(task.executor.train(frozen).models["model"]["conv1_bn.mean"][0], 0.1 * mean)
+
+
+def test_fedbns_normalisation_stays_with_the_clients(tiny, play):
+    played = play(tiny("fedbn"))
+    network, models = played.algorithm.network, played.models()
+    for name, tensor in models.items():
+        own = "_bn" in name
+        assert (name in played.algorithm.server) != own
+        assert len({tuple(client.flatten().tolist()) for client in tensor}) == (6 if own else 1), name
+    assert network.buffers == {f"conv{n}_bn.{kind}" for n in (1, 2) for kind in ("mean", "var")}
+
+
+def test_a_network_that_cannot_be_stacked_is_refused_by_the_layers_name(tiny, launch, tmp_path):
+    with pytest.raises(
+        UserError, match="stacked cannot train this network: conv1_bn, conv2_bn: no"
+    ):
+        launch(tiny("fedbn"), tmp_path, executor="stacked")
+    assert list(tmp_path.iterdir()) == []
 
 
 # Optimisers of the server

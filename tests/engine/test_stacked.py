@@ -80,6 +80,9 @@ def assert_same(expected, found):
 def test_replayed_steps_are_the_loop_for_every_method_and_stage(case, taped):
     rounds = 4 if case[0] == "ppfe" else 2
     rows = list(equality(Execution(device="cpu"), ["digits"], variants=[case], rounds=rounds, local_epochs=1))
+    if case == ("fedbn", None):
+        assert rows == [], "its network has no stacked form"
+        return
     assert [row["stage"] for row in rows] == ([1, 2, 3, 4] if case[0] == "ppfe" else [1])
     for row in rows:
         assert row["calls"] > 0

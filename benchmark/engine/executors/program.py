@@ -13,7 +13,7 @@ every cohort, which a captured step cannot follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,9 +27,9 @@ from benchmark.engine.executors.replay import Recorder
 from benchmark.engine.executors.tables import Tables, draw_dropout, dropout_shapes
 from benchmark.engine.local import Phase
 from benchmark.engine.params import expand
-from benchmark.engine.sgd import Update, take
+from benchmark.engine.sgd import Update, quick, take
 from benchmark.engine.step import Noise, Objective, Rule, Step
-from benchmark.models import Network, Params
+from benchmark.models import DropoutSource, Network, Params
 
 __all__ = ["Inputs", "Pool", "Program", "Signature", "signature"]
 
@@ -161,6 +161,7 @@ class Program:
             dict(key.rates), 1, masks=self._masks, collect=key.collect, objective=key.objective, rule=key.rule
         )
         self._update = Update(network, self._params, self._phase, momentum, weight_decay)
+        self._quick = quick(network, self._phase, self._update)
         self._cut = network.index(key.collect) if key.collect is not None else None
 
         stored, labels = data.stored()
@@ -199,7 +200,7 @@ class Program:
     def _encoded(self, x: Tensor) -> Tensor:
         return x if self.key.pool is not None and self.key.pool.encoded else self._data.encode(x)
 
-    def _noise(self) -> Callable[[tuple[int, ...], float], Tensor]:
+    def _noise(self) -> DropoutSource:
         tables: Iterator[Tensor] = iter(self._kept)
         return lambda shape, rate: self._row(next(tables)).float().div_(1 - rate)
 
@@ -217,16 +218,28 @@ class Program:
 
     def _plain_step(self, x: Tensor, present: Tensor | None) -> Tensor:
         """SGD on cross-entropy; returns each client's loss [m]."""
-        key, params, noise, start = self.key, self._params, self._noise(), self.key.start
+        params, noise, start = self._params, self._noise(), self.key.start
         if self._cut is not None:
-            x, start = key.network.apply_stacked(params, x, start, self._cut, noise), self._cut
+            x, start = self.key.network.apply_stacked(params, x, start, self._cut, noise), self._cut
             self._features.index_copy_(0, self._counter, x.detach().flatten(2).unsqueeze(0))
-        logits = key.network.apply_stacked(params, x, start, None, noise)
-        losses = F.cross_entropy(logits.flatten(0, 1), self._row(self._targets), reduction="none")
-        losses = (losses.view(key.clients, key.batch) * self._row(self._scale)).sum(1)
+        losses = self._losses(x, start, noise)
         # Each client's loss depends on its own slice only: the gradient of the sum is all their gradients.
         self._update(torch.autograd.grad(losses.sum(), self._update.leaves), present)
         return losses
+
+    def _losses(self, x: Tensor, start: int, noise: DropoutSource) -> Tensor:
+        """Each client's weighted mean cross-entropy [m] for the output `x` of the layers before `start`."""
+        key = self.key
+        logits = key.network.apply_stacked(self._params, x, start, None, noise)
+        losses = F.cross_entropy(logits.flatten(0, 1), self._row(self._targets), reduction="none")
+        return (losses.view(key.clients, key.batch) * self._row(self._scale)).sum(1)
+
+    def _gradients(self, x: Tensor) -> tuple[Params, Tensor]:
+        """Gradients and values of `_losses` as `Step.gradient` returns them."""
+        with torch.enable_grad():
+            losses = self._losses(x, self.key.start, self._noise())
+            found = torch.autograd.grad(losses.sum(), self._update.leaves)
+        return dict(zip(self._update.names, found, strict=True)), losses.detach()
 
     def _own_step(self, x: Tensor, present: Tensor | None) -> Tensor:
         """A step of the phase's own rule or objective; returns each client's loss [m]."""
@@ -236,6 +249,7 @@ class Program:
             x, self._row(self._targets).view(key.clients, key.batch), self._row(self._scale),
             self._row(self._counts), Noise(self._noise(), key.batch, 1),
             partial(self._update.descend, present=present), key.objective, self._cut,
+            quick=partial(self._gradients, x) if self._quick else None,
         )  # fmt: skip
         losses = take(step, self._phase, self._update, present)
         if self._cut is not None:
