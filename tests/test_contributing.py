@@ -114,8 +114,8 @@ if __name__ == "__main__":
     small |= dict(samples_per_client=20, test_samples_per_client=10)
     cell = Cell(with_hyper(RunConfig(algo="fedavg", **small), {}), "a cell", ())
     execution = Execution(results_dir=Path("results/fresh"))
-    with find("fresh")(Options(None, execution, [cell])) as launcher:
-        outcome = launcher.run([cell], execution, CellProgress([cell], {cell.config.hash: 1.0}))
+    with find("fresh")(Options(None, execution, [cell], {"niceness": 1})) as launcher:
+        outcome = launcher.run([cell], CellProgress([cell], {cell.config.hash: 1.0}))
     print(json.dumps([cell.title for cell in outcome.done]))
 """
 
@@ -124,3 +124,4 @@ def test_the_launcher_is_one_new_file_and_runs_cells(checkout):
     (checkout / "use_fresh.py").write_text(USE, encoding="utf-8")
     assert json.loads(python(checkout, "-m", "use_fresh")) == ["a cell"]
     assert len(list(checkout.glob("results/fresh/fedavg-*/done"))) == 1
+    assert "--niceness N" in python(checkout, "-m", "benchmark", "tables", "--help")

@@ -365,7 +365,7 @@ class PPFE(Decoupled):
         if self.hyper.reweight and self.hyper.rw_apply == "loss" and self.current.number > 1:
             found.append("--set reweight=false")
         if self.current.number >= FIRST_REDUCED_STAGE and self.hyper.reduction in RESHAPING:
-            found += [] if self.hyper.fc_init != "prev" else ["--set fc_init=fedavg_heads"]
+            found += [] if self.hyper.fc_init != "prev" else ["--set fc_init=fedavg"]
         return found
 
     def diagnostics(self) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import heapq
 import json
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -140,18 +141,28 @@ class Estimator:
         return self._planned[config.hash]
 
     def _measure(self, config: RunConfig) -> float:
-        """Seconds a sample of one cohort's local training on noise, the first call not counted."""
-        algorithm, schedule = self.rehearse(config, _BATCHES * config.batch_size)
+        """Seconds a sample of one cohort's local training, the first call not counted."""
+        with self.cohort(config, _BATCHES * config.batch_size) as train:
+            train()
+            started = time.perf_counter()
+            samples = train()
+            return (time.perf_counter() - started) / samples
+
+    @contextlib.contextmanager
+    def cohort(self, config: RunConfig, samples: int) -> Iterator[Callable[[], int]]:
+        """A function that trains a cohort of clients with so many samples each, and returns all samples."""
+        algorithm, schedule = self.rehearse(config, samples)
         clients, task = list(range(schedule.cohort_size)), algorithm.task
         phase = Phase.of(task.network.names, config.lr, epochs=1)
-        for _ in range(2):
+
+        def train() -> int:
             model = LocalModel(task.network, expand(task.initial, len(clients)))
-            started = time.perf_counter()
             outcome = task.executor.train(LocalCall(1, clients, {"model": model}, [phase]))
             float(outcome.loss.sum())  # waits for a GPU
-            spent = time.perf_counter() - started
+            return outcome.samples
+
+        yield train
         task.executor.close()
-        return spent / outcome.samples
 
     def rehearse(self, config: RunConfig, samples: int) -> tuple[Algorithm, Schedule]:
         """The method of a run, on noise that all clients share; no dataset is needed."""

@@ -9,7 +9,6 @@ import pytest
 from own_studies import (
     AS_ROWS,
     BYTES,
-    CLAIMS,
     DITTO,
     EVERY,
     FEDAVG,
@@ -29,7 +28,7 @@ from record_folders import write_record, write_records
 from scipy import stats
 
 from benchmark.config.settings import SETTINGS
-from benchmark.present.tables import _GENERAL, make_table, make_tables
+from benchmark.present.tables import GENERAL, make_table, make_tables
 from benchmark.records.store import Store
 from benchmark.render.formats.latex import latex
 from benchmark.render.formats.markdown import markdown
@@ -72,7 +71,7 @@ def cell(table, row, column):
 
 
 def test_every_kind_of_table_is_tested():
-    assert {kind for study in EVERY for kind in study.tables} == set(_GENERAL)
+    assert {kind for study in EVERY for kind in study.tables} == set(GENERAL)
 
 
 def test_mean_and_standard_deviation_over_seeds(main, table):
@@ -143,12 +142,12 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
     assert marked == {row for row, p in expected.items() if p >= 0.05}
 
 
-def test_only_the_first_table_bears_the_name_and_title_of_its_study(main):
+def test_only_the_first_table_bears_the_name_and_title_of_its_study(main, folder):
     names = [(table.name, table.title) for table in make_tables(main)]
     assert names[0] == ("main", MAIN.title)
     assert names[1] == ("main-significance", "Significance: the main of tests")
     assert names[-1] == ("main-communication", "Bytes by method and stage")
-    (bytes_,) = make_tables(dataclasses.replace(main, study=BYTES))
+    (bytes_,) = make_tables(read(BYTES, folder))
     assert (bytes_.name, bytes_.title) == ("bytes", BYTES.title)
     shouted = dataclasses.replace(main, study=dataclasses.replace(MAIN, title="PPFE alone"))
     assert make_table(shouted, "significance").title == "Significance: PPFE alone"
@@ -329,18 +328,6 @@ def test_a_diverged_run_is_named_below_the_table_and_in_its_cell(tmp_path):
     assert {cell.reason for row in table.rows if row[0].value == REP.title for cell in row[1:]} == {
         "no record"
     }
-
-
-def test_claims_are_tested_against_each_of_the_others(main):
-    table = make_table(dataclasses.replace(main, study=CLAIMS), "claims")
-    line = facts_frame(table).set_index("setting").loc[ONE.title]
-    means = main.means()[ONE.title]
-    assert line["paper_difference"] == pytest.approx(70.10 - 69.00)
-    assert (line["against"], line["compared"], line["others"]) == ("FedAvg+FT", 3, 3)
-    assert line["difference"] == pytest.approx(100 * (means["Ditto"] - means["FedAvg+FT"]))
-    row = printed_frame(table).set_index("setting").loc[ONE.title]
-    assert row["paper"] == "+1.10 (FedAvg+FT)"
-    assert row["by seed"].count(":") == 3
 
 
 def test_the_fingerprint_follows_records_and_nothing_else(folder, main):

@@ -14,7 +14,7 @@ from benchmark.cli import main
 from benchmark.engine.executors.threads import available_cores
 from benchmark.experiment import estimate
 from benchmark.render.formats import FORMATS
-from benchmark.studies import catalogue, computed
+from benchmark.studies import catalogue
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 
 TINY = Profile(
@@ -279,7 +279,7 @@ def test_the_synthetic_study_is_computed_once(command, tmp_path, monkeypatch):
     assert "up to date" in command("--only synthetic").out
     command("--only synthetic --seeds 2")
     assert calls == [("quick", None), ("quick", (0, 1))]
-    assert computed.is_done(catalogue.STUDIES["synthetic"], catalogue.PROFILES["quick"], root, (0, 1))
+    assert catalogue.STUDIES["synthetic"].computed.is_done(catalogue.PROFILES["quick"], root, (0, 1))
 
 
 @pytest.mark.parametrize(

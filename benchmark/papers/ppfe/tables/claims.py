@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from benchmark.papers.ppfe.studies.claims import Claim, ClaimsStudy
 from benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST, absent, caption
 from benchmark.render.forms import signed
 from benchmark.render.table import Cell, Head, Plain, Table
-from benchmark.studies.grid import Claim, Column
+from benchmark.studies.grid import Column
 from benchmark.studies.results import Results
 from benchmark.studies.statistics import LEVEL, Comparison, compare_with_best
 
@@ -46,6 +47,7 @@ class _Finding:
 
 def claims(results: Results) -> Table:
     """One row a claim and setting for which there are records."""
+    assert isinstance(results.study, ClaimsStudy)
     findings: list[_Finding] = []
     open_: dict[object, bool] = {}  # comparisons that the paper prints, and whether there is no record
     for claim in results.study.claims:
