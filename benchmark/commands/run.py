@@ -65,10 +65,10 @@ def execute(arguments: argparse.Namespace) -> None:
     from benchmark.records.store import Store
 
     execution = execution_of(arguments)
-    network = resolve(config).network
+    resolved = resolve(config)
     execution = dataclasses.replace(execution, trackings=tracking_of(arguments))
     device = execution.pick_device()
-    executor = execution.pick_executor(device, network)
+    executor = execution.pick_executor(device, resolved.network, resolved.method)
     record = record_of(config, execution.results_dir)
     headline = " | ".join(
         [

@@ -52,8 +52,8 @@ def resolve(config: RunConfig) -> Run:
             "benchmark/models/catalogue.py"
         )
     check_data(config)
-    method, network = find(config.algo), network_of(config)
-    hyper = _parsed(config, config.hyper)
+    method, hyper = find(config.algo), _parsed(config, config.hyper)
+    network = method.network_for(network_of(config), config, hyper)
     config = dataclasses.replace(config, hyper=recorded(hyper))
     method.check(config, network, hyper)
     return Run(config, method, hyper, network)

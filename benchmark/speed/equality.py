@@ -158,6 +158,8 @@ def equality(
         for algo, ablation in variants:
             config = RunConfig(algo=algo, dataset=cell, **{**_PROTOCOL, **changes})
             resolved = resolve(with_hyper(config, {}, ablation))
+            if EXECUTORS[executor].unable(resolved.network, resolved.method.alone):
+                continue  # `auto` takes another one
             with precision(execution.tf32):
                 seen = _compared(resolved, execution, executor)
             for stage, found in sorted(seen.items()):

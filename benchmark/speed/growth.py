@@ -72,7 +72,7 @@ def ordinary_rounds(prepared: Prepared) -> Iterator[int]:
     algorithm, executor = prepared.make(2**30), prepared.task.executor
     for number in itertools.count(1):
         cohort = prepared.schedule.cohort(number, full=False)
-        outcome = executor.train(algorithm.begin(cohort, algorithm.download(), number))
+        outcome = executor.train(algorithm.begin(cohort, algorithm.message(cohort, number), number))
         algorithm.keep(outcome)
         wait_for(prepared.task.data.device)
         yield outcome.samples

@@ -66,7 +66,7 @@ def local_call(
     train = train or prepared.task.executor.train
 
     def call() -> int:
-        outcome = train(algorithm.begin(cohort, algorithm.download(), 1))
+        outcome = train(algorithm.begin(cohort, algorithm.message(cohort, 1), 1))
         wait_for(prepared.task.data.device)
         return outcome.samples
 

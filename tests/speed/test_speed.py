@@ -48,7 +48,7 @@ def rows():
 def test_plain_training_is_the_loops(cell, samples):
     prepared = ready(cell, "loop", CPU, clients=3, samples_per_client=samples, batch_size=10, local_epochs=2)
     algorithm, task = prepared.make(2), prepared.task
-    call = algorithm.begin([2, 0], algorithm.download(), 1)
+    call = algorithm.begin([2, 0], algorithm.message([2, 0], 1), 1)
     expected = task.executor.train(call)
     found = PlainTrainer(prepared.config, task.data, task.streams).train(call)
     assert (found.clients, found.samples, found.steps) == ([2, 0], expected.samples, expected.steps)
