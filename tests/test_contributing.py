@@ -23,6 +23,7 @@ COMMANDS = {
     "compared": ["compare", "results/runs", "--json"],
     "law": ["--algo", "fedavg", *SMALL, "--exponent", "1.5", "--json"],
     "laws": ["list", "partitions"],
+    "flags": ["tables", "--help"],
     "other law": ["--algo", "local", *SMALL],
 }
 
@@ -49,8 +50,8 @@ def launcher():
     small |= dict(samples_per_client=20, test_samples_per_client=10)
     cell = Cell(with_hyper(RunConfig(algo="fedavg", **small), {}), "a cell", ())
     execution = Execution(results_dir=Path("results/fresh"))
-    with find("fresh")(Options(None, execution, [cell])) as launcher:
-        outcome = launcher.run([cell], execution, CellProgress([cell], {cell.config.hash: 1.0}))
+    with find("fresh")(Options(None, execution, [cell], {"niceness": 1})) as launcher:
+        outcome = launcher.run([cell], CellProgress([cell], {cell.config.hash: 1.0}))
     print(json.dumps([cell.title for cell in outcome.done]))
 
 
@@ -135,6 +136,7 @@ def test_the_partition_law_is_one_new_file_and_runs(checkout, printed):
 def test_the_launcher_is_one_new_file_and_runs_cells(checkout, printed):
     assert json.loads(printed["launcher"]) == ["a cell"]
     assert len(list(checkout.glob("results/fresh/fedavg-*/done"))) == 1
+    assert "--niceness N" in printed["flags"]
 
 
 def test_the_format_of_tables_is_one_new_file(printed):

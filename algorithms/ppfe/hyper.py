@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from algorithms.decoupled import DecoupledHyper
-from benchmark.engine.evaluate import SPACES
+from benchmark.engine.ensemble import SPACES
 from benchmark.engine.hyper import option
 
 __all__ = ["ABLATIONS", "RESHAPING", "TEXT_ROUNDS", "PPFEHyper"]

@@ -20,8 +20,10 @@ from algorithms.registry import register
 from benchmark.engine.algorithm import Member, Task, Traffic, Trunk
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
-from benchmark.engine.evaluate import as_logits, chunks
+from benchmark.engine.ensemble import as_logits
+from benchmark.engine.evaluate import chunks
 from benchmark.engine.local import LocalCall, Phase
+from benchmark.engine.message import Message
 from benchmark.engine.params import clone, expand
 from benchmark.errors import UserError
 from benchmark.models import Network, Params
@@ -246,7 +248,7 @@ class PPFE(Decoupled):
             masks = {key: mask.to(self.task.data.device) for key, mask in masks.items()}
         return [Phase(rates, self.config.local_epochs, masks=masks)]
 
-    def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
         if (self.hyper.reweight and self.current.number > 1) or self.hyper.beta_data != "train":
             weights = [self._training_weights(client) for client in clients]

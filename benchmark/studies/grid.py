@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from algorithms import ALGORITHMS
 from benchmark.config.fields import in_words
@@ -15,7 +17,11 @@ from benchmark.engine.config import RunConfig
 from benchmark.errors import NotDefined
 from benchmark.studies.printed import PrintedTable
 
-__all__ = ["Cell", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
+if TYPE_CHECKING:
+    from benchmark.render.picture import Picture
+    from benchmark.render.table import Table
+
+__all__ = ["Cell", "Column", "Computed", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,26 @@ class Profile:
     changes: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
 
+    def warned(self, caption: str) -> str:
+        """A caption that begins with the warning."""
+        return f"{self.warning} {caption}".strip()
+
+
+class Computed(Protocol):
+    """Makes the numbers of a study itself and keeps them in a results folder."""
+
+    def is_done(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> bool:
+        """Whether the numbers are there and up to date; `seeds` None stands for its own."""
+
+    def fill(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> None:
+        """Compute the numbers and keep them."""
+
+    def digest(self, root: Path) -> str:
+        """Changes with the numbers; empty if there are none."""
+
+    def make(self, profile: Profile, root: Path) -> tuple[list[Table], list[Picture]]:
+        """Tables, the one with the study's name first, and figures; none if there are no numbers."""
+
 
 @dataclass(frozen=True)
 class Study:
@@ -98,7 +124,7 @@ class Study:
         paper: the same table as a publication prints it.
         axis: what the columns of a sweep vary, with its unit.
         settings_as_rows: print settings as rows and methods as columns, as the paper does.
-        computed: module that makes the numbers itself, without runs (`benchmark.studies.computed`).
+        computed: what makes its numbers without runs.
         on_request: made only if it is named, not with all the others.
         borrows: shows runs of other studies and asks for none itself.
     """
@@ -112,7 +138,7 @@ class Study:
     paper: PrintedTable | None = None
     axis: str = ""
     settings_as_rows: bool = False
-    computed: str = ""
+    computed: Computed | None = None
     on_request: bool = False
     borrows: bool = False
 
@@ -169,28 +195,17 @@ def plan(
     Args:
         settings: names of the only settings that count; none: all.
     """
-    cells: dict[str, Cell] = {}
-    for seed in seeds:
-        for study in studies:
-            if study.borrows:
+    found: dict[str, tuple[RunConfig, str, dict[str, None]]] = {}
+    for seed, study in itertools.product(seeds, studies):
+        grid = study.grid(profile)
+        for column, variant in itertools.product(grid.columns, grid.variants):
+            if study.borrows or (settings and column.setting not in settings):
                 continue
-            grid = study.grid(profile)
-            for column in grid.columns:
-                if settings and column.setting not in settings:
-                    continue
-                for variant in grid.variants:
-                    config = configure(variant, column, profile, seed)
-                    if config is None:
-                        continue
-                    before = cells.get(config.hash)
-                    if before is None:
-                        title = f"{_name(variant)} on {_setting(column)}, seed {seed}"
-                        cells[config.hash] = Cell(config, title, (study.name,))
-                    elif study.name not in before.studies:
-                        cells[config.hash] = dataclasses.replace(
-                            before, studies=(*before.studies, study.name)
-                        )
-    return list(cells.values())
+            config = configure(variant, column, profile, seed)
+            if config is not None:
+                title = f"{_name(variant)} on {_setting(column)}, seed {seed}"
+                found.setdefault(config.hash, (config, title, {}))[2][study.name] = None
+    return [Cell(config, title, tuple(users)) for config, title, users in found.values()]
 
 
 def _name(variant: Variant) -> str:

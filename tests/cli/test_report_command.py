@@ -68,7 +68,7 @@ def test_everything_is_made_from_records_alone(call, root):
 
 def test_records_of_other_code_are_counted(call, root, monkeypatch):
     assert "other code" not in call("report --only few").out
-    monkeypatch.setattr("benchmark.present.page.cautions.outdated", lambda *_: True)
+    monkeypatch.setattr("benchmark.present.page.mixtures.outdated", lambda *_: True)
     answer = call("report --only few pair")
     assert "4 of 4 records were computed by other code" in answer.out  # those of both studies once
     assert (answer.code, answer.err) == (0, "")
@@ -76,7 +76,7 @@ def test_records_of_other_code_are_counted(call, root, monkeypatch):
 
 def test_records_that_this_code_gives_again_are_counted_apart(call, root, monkeypatch):
     monkeypatch.setattr(
-        "benchmark.present.page.cautions.outdated", lambda config, summary, verified=None: not verified
+        "benchmark.present.page.mixtures.outdated", lambda config, summary, verified=None: not verified
     )
     for rounds, record in enumerate(Store.scan(root).records(), start=2):
         verdict = {"record_digest": record.digest, "rounds": rounds}

@@ -165,12 +165,12 @@ def test_clients_are_weighted_by_their_test_samples(tmp_path):
         (row,) = (s for s in fresh.rows(one) if s.candidate is other)
         gap = other.records[0].accuracies - one.records[0].accuracies
         weights = counts / counts.sum()
-        assert row.difference.mean == pytest.approx(weights @ gap)
+        assert row.difference == pytest.approx(weights @ gap)
         spread = np.sqrt(np.sum(weights**2 * (gap - weights @ gap) ** 2) * 20 / 19)
-        assert row.difference.standard_error == pytest.approx(spread)
+        assert row.standard_error == pytest.approx(spread)
         if len(set(counts)) == 1:
             usual = gap.std(ddof=1) / np.sqrt(20)
-            assert row.difference.standard_error == pytest.approx(usual)
+            assert row.standard_error == pytest.approx(usual)
 
 
 def test_a_verdict_against_the_difference_says_that_it_is_by_ranks(tmp_path, compare):

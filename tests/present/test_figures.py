@@ -15,6 +15,7 @@ from benchmark.present.figures.curves import curve
 from benchmark.present.figures.style import color_of, panels, spread_out
 from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.packs import makers
 from benchmark.studies.results import collect
 
 WITH_FIGURES = [*DRAWN, *(s for s in STUDIES.values() if s.figures and "quick" in s.grids)]
@@ -32,8 +33,11 @@ def results_of(study, store):
 
 
 def test_every_kind_of_figure_is_used_by_a_study():
-    assert {name for study in DRAWN for name in study.figures} == {*figures._GENERAL}
-    assert {name for study in WITH_FIGURES for name in study.figures} == {*figures._makers()}
+    assert {name for study in DRAWN for name in study.figures} == {*figures.GENERAL}
+    assert {name for study in WITH_FIGURES for name in study.figures} == {
+        *figures.GENERAL,
+        *makers("figures"),
+    }
 
 
 @pytest.mark.parametrize("study", WITH_FIGURES, ids=lambda study: study.name)
@@ -113,7 +117,7 @@ def test_labels_are_spread_within_the_panel(wanted):
 
 
 def test_labels_with_room_stay_where_they_belong():
-    assert spread_out([0.1, 0.4, 0.9], 0.1) == [0.1, 0.4, 0.9]
+    assert spread_out([0.1, 0.4, 0.9], 0.1) == pytest.approx([0.1, 0.4, 0.9])
     assert spread_out([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])
 
 

@@ -12,8 +12,7 @@ from record_folders import write_record, write_records
 
 from benchmark.config.resolve import with_hyper
 from benchmark.engine.config import RunConfig
-from benchmark.present.page.cautions import cautions
-from benchmark.present.page.mixtures import in_words, mixed
+from benchmark.present.page.mixtures import cautions, in_words, mixed
 from benchmark.present.page.page import write_page
 from benchmark.present.render import render
 from benchmark.records.store import Store

@@ -28,7 +28,7 @@ from printed_tables import facts_frame, printed_frame
 from record_folders import write_record, write_records
 
 from benchmark.config.settings import SETTINGS
-from benchmark.present.tables import _GENERAL, make_table, make_tables
+from benchmark.present.tables import GENERAL, make_table, make_tables
 from benchmark.records.store import Store
 from benchmark.render.formats.latex import latex
 from benchmark.render.formats.markdown import markdown
@@ -71,7 +71,7 @@ def cell(table, row, column):
 
 
 def test_every_kind_of_table_is_tested():
-    assert {kind for study in EVERY for kind in study.tables} == set(_GENERAL)
+    assert {kind for study in EVERY for kind in study.tables} == set(GENERAL)
 
 
 def test_mean_and_standard_deviation_over_seeds(main, table):
@@ -144,12 +144,12 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
     assert marked == {row for row, p in expected.items() if p >= 0.05}
 
 
-def test_only_the_first_table_bears_the_name_and_title_of_its_study(main):
+def test_only_the_first_table_bears_the_name_and_title_of_its_study(main, folder):
     names = [(table.name, table.title) for table in make_tables(main)]
     assert names[0] == ("main", MAIN.title)
     assert names[1] == ("main-significance", "Significance: the main of tests")
     assert names[-1] == ("main-communication", "Bytes by method and stage")
-    (bytes_,) = make_tables(dataclasses.replace(main, study=BYTES))
+    (bytes_,) = make_tables(read(BYTES, folder))
     assert (bytes_.name, bytes_.title) == ("bytes", BYTES.title)
     shouted = dataclasses.replace(main, study=dataclasses.replace(MAIN, title="PPFE alone"))
     assert make_table(shouted, "significance").title == "Significance: PPFE alone"

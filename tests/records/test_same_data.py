@@ -12,8 +12,7 @@ from benchmark.config.resolve import resolve
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import prepare
-from benchmark.present.page.cautions import cautions
-from benchmark.present.page.mixtures import in_words, mixed
+from benchmark.present.page.mixtures import cautions, in_words, mixed
 from benchmark.records.same_data import Data, Kind, copies, data_for, data_of
 from benchmark.records.store import Store
 from benchmark.studies.catalogue import STUDIES, find_profile

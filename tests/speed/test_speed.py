@@ -11,12 +11,10 @@ from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.models import NETWORKS
 from benchmark.present.document import Document
-from benchmark.speed import apart, report, workload
-from benchmark.speed.apart import Apart, Here
-from benchmark.speed.cells import cells
+from benchmark.speed import report, workload
+from benchmark.speed.cells import Trainer, cells, seated
 from benchmark.speed.clock import training_bytes, training_flops
 from benchmark.speed.equality import Seen, difference
-from benchmark.speed.figure import speed_figure
 from benchmark.speed.kernels import WAYS
 from benchmark.speed.plain import PlainTrainer, plain_network
 from benchmark.speed.report import PARTS, Sizes, load, measure, save
@@ -50,7 +48,7 @@ def rows():
 def test_plain_training_is_the_loops(cell, samples):
     prepared = ready(cell, "loop", CPU, clients=3, samples_per_client=samples, batch_size=10, local_epochs=2)
     algorithm, task = prepared.make(2), prepared.task
-    call = algorithm.begin([2, 0], algorithm.download(), 1)
+    call = algorithm.begin([2, 0], algorithm.message([2, 0], 1), 1)
     expected = task.executor.train(call)
     found = PlainTrainer(prepared.config, task.data, task.streams).train(call)
     assert (found.clients, found.samples, found.steps) == ([2, 0], expected.samples, expected.steps)
@@ -125,12 +123,12 @@ def test_every_part_has_rows_but_tf32_which_cpus_lack(rows):
 
 def test_a_fault_in_one_part_loses_no_other(monkeypatch, capsys):
     def broken(execution, sizes):
-        yield {"part": "cells"}
+        yield {"seconds": 1.0}
         raise ZeroDivisionError
 
     kept = []
-    monkeypatch.setitem(PARTS, "cells", ("", broken))
-    monkeypatch.setitem(PARTS, "runs", ("", lambda execution, sizes: iter([{"part": "runs"}])))
+    monkeypatch.setitem(PARTS, "cells", broken)
+    monkeypatch.setitem(PARTS, "runs", lambda execution, sizes: iter([{}]))
     rows, failed = measure(["cells", "runs"], CPU, SMALL, print, lambda rows: kept.append(len(rows)))
     assert [row["part"] for row in rows] == ["cells", "runs"]
     assert kept == [1, 2]
@@ -188,63 +186,28 @@ def test_files_of_something_else_are_refused(content, tmp_path):
         load(tmp_path / "speed.json")
 
 
-def test_the_figure_has_a_panel_for_each_thing_that_was_measured(rows):
-    picture = speed_figure(rows)
-    assert [axis.get_title(loc="left") for axis in picture.figure.axes] == [
-        "digits: a cohort of 10",
-        "digits: growth with the cohort",
-        "digits: clients that sit out",
-    ]
-    assert picture.to_svg().startswith("<?xml")
-    assert speed_figure([row for row in rows if row["part"] == "kernels"]) is None
-
-
 # Trainers in processes of their own
 
 
 def test_a_trainer_apart_takes_turns_and_tells_what_went_wrong(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    seat = Apart("digits", "loop", CPU, epochs=1)
-    turns = [seat.turn() for _ in range(2)]
-    seat.close()
-    assert not seat._process.is_alive()
+    with seated("digits", ["loop"], CPU, 1, True) as seats:
+        turns = [seats["loop"]() for _ in range(2)]
     assert [turn.samples for turn in turns] == [600, 600]
     assert all(turn.seconds > 0 and turn.peak > 10**7 for turn in turns)
-
-    answers = [None, "Traceback: no such cell"]
-
-    class Pipe:
-        def recv(self):
-            return answers.pop(0)
-
-        def send(self, value):
-            assert value == "turn"
-
-    seat._pipe = Pipe()
-    seat._answer()
-    with pytest.raises(RuntimeError, match="no such cell"):
-        seat.turn()
+    with pytest.raises(KeyError, match="nowhere"), seated("nowhere", ["loop"], CPU, 1, True):
+        pass
 
 
 def test_the_trainers_are_closed_where_one_fails(monkeypatch):
     closed = []
-    monkeypatch.setattr(Here, "close", lambda self: closed.append(self))
-    monkeypatch.setattr(Here, "turn", lambda self: 1 / 0)
+    monkeypatch.setattr(Trainer, "__init__", lambda self, *_: None)
+    monkeypatch.setattr(Trainer, "close", lambda self: closed.append(self))
+    monkeypatch.setattr(Trainer, "turn", lambda self: 1 / 0)
     monkeypatch.setitem(workload.CELLS, "digits", ("digits-s2", 1))
     with pytest.raises(ZeroDivisionError):
         list(cells(CPU, 1, ["digits"], ("plain", "loop"), apart=False))
     assert len(closed) == 2
-
-
-def test_a_process_answers_with_its_traceback():
-    sent = []
-
-    class Pipe:
-        def send(self, value):
-            sent.append(value)
-
-    apart._serve(Pipe(), "nowhere", "loop", CPU, 1)
-    assert "KeyError: 'nowhere'" in sent[0]
 
 
 @pytest.mark.parametrize("cell", workload.CELLS)

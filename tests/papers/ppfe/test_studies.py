@@ -17,6 +17,7 @@ from benchmark.papers.ppfe.studies.rows import METHODS
 from benchmark.present import figures, tables
 from benchmark.studies.catalogue import PROFILES, STUDIES, find_profile, find_studies
 from benchmark.studies.grid import Column, Grid, plan
+from benchmark.studies.packs import makers
 
 GRIDS = {(study.name, profile): grid for study in STUDIES.values() for profile, grid in study.grids.items()}
 
@@ -39,8 +40,8 @@ def test_a_study_is_computed_or_has_a_grid_for_every_profile(study):
     paper_alone = ("claims", "distinct", "protocols", "tuned", "switches", "readings")
     everywhere = {"paper"} if study.name in paper_alone else set(PROFILES)
     assert bool(study.computed) != (set(study.grids) == everywhere)
-    assert set(study.tables) <= {*tables._makers()}
-    assert set(study.figures) <= {*figures._makers()}
+    assert set(study.tables) <= {*tables.GENERAL, *makers("tables")}
+    assert set(study.figures) <= {*figures.GENERAL, *makers("figures")}
 
 
 def test_the_main_study_has_every_method():

@@ -16,6 +16,7 @@ from benchmark.papers.ppfe.studies.columns import (
     classes,
     sizes,
 )
+from benchmark.papers.ppfe.studies.computed import Kept
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.protocol import CALIBRATION, OWN_POINTS, PROTOCOLS, RATES, TUNING
 from benchmark.papers.ppfe.studies.rows import (
@@ -121,7 +122,7 @@ STUDIES = (
         "synthetic",
         "Synthetic linear data: test error of closed-form estimators",
         tables=(),
-        computed="benchmark.papers.ppfe.studies.synthetic",
+        computed=Kept("synthetic", "benchmark.papers.ppfe.studies.synthetic"),
     ),
     Study(
         "communication",
