@@ -44,15 +44,15 @@ def test_a_study_is_computed_or_has_a_grid_for_every_profile(study):
     assert set(study.figures) <= {*figures.GENERAL, *makers("figures")}
 
 
-def test_the_main_study_has_every_method():
-    assert {variant.algo for variant in METHODS} == set(ALGORITHMS)
+def test_the_papers_methods_are_registered():
+    assert {variant.algo for variant in METHODS} <= set(ALGORITHMS)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_method_is_left_out_where_it_is_not_defined(profile):
     found = {(cell.config.algo, cell.config.dataset): cell.config for cell in cells(profile)}
     text = {"quick": "synth-tweets", "paper": "sent140"}[profile]
-    absent = [algo for algo in ALGORITHMS if (algo, text) not in found]
+    absent = [row.algo for row in METHODS if (row.algo, text) not in found]
     assert "pfedfda" in absent
     for algo in absent:
         with pytest.raises(NotDefined):
