@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from algorithms import ALGORITHMS
 from benchmark.config.settings import SETTINGS
 from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
@@ -50,8 +49,7 @@ SIZES = _study(
 )  # fmt: skip
 COSTS = _study(
     "costs", "communication", figures=("accuracy-bytes", "accuracy-samples"), highlight="Staged",
-    rows=tuple(Variant(method.title, name) for name, method in ALGORITHMS.items()),
-    columns=(ONE, OTHER, TEXTS),
+    rows=(*ROWS, Variant("pFedFDA", "pfedfda")), columns=(ONE, OTHER, TEXTS),
 )  # fmt: skip
 BORROWED = _study("borrowed", "accuracy", borrows=True)
 CHOICES = _study("choices", "accuracy", rows=(LOCAL, FEDAVG), on_request=True)
