@@ -92,8 +92,8 @@ def execute(arguments: argparse.Namespace) -> None:
 
     if not arguments.only:
         studies = with_rendered(studies, STUDIES.values(), profile, root)
-    for found in store.damaged:
-        print(f"damaged record, not used: {found.folder.name}: {found.reason}", file=sys.stderr)
+    for line in store.remarks():
+        print(line, file=sys.stderr)
     parts.make(store, seeds)
     written = render(studies, profile, store, seeds, again=True)
     write_page(studies, profile, store, seeds, again=True)

@@ -165,8 +165,8 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
         open_store(root)
     store = Store.scan(root)
     if arguments.dry_run or arguments.render_only:
-        for found in store.damaged:
-            say(f"damaged record, counts as missing: {found.folder.name}: {found.reason}")
+        for line in store.remarks():
+            say(line)
     return Job(
         profile,
         studies,

@@ -182,13 +182,31 @@ class RunConfig:
         """Build a configuration; an unknown key is an error, one that records did not have yet is filled in.
 
         Raises:
-            UserError: names the unknown key or partition and the nearest known one.
+            UserError: names the unknown key or partition and the nearest known one, or the misshapen value.
         """
         known = [spec.name for spec in dataclasses.fields(cls)]
-        for name in values:
+        for name, value in values.items():
             if name not in known:
                 raise unknown("configuration key", name, known)
+            if not _fits(name, value):
+                raise UserError(f"the configuration key '{name}' is {value!r:.40}; expected {_KINDS[name]}")
         absent = {s.name: s.metadata["absent"] for s in dataclasses.fields(cls) if "absent" in s.metadata}
         config = cls(**{**absent, **values})
         find_law(config.partition)
         return config
+
+
+_KINDS = {spec.name: str(spec.type) for spec in dataclasses.fields(RunConfig)}
+_TYPES = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a value read from JSON is of a field's kind."""
+    if name == "hyper":
+        return isinstance(value, dict) and all(_plain(entry) for entry in value.values())
+    return type(value) in _TYPES[_KINDS[name]]
+
+
+def _plain(value: Any) -> bool:
+    entries = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(entry, (str, int, float)) for entry in entries)

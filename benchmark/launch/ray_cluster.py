@@ -16,7 +16,7 @@ from benchmark.engine.files import write_bytes, write_text
 from benchmark.engine.records import Busy, RunRecord
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import record_of
+from benchmark.experiment.runner import finished_summary, record_of
 from benchmark.launch.base import Ended, Options, Outcome, Watcher, absolute
 from benchmark.launch.pool import Pool, Task
 from benchmark.launch.ray_connect import Machine, connect, divide, import_ray
@@ -223,7 +223,7 @@ def _claim(record: RunRecord) -> Ended | None:
     try:
         record.acquire()
         if record.done:  # by another process, since we looked
-            summary = {**record.summary(), "record": str(record.folder)}
+            summary = finished_summary(record)
             record.release()
             return Ended("done", summary)
     except Busy as error:

@@ -38,15 +38,19 @@ def _line(record: Record) -> dict[str, Any]:
         "environment": summary.pop("environment"),
         "result": summary,
     }
-    return {
+    line = {
         "record": record.folder.name,
         "method": record.method,
         "split": record.split,
         "data": record.data.checksum,
         **config,
-        **{f"{part}.{name}": _plain(value) for part, found in parts.items() for name, value in found.items()},
+        **{f"{part}.{name}": value for part, found in parts.items() for name, value in found.items()},
     }
+    return {name: _plain(value) for name, value in line.items()}
 
 
 def _plain(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | dict) else value
+    """A value as a cell; text that a spreadsheet would take for a formula has an apostrophe before it."""
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value

@@ -15,6 +15,7 @@ from benchmark.config.resolve import with_hyper
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.present.page.command import command
+from benchmark.records.freshness import write_verdict
 from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import plan
@@ -79,7 +80,7 @@ def test_records_that_this_code_gives_again_are_counted_apart(call, root, monkey
     )
     for rounds, record in enumerate(Store.scan(root).records(), start=2):
         verdict = {"record_digest": record.digest, "rounds": rounds}
-        (record.folder / "verified.json").write_text(json.dumps(verdict))
+        write_verdict(record.folder, verdict)
     out = call("report --only sparse reduction").out
     assert "4 of 4 records were computed by other code; `verify` found that this code gives the same" in out
     assert "in the first" in out

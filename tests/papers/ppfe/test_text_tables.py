@@ -4,7 +4,7 @@ import json
 
 import pytest
 from printed_tables import printed_frame
-from record_folders import write_record
+from record_folders import amend, write_record
 
 from benchmark.present.tables import make_tables
 from benchmark.records.store import Store
@@ -25,11 +25,14 @@ def folder(tmp_path):
             write_record(tmp_path, configure(rows[algo], column, QUICK)) for algo in ("fedavg", "ppfe")
         )
         if column.setting == "synth-tweets":
-            lines = lines_of(ppfe)
-            for line, whole in zip(lines, lines_of(fedavg), strict=True):
-                line["bytes_up"] = 1.325 * whole["bytes_up"]
-            (ppfe / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            sent = [round(1.325 * line["bytes_up"]) for line in lines_of(fedavg)]
+            amend(ppfe / "rounds.jsonl", lambda lines, sent=sent: _send(lines, sent))
     return tmp_path
+
+
+def _send(lines, sent):
+    for line, count in zip(lines, sent, strict=True):
+        line["bytes_up"] = count
 
 
 def lines_of(record):
