@@ -110,6 +110,8 @@ def _check_values(found: Any, name: str) -> None:
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    if path.exists() and not path.is_file():
+        raise UserError(f"cannot write {path}: it is no regular file; give another name")
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
         write(temporary)

@@ -44,6 +44,9 @@ __all__ = ["FOLDER", "FORMAT", "Busy", "RunRecord", "open_store", "slug"]
 FORMAT = 1  # of the record files; a store of another format is refused, never mixed
 FOLDER = re.compile(r".+-[0-9a-f]{10}")  # names of record folders; of those set aside the end is another
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # a file system without locks
+_TEMPORARY = ".*-????????.tmp"  # what `benchmark.engine.files` writes before it renames
+_LEFT = ("checkpoint*.pt", ".lock")  # by processes that were killed after a run was finished
+_LONG_AGO = 3600.0  # seconds after which nobody is still writing a file
 _SECONDS_TO_LOCK = 0.2  # its last holder may be removing the file just now
 
 
@@ -76,7 +79,19 @@ def open_store(root: Path) -> Path:
             )
     else:
         write_json(marker, {"format": FORMAT})
+    _remove_leftovers(root)
     return root
+
+
+def _remove_leftovers(root: Path) -> None:
+    """Remove what killed processes have left: old temporary files, and what no finished record needs."""
+    now, finished = time.time(), [done.parent for done in root.glob("*/done")]
+    left = [path for place in ("", "*/", ".cache/report/") for path in root.glob(place + _TEMPORARY)]
+    needless = [p for f in finished if FOLDER.fullmatch(f.name) for name in _LEFT for p in f.glob(name)]
+    for path in (*needless, *left):
+        with contextlib.suppress(OSError):  # another process may be removing it as well
+            if path in needless or now - path.stat().st_mtime > _LONG_AGO:
+                path.unlink()
 
 
 class RunRecord:
@@ -123,12 +138,15 @@ class RunRecord:
                     f"cannot write to {self.folder}: {error.strerror}; choose another --results-dir"
                 ) from error
             self._unlink_lock()
+        for path in self.folder.glob(_TEMPORARY):  # nobody else writes here now
+            path.unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Let the run go."""
+        """Let the run go; what fails here must not take the place of the error that ends a run."""
         if self._lock.is_locked:
             self._unlink_lock()
-            self._lock.release()
+            with contextlib.suppress(OSError):
+                self._lock.release()
 
     def _unlink_lock(self) -> None:
         with contextlib.suppress(OSError):  # Windows removes it when it is let go

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from benchmark.engine.files import write_json, write_text
+from benchmark.engine.files import read_json, write_json, write_text
 from benchmark.studies.grid import Profile, Study
 
 if TYPE_CHECKING:
@@ -45,8 +44,8 @@ class Computed(Protocol):
 def is_done(study: Study, profile: Profile, root: Path, seeds: Sequence[int] | None) -> bool:
     """Whether the numbers are there and up to date."""
     try:
-        found = json.loads(_about(study, root).read_text(encoding="utf-8"))["key"]
-    except (OSError, ValueError, KeyError, TypeError):
+        found = read_json(_about(study, root)).get("key")
+    except (OSError, ValueError):
         return False
     return _numbers(study, root).exists() and found == _key(study, profile, seeds)
 
