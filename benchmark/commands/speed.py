@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmark.config.flags import path
+from benchmark.config.flags import count, path
 from benchmark.console.terminal import Console, show, shown_path
 from benchmark.errors import UserError, nearest
 from benchmark.experiment.flags import add_tf32
@@ -45,11 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--all", action="store_true", help="all parts; on CPUs the whole runs use small data")
     what.add_argument(
         "--epochs",
-        type=int,
+        type=count("--epochs", "epochs", most=1000),
         metavar="N",
         help="local epochs of a timed call of cells (default: the paper's 5; on CPUs 1 of cifar10)",
     )
-    what.add_argument("--repeats", type=int, default=3, metavar="N", help="timed repeats (default: 3)")
+    what.add_argument(
+        "--repeats",
+        type=count("--repeats", "repeats", most=1000),
+        default=3,
+        metavar="N",
+        help="timed repeats (default: 3)",
+    )
     what.add_argument(
         "--from",
         dest="source",
@@ -127,10 +133,6 @@ def _check(arguments: argparse.Namespace) -> list[str]:
         for value in values:
             if value not in known:
                 raise UserError(f"speed knows no '{value}'{nearest(value, known)}; known: {', '.join(known)}")
-    for name in ("repeats", "epochs"):
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            raise UserError(f"--{name} is {value}; expected at least 1")
     if arguments.all and wanted:
         raise UserError("--all and --only contradict each other; give one of them")
     if arguments.source and (
@@ -145,7 +147,7 @@ def _check(arguments: argparse.Namespace) -> list[str]:
         raise UserError(f"--plot {arguments.plot}: expected a name that ends in .svg or .png")
     for name in ("output", "plot"):
         file: Path | None = getattr(arguments, name)
-        if file and (file.is_dir() or not file.parent.is_dir()):
+        if file and ((file.exists() and not file.is_file()) or not file.parent.is_dir()):
             raise UserError(f"--{name} {file}: expected a file in a folder that exists")
     if arguments.into and not arguments.into.is_file():
         raise UserError(f"--into {arguments.into}: there is no such document")

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_data_dir, add_results_dir, add_seeds
+from benchmark.config.flags import add_data_dir, add_results_dir, add_seeds, count
 from benchmark.errors import UserError
 from benchmark.experiment.flags import add_execution, execution_of
 from benchmark.track.flags import add_tracking, tracking_of
@@ -249,9 +249,7 @@ def _jobs(text: str) -> int:
     """The number of jobs; 0 for ``auto``."""
     if text == "auto":
         return 0
-    if not text.isdecimal() or not int(text):
-        raise UserError(f"--jobs is '{text}'; expected how many cells at a time, a whole number, or auto")
-    return int(text)
+    return count("--jobs", "cells at a time, or auto", most=10_000)(text)
 
 
 def _pair(text: str) -> tuple[str, str]:

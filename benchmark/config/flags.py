@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
 from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError, flag
+from benchmark.errors import UserError, flag, is_plain
 from datasets import DATASETS
 from datasets.laws import LAWS, OPTIONS, find_law
 
@@ -69,11 +70,27 @@ def add_config_flags(group: argparse._ArgumentGroup, names: Iterable[str]) -> No
         text = spec.metadata["doc"] + _MORE_HELP.get(name, "") + f" (default: {_default(name)})"
         text = text.replace("%", "%%")
         if kind is bool:
-            group.add_argument(flag(name), action=argparse.BooleanOptionalAction, default=None, help=text)
+            group.add_argument(flag(name), action=_YesOrNo, default=None, help=text)
             continue
         choices = spec.metadata.get("choices")
         metavar = f"{{{','.join(choices)}}}" if choices else {int: "N", float: "X", str: "NAME"}[kind]
         group.add_argument(flag(name), type=_reader(name), metavar=metavar, help=text)
+
+
+class _YesOrNo(argparse.BooleanOptionalAction):
+    """``--augment`` and ``--no-augment``, which contradict each other."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        super().__call__(parser, namespace, values, option_string)
+        if before is not None and getattr(namespace, self.dest) != before:
+            raise UserError(f"{' and '.join(self.option_strings)} contradict each other; give one of them")
 
 
 def add_data_dir(group: argparse._ArgumentGroup) -> None:
@@ -93,7 +110,7 @@ def add_results_dir(group: argparse._ArgumentGroup, text: str) -> None:
 
 def add_seeds(group: argparse._ArgumentGroup, text: str) -> None:
     """Add ``--seeds``, how many; `text` is its help."""
-    group.add_argument("--seeds", type=count("--seeds", "seeds"), metavar="N", help=text)
+    group.add_argument("--seeds", type=count("--seeds", "seeds", most=1000), metavar="N", help=text)
 
 
 def _default(name: str) -> str:
@@ -110,7 +127,7 @@ def _reader(name: str) -> Callable[[str], Any]:
 
     def read(text: str) -> Any:
         try:
-            value = kind(text)
+            value = kind(text) if kind is str or is_plain(text) else math.nan
         except ValueError:
             value = math.nan
         if kind is not str and not math.isfinite(value):
@@ -123,12 +140,14 @@ def _reader(name: str) -> Callable[[str], Any]:
     return read
 
 
-def count(name: str, of: str) -> Callable[[str], int]:
+def count(name: str, of: str, most: int = 10**6) -> Callable[[str], int]:
     """The conversion of the text of a flag that takes how many of something there are to be."""
 
     def read(text: str) -> int:
-        if not text.isdecimal() or not int(text):
+        if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
             raise UserError(f"{name} is '{text}'; expected a number of {of}, a whole number of at least 1")
+        if len(text) > 18 or int(text) > most:
+            raise UserError(f"{name} is {text}; expected at most {most:,} {of}")
         return int(text)
 
     return read
@@ -138,8 +157,10 @@ def path(name: str) -> Callable[[str], Path]:
     """The conversion of the text of a flag that takes a path."""
 
     def read(text: str) -> Path:
-        if not text:
-            raise UserError(f"{name} is empty; expected a path")
+        if not text or "\0" in text:
+            raise UserError(f"{name} is {'empty' if not text else 'no name of a file'}; expected a path")
+        if any(len(os.fsencode(part)) > 255 for part in Path(text).parts) or len(os.fsencode(text)) > 4000:
+            raise UserError(f"{name} is {text[:40]}…, a name too long for a file; expected a shorter path")
         try:
             return Path(text).expanduser()
         except RuntimeError as error:  # ~name of a user whom this machine does not know

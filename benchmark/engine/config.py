@@ -63,12 +63,12 @@ class RunConfig:
     participation: float = _doc(
         0.1, "share of clients in an ordinary round; the last round has everyone", within="(0, 1]"
     )
-    rounds: int = _doc(160, "communication rounds R", within="[1, inf)")
-    local_epochs: int = _doc(5, "local epochs E of a participation", within="[1, inf)")
-    batch_size: int = _doc(10, "mini-batch size; the last short batch of an epoch is kept", within="[1, inf)")
-    lr: float = _doc(0.01, "learning rate of local SGD", within="(0, inf)")
+    rounds: int = _doc(160, "communication rounds R", within="[1, 1e6]")
+    local_epochs: int = _doc(5, "local epochs E of a participation", within="[1, 1e6]")
+    batch_size: int = _doc(10, "mini-batch size; the last short batch of an epoch is kept", within="[1, 1e9]")
+    lr: float = _doc(0.01, "learning rate of local SGD", within="(0, 1e6]")
     momentum: float = _doc(0.5, "momentum; the buffer is fresh at every local call", within="[0, 1)")
-    weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases", within="[0, inf)")
+    weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases", within="[0, 1e6]")
     augment: bool = _doc(False, "random horizontal flip and, by --crop-padding, crop of training images")
     crop_padding: int = _doc(
         4,  # FedRep's (utils/train_utils.py)
@@ -77,7 +77,7 @@ class RunConfig:
         within="[0, inf)",
     )
     dropout: float = _doc(0.0, "dropout rate after fc2", within="[0, 1)")
-    embedding: int = _doc(0, "text: width of the word vectors; 0 for images", absent=0, within="[0, inf)")
+    embedding: int = _doc(0, "text: width of the word vectors; 0 for images", absent=0, within="[0, 1e5]")
     cell: str = _doc("lstm", "text: the recurrent layer", choices=("lstm", "gru"), absent="lstm")
     aggregation: str = _doc(
         "method",
@@ -90,12 +90,12 @@ class RunConfig:
     byte_budget: int = _doc(
         0,
         "bytes of a run under --budget bytes; 0: what sharing the whole model for --rounds costs",
-        within="[0, inf)",
+        within="[0, 1e15]",
     )
     compute_cap: float = _doc(
         2.0,
         "under --budget bytes: at most this many times the local samples of --rounds ordinary rounds",
-        within="(0, inf)",
+        within="(0, 100]",
     )
     eval_every: int = _doc(10, "rounds between evaluations on the way; 0: only at the end", within="[0, inf)")
     seed: int = _doc(

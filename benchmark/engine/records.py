@@ -39,7 +39,7 @@ from benchmark.engine.files import load_tensors, read_json, save_tensors, write_
 from benchmark.engine.seal import DIAGNOSTICS, seal
 from benchmark.errors import UserError
 
-__all__ = ["FOLDER", "FORMAT", "Busy", "RunRecord", "open_store", "slug"]
+__all__ = ["FOLDER", "FORMAT", "Busy", "RunRecord", "open_store", "refuse_record", "slug"]
 
 FORMAT = 1  # of the record files; a store of another format is refused, never mixed
 FOLDER = re.compile(r".+-[0-9a-f]{10}")  # names of record folders; of those set aside the end is another
@@ -54,12 +54,25 @@ class Busy(UserError):
     """Another process is at this very run."""
 
 
+def refuse_record(root: Path) -> None:
+    """Refuse the folder of one run as a results folder.
+
+    Raises:
+        UserError: it is one.
+    """
+    if (root / "config.json").exists():
+        raise UserError(
+            f"{root} is the record of one run; give the results folder that holds it, {root.parent}"
+        )
+
+
 def open_store(root: Path) -> Path:
     """Prepare a results folder and return it.
 
     Raises:
-        UserError: it cannot be written, or holds records of another format.
+        UserError: it cannot be written, is a record itself, or holds records of another format.
     """
+    refuse_record(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -47,7 +47,8 @@ def seal(folder: Path) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    write_text(folder / "done", seal_of(read_sealed(folder)))
+    content = {name: read_bytes(folder / name) for name in SEALED if (folder / name).exists()}
+    write_text(folder / "done", seal_of(content))
 
 
 def broken(found: bytes, content: Mapping[str, bytes]) -> str:

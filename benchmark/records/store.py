@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmark.engine.config import RunConfig
-from benchmark.engine.records import FOLDER
+from benchmark.engine.records import FOLDER, refuse_record
 from benchmark.errors import UserError
 from benchmark.records.record import BadRecord, Record, data_in, read_reason, read_record
 from benchmark.records.same_data import Data
@@ -34,8 +34,9 @@ class Store:
         """Read all finished records below `root`; a folder that does not exist holds none.
 
         Raises:
-            UserError: the folder cannot be read, or has two records of the same run.
+            UserError: the folder cannot be read, is a record itself, or has two records of the same run.
         """
+        refuse_record(root)
         store = cls(root)
         try:
             folders = sorted(path for path in root.iterdir() if FOLDER.fullmatch(path.name) and path.is_dir())

@@ -52,6 +52,7 @@ class StackedExecutor(Executor):
         super().__init__(*args, **options)
         self._pool = CorePool() if self.data.device.type == "cpu" else None
         self._slots = self._pool.size if self._pool else 1
+        self._batch = min(self._work.config.batch_size, max(self.data.train_sizes))  # places in a step
         self._recorders = [Recorder(self.data.device) for _ in range(self._slots)]
         self._programs: list[dict[Signature, Program]] = [{} for _ in range(self._slots)]
         self._fits: dict[Network, int] = {}  # clients of a network in a stack, by the memory free at first
@@ -179,7 +180,7 @@ class StackedExecutor(Executor):
             if phase.stream not in orders:
                 orders[phase.stream] = [streams.get(phase.stream, call.round, client) for client in clients]
             rngs = orders[phase.stream]
-            tables = draw_tables(sizes, phase.epochs, config.batch_size, rngs, call.chances)
+            tables = draw_tables(sizes, phase.epochs, self._batch, rngs, call.chances)
             network, params = call.models[phase.model].network, models[phase.model]
             start = first_layer(network, phase, config.augment)
             hidden = self._outputs(network, params, own, "train", start) if start else None
@@ -218,7 +219,7 @@ class StackedExecutor(Executor):
         elif config.augment:
             stored = self.data.stored()[0]
             pool = Pool(tuple(stored.shape[1:]), stored.dtype, encoded=False)
-        key = signature(network, phase, start, tables, config.batch_size, max(self.data.train_sizes), pool)
+        key = signature(network, phase, start, tables, self._batch, max(self.data.train_sizes), pool)
         programs = self._programs[slot]
         if key not in programs:
             if (
