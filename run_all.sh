@@ -67,6 +67,8 @@ test)
     "$python" -m ruff check .
     "$python" -m ruff format --check .
     "$python" -m mypy
+    # Compiled modules are kept, whatever the environment says: the tests start many processes.
+    unset PYTHONDONTWRITEBYTECODE
     # A process for each core, each with one thread: tests are too small to share among threads.
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
     exec "$python" -m pytest -n auto --dist loadfile --no-loadscope-reorder "$@"

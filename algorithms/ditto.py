@@ -6,16 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import torch
+from torch import Tensor
+
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.hyper import option
-from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase, Proximal
+from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
+from benchmark.engine.message import Message
 from benchmark.engine.params import expand
+from benchmark.engine.step import Rule, Step
 from benchmark.engine.streams import Purpose
 from benchmark.models import Params
 
-__all__ = ["Ditto"]
+__all__ = ["Ditto", "Pull"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,25 @@ class DittoHyper:
 
     lam: float = option(1.0, "strength λ of the pull towards the global model as received", least=0)
     personal_epochs: int = option(-1, "epochs of the personal model; -1: as many as --local-epochs", least=-1)
+
+
+@dataclass(frozen=True)
+class Pull(Rule):
+    """A step of SGD and, outside of its momentum, a pull: ``w ← w − η m − η λ (w_old − anchor)``.
+
+    All layers have one learning rate η.
+    """
+
+    strength: float
+
+    def __call__(self, step: Step) -> Tensor:
+        leaves = [step.params[name] for name in step.rates]
+        pulls = torch._foreach_sub(leaves, [step.constants["anchor"][name] for name in step.rates])
+        gradients, losses = step.gradient()
+        step.descend(gradients)
+        (rate,) = set(step.rates.values())
+        torch._foreach_add_(leaves, list(pulls), alpha=-rate * self.strength)
+        return losses
 
 
 @register
@@ -54,7 +78,8 @@ class Ditto(Algorithm):
             epochs=self.config.local_epochs if epochs < 0 else epochs,
             model="personal",
             stream=self.personal_stream,
-            proximal=Proximal(self.hyper.lam, self.server),
+            rule=Pull(self.hyper.lam),
+            constants={"anchor": self.server},
         )
         return [common, personal]
 
@@ -67,7 +92,7 @@ class Ditto(Algorithm):
     def traffic(self, round: int) -> Traffic:
         return replace(super().traffic(round), closing=0)
 
-    def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
         call.models["personal"] = LocalModel(self.network, self.clients.gather(clients))
         return call

@@ -16,6 +16,7 @@ from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import option
 from benchmark.engine.local import LocalCall, Outcome, Phase
+from benchmark.engine.message import Message
 from benchmark.errors import NotDefined
 from benchmark.models import Network, Params
 
@@ -104,9 +105,9 @@ class PFedFDA(Algorithm):
         body = Phase.of(self.shared_layers(), self.config.lr, self.config.local_epochs)
         return [body if self.hyper.fda_feats == "eval_pass" else replace(body, collect=self._last)]
 
-    def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        self._install(call.models["model"].params, [_gaussians(message)] * len(clients), clients)
+        self._install(call.models["model"].params, [_gaussians(message.common)] * len(clients), clients)
         return call
 
     def upload(self, outcome: Outcome) -> Params:
@@ -117,11 +118,11 @@ class PFedFDA(Algorithm):
         sent["means"] = torch.stack([mixed.means for _, mixed in fits]).to(like)
         sent["covariance"] = torch.stack([mixed.covariance for _, mixed in fits]).to(like)
         chosen = torch.tensor([b for b, _ in fits], dtype=torch.float64, device=like.device)
-        outcome.models["statistics"] = {"coefficients": chosen}
+        outcome.found = {"coefficients": chosen}
         return sent
 
     def keep(self, outcome: Outcome) -> None:
-        self.clients.scatter(outcome.clients, outcome.models["statistics"])
+        self.clients.scatter(outcome.clients, outcome.found)
 
     def members(self, clients: Sequence[int]) -> list[Member]:
         params = self.assemble(clients, self.server)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["NotDefined", "UserError", "check_range", "flag", "is_plain", "nearest", "unknown"]
+__all__ = ["NotDefined", "UserError", "check_range", "flag", "is_plain", "nearest", "optional", "unknown"]
 
 
 class UserError(Exception):
@@ -30,6 +31,27 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not among the known ones, with the nearest and all of them."""
     known = list(known)
     return UserError(f"unknown {kind} '{name}'{nearest(name, known)}; known: {', '.join(known)}")
+
+
+def optional(name: str, what: str, instead: str = "") -> Any:
+    """Import a package that only some uses need.
+
+    Args:
+        what: needs it.
+        instead: what else can be done, to end the message.
+
+    Raises:
+        UserError: it is not installed, or broken.
+    """
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # whatever an installation that does not fit together raises
+        absent = isinstance(error, ModuleNotFoundError) and (error.name or name).split(".")[0] == name
+        why = "is not installed" if absent else f"cannot be imported ({error})"
+        package = name.replace("_", "-")
+        raise UserError(
+            f"{what} needs the package {package}, which {why}: pip install {package}{instead}"
+        ) from error
 
 
 def flag(name: str) -> str:

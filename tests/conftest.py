@@ -15,7 +15,7 @@ from benchmark.config.resolve import resolve, with_hyper
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
-from benchmark.engine.executors import LoopExecutor
+from benchmark.engine.executors import EXECUTORS, LoopExecutor
 from benchmark.engine.local import LocalCall
 from benchmark.engine.params import clone
 from benchmark.engine.records import RunRecord
@@ -66,6 +66,14 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.section("left out by --fast (all methods and kinds of cells run without it)")
         for name in SLOW:
             terminalreporter.line(name)
+
+
+@pytest.fixture
+def own_catalogue(monkeypatch):
+    """The catalogue holds the studies of tests, and none of a pack."""
+    from own_studies import replace_catalogue
+
+    replace_catalogue(monkeypatch)
 
 
 @pytest.fixture
@@ -140,6 +148,12 @@ def algo(request) -> str:
     return request.param
 
 
+def unable(executor: str, config: RunConfig) -> str:
+    """Why an executor refuses a configuration; empty where it does not."""
+    run = resolve(config)
+    return EXECUTORS[executor].unable(run.network, run.method.alone)
+
+
 @pytest.fixture(scope="session")
 def tiny() -> Callable[..., RunConfig]:
     """``tiny("ditto", {"lam": 0}, rounds=3)``: the tiny configuration of a method."""
@@ -149,6 +163,17 @@ def tiny() -> Callable[..., RunConfig]:
         return with_hyper(RunConfig(**{"algo": algo, **TINY, **changes}), hyper or {})
 
     return make
+
+
+@pytest.fixture
+def able(algo, tiny) -> Callable[[str], None]:
+    """``able("stacked")``: skips the test where the executor refuses the method, and says why."""
+
+    def check(executor: str) -> None:
+        if problem := unable(executor, tiny(algo)):
+            pytest.skip(problem)
+
+    return check
 
 
 @pytest.fixture(scope="session")

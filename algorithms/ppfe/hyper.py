@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from algorithms.decoupled import DecoupledHyper
-from benchmark.engine.evaluate import SPACES
+from benchmark.engine.ensemble import SPACES
 from benchmark.engine.hyper import option
 
 __all__ = ["ABLATIONS", "RESHAPING", "TEXT_ROUNDS", "PPFEHyper"]
@@ -61,7 +61,7 @@ class PPFEHyper(DecoupledHyper):
         "start of reduced stages. prev: each client's model of the previous stage. From the FedAvg model of "
         "stage 1 instead: fedavg_heads: personal layers; fedavg: fully connected layers; fedavg_chain: the "
         "whole of stage 3, later fully connected layers; fedavg_all: everything. "
-        "auto: fedavg_heads, or prev where no shapes change",
+        "auto: fedavg, or prev where no shapes change",
         choices=("auto", *STARTS),
     )
     reweight: bool = option(True, "reweight samples between stages")
@@ -101,7 +101,7 @@ class PPFEHyper(DecoupledHyper):
 
     def __post_init__(self) -> None:
         if self.fc_init == "auto":
-            start = "fedavg_heads" if self.reduction in RESHAPING and self.T > 2 else "prev"
+            start = "fedavg" if self.reduction in RESHAPING and self.T > 2 else "prev"
             object.__setattr__(self, "fc_init", start)
 
 

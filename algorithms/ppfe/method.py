@@ -20,8 +20,10 @@ from algorithms.registry import register
 from benchmark.engine.algorithm import Member, Task, Traffic, Trunk
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
-from benchmark.engine.evaluate import as_logits, chunks
+from benchmark.engine.ensemble import as_logits
+from benchmark.engine.evaluate import chunks
 from benchmark.engine.local import LocalCall, Phase
+from benchmark.engine.message import Message
 from benchmark.engine.params import clone, expand
 from benchmark.errors import UserError
 from benchmark.models import Network, Params
@@ -246,7 +248,7 @@ class PPFE(Decoupled):
             masks = {key: mask.to(self.task.data.device) for key, mask in masks.items()}
         return [Phase(rates, self.config.local_epochs, masks=masks)]
 
-    def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
         if (self.hyper.reweight and self.current.number > 1) or self.hyper.beta_data != "train":
             weights = [self._training_weights(client) for client in clients]
@@ -363,7 +365,7 @@ class PPFE(Decoupled):
         if self.hyper.reweight and self.hyper.rw_apply == "loss" and self.current.number > 1:
             found.append("--set reweight=false")
         if self.current.number >= FIRST_REDUCED_STAGE and self.hyper.reduction in RESHAPING:
-            found += [] if self.hyper.fc_init != "prev" else ["--set fc_init=fedavg_heads"]
+            found += [] if self.hyper.fc_init != "prev" else ["--set fc_init=fedavg"]
         return found
 
     def diagnostics(self) -> dict[str, Any]:

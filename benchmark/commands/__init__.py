@@ -1,7 +1,7 @@
 """The commands, one module each; a module put here or into a pack is a command, without any other edit.
 
 A module is what `Command` says. Its name is the command's, with underscores for hyphens. It imports what is
-slow (PyTorch) only when it is executed.
+slow (PyTorch) only when it is executed, or for its flags where launchers declare them (`tables`).
 """
 
 from __future__ import annotations

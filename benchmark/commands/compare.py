@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import JustifyMethod
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.config.flags import path
+from benchmark.config.flags import add_flag, path
 from benchmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,30 +32,20 @@ EXAMPLES = """\
 Runs that differ only in their seed count as one. Runs of one seed can be compared if they used the same
 split. They may differ in anything else (method, hyper-parameters, protocol); the output says in what."""
 
-_SEVERAL = 3  # seeds whose differences a table still has room for
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument(
-        "folders",
-        type=path("FOLDER"),
-        nargs="+",
-        metavar="FOLDER",
-        help="record of a finished run, or a results folder: all its finished runs",
-    )
-    parser.add_argument(
-        "--against",
-        type=path("--against"),
-        nargs="+",
-        default=[],
-        metavar="RECORD_FOLDER",
-        help="the run (one or more of its seeds) that all others are compared with (default: the best of "
+    text = "record of a finished run, or a results folder: all its finished runs"
+    add_flag(parser, "FOLDER ...", text, path, dest="folders")
+    add_flag(
+        parser,
+        "--against RECORD_FOLDER ...",
+        "the run (one or more of its seeds) that all others are compared with (default: the best of "
         "each setting)",
+        path,
+        default=[],
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print a JSON list instead (accuracies and differences in 0..1)"
-    )
+    add_flag(parser, "--json", "print a JSON list instead (accuracies and differences in 0..1)")
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -131,16 +123,15 @@ def _show(group: Group, reference: Candidate, rows: Sequence[Row]) -> None:
     """The table of one group."""
     from benchmark.console.terminal import show
 
-    by_seed = any(map(_tells_seeds, rows))
+    heads = ["", "seeds", "accuracy", "difference", "error", "pairs", "p", ""]
+    heads += ["by seed"] * any(map(_tells_seeds, rows))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("", overflow="fold", min_width=20)
-    for head in ("seeds", "accuracy", "difference", "error", "pairs", "p"):
-        table.add_column(head, justify="left" if head == "seeds" else "right", no_wrap=True)
-    table.add_column("")
-    if by_seed:
-        table.add_column("by seed")
+    for place, head in enumerate(heads):
+        name = place == 0
+        justify: JustifyMethod = "right" if 2 <= place <= 6 else "left"
+        table.add_column(head, justify=justify, overflow="fold", min_width=20 * name, no_wrap=1 <= place <= 6)
     for row in rows:
-        table.add_row(*_cells(row, row.candidate is reference))
+        table.add_row(*_cells(row, row.candidate is reference)[: len(heads)])
     show(Text(group.setting, "bold"), "", Padding(table, (0, 0, 0, 2)), "")
 
 
@@ -148,35 +139,28 @@ def _cells(row: Row, is_reference: bool) -> list[str]:
     from benchmark.render.forms import p_value, percent, signed
 
     mean, std = row.candidate.accuracy
-    seeds = list(row.candidate.records)
-    run = len(seeds) > _SEVERAL and seeds == list(range(seeds[0], seeds[-1] + 1))
     cells = [
         row.candidate.title,
-        f"{seeds[0]} to {seeds[-1]}" if run else ", ".join(map(str, seeds)),
+        ", ".join(map(str, row.candidate.records)),
         percent(mean) if std is None else f"{percent(mean)} ± {percent(std)}",
     ]
-    difference, test = row.difference, row.test
-    if difference is None or test is None:
+    if row.test is None:
         return [*cells, "reference" if is_reference else "no split in common"]
-    error = difference.standard_error
-    told = (f"{seed}: {signed(gap)}" for seed, gap in difference.by_seed.items())
+    by_seed = (f"{seed}: {signed(gap)}" for seed, gap in row.by_seed.items())
     return [
         *cells,
-        signed(difference.mean),
-        percent(error) if error == error else "",  # NaN of a single client
-        str(test.pairs),
-        p_value(test.p_holm),
+        signed(row.difference),
+        "" if math.isnan(row.standard_error) else percent(row.standard_error),
+        str(row.test.pairs),
+        p_value(row.test.p_holm),
         row.verdict,
-        ", ".join(told) if _tells_seeds(row) else "",
+        ", ".join(by_seed) if _tells_seeds(row) else "",
     ]
 
 
 def _tells_seeds(row: Row) -> bool:
     """Whether there is more to say than the mean: several seeds, or not all that the candidate has."""
-    if row.difference is None:
-        return False
-    compared = list(row.difference.by_seed)
-    return 1 < len(compared) <= _SEVERAL or compared != list(row.candidate.records)
+    return len(row.by_seed) > 1 or (bool(row.by_seed) and [*row.by_seed] != [*row.candidate.records])
 
 
 def _explain(rows: Sequence[Row], chosen: bool) -> None:
@@ -203,15 +187,11 @@ def _explain(rows: Sequence[Row], chosen: bool) -> None:
 
 
 def _numbers(group: Group, reference: Candidate, rows: Sequence[Row]) -> dict[str, Any]:
-    return {
-        "setting": group.setting,
-        "reference": reference.title,
-        "runs": [_of(row) for row in rows],
-    }
+    return {"setting": group.setting, "reference": reference.title, "runs": [_of(row) for row in rows]}
 
 
 def _of(row: Row) -> dict[str, Any]:
-    candidate, difference, test = row.candidate, row.difference, row.test
+    candidate, test = row.candidate, row.test
     mean, std = candidate.accuracy
     told = {
         "title": candidate.title,
@@ -220,13 +200,12 @@ def _of(row: Row) -> dict[str, Any]:
         "accuracy": mean,
         "accuracy_std": std,
     }
-    if difference is None or test is None:
+    if test is None:
         return told
-    error = difference.standard_error
     return told | {
-        "difference": difference.mean,
-        "difference_by_seed": {str(seed): found for seed, found in difference.by_seed.items()},
-        "standard_error": error if error == error else None,
+        "difference": row.difference,
+        "difference_by_seed": {str(seed): found for seed, found in row.by_seed.items()},
+        "standard_error": None if math.isnan(row.standard_error) else row.standard_error,
         "pairs": test.pairs,
         "p": test.p,
         "p_holm": test.p_holm,

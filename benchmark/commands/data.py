@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Table
+
 from benchmark.config.fields import DATA_FIELDS, changes, describe_split
-from benchmark.config.flags import add_config_flags, add_data_dir, add_setting, config_of, path
+from benchmark.config.flags import add_config_flags, add_data_dir, add_flag, add_setting, config_of, path
+from benchmark.console.terminal import show, shown_path
 from benchmark.errors import UserError, flag
 
 if TYPE_CHECKING:
@@ -33,13 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config_flags(data, (*DATA_FIELDS, "seed"))
     add_data_dir(data)
     output = parser.add_argument_group("output")
-    output.add_argument(
-        "--out", type=path("--out"), metavar="FILE.png", help=f"the picture (default: in {_PICTURES})"
-    )
-    output.add_argument("--full", action="store_true", help="show all rows of the table of clients")
-    output.add_argument(
-        "--json", action="store_true", help="print one JSON object, with all clients, instead of the tables"
-    )
+    add_flag(output, "--out FILE.png", f"the picture (default: in {_PICTURES})", path)
+    add_flag(output, "--full", "show all rows of the table of clients")
+    add_flag(output, "--json", "print one JSON object, with all clients, instead of the tables")
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -50,7 +48,6 @@ def execute(arguments: argparse.Namespace) -> None:
 
     import datasets
     from benchmark.config.resolve import check_data
-    from benchmark.console.terminal import shown_path
     from benchmark.engine.records import slug
     from benchmark.experiment.runner import split_of
     from datasets.describe import split_picture, split_table
@@ -90,9 +87,7 @@ def execute(arguments: argparse.Namespace) -> None:
         print(json.dumps({**facts, "clients": rows.to_dict("records")}))
     else:
         print(_overview(facts, table, config.law.tell(split.facts)))
-        print()
-        print(_clients(table, arguments.full))
-        print()
+        show("", _clients(table, arguments.full), "")
         print(f"picture  {facts['picture']}")
 
 
@@ -122,20 +117,16 @@ def _range(column: pd.Series) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _clients(table: pd.DataFrame, full: bool) -> str:
-    """The table of clients; unless `full`, without its middle and no wider than the terminal."""
+def _clients(table: pd.DataFrame, full: bool) -> Table:
+    """The table of clients; unless `full`, without its middle and with a line for each."""
     rows = [tuple(map(str, row)) for row in table.itertuples()]
     if not full and len(rows) > 2 * _ENDS + 1:
         left_out = f"({len(rows) - 2 * _ENDS} more, --full shows all)"
         rows = [*rows[:_ENDS], ("...", "", "", "", left_out), *rows[-_ENDS:]]
-    head = ("client", "train", "test", "classes", "which, the most frequent first")
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = []
-    for row in (head, *rows):
-        numbers = "  ".join(f"{cell:>{width}}" for cell, width in zip(row[:-1], widths, strict=False))
-        names = row[-1]
-        room = shutil.get_terminal_size().columns - len(numbers) - 2
-        if not full and len(names) > room:
-            names = names[: max(room - 3, 0)] + "..."
-        lines.append(f"{numbers}  {names}".rstrip())
-    return "\n".join(lines)
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for head in ("client", "train", "test", "classes"):
+        made.add_column(head, justify="right", no_wrap=True)
+    made.add_column("which, the most frequent first", no_wrap=not full, overflow="ellipsis")
+    for row in rows:
+        made.add_row(*row)
+    return made

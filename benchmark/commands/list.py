@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import JustifyMethod
@@ -14,6 +14,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from benchmark.config.fields import as_typed
+from benchmark.config.flags import add_flag
 from benchmark.console.terminal import Console, show
 from benchmark.errors import UserError, flag, nearest
 
@@ -33,29 +35,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", nargs="?", help="methods, settings, datasets, partitions or studies (default: all)"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_flag(parser, "--json", "print one JSON object")
 
 
 def execute(arguments: argparse.Namespace) -> None:
     """Print what was asked for."""
-    parts: dict[str, tuple[Callable[[], list[dict[str, Any]]], Callable[[list[dict[str, Any]]], None]]] = {
-        "methods": (methods, _show_methods),
-        "settings": (settings, _show_settings),
-        "datasets": (datasets, _show_datasets),
-        "partitions": (partitions, _show_partitions),
-        "studies": (studies, _show_studies),
-    }
     what = arguments.what
-    if what is not None and what not in parts:
-        raise UserError(f"list knows no '{what}'{nearest(what, parts)}; known: {', '.join(parts)}")
-    names = [what] if what else [*parts]
+    if what is not None and what not in _PARTS:
+        raise UserError(f"list knows no '{what}'{nearest(what, _PARTS)}; known: {', '.join(_PARTS)}")
+    found = {name: describe() for name, (describe, _) in _PARTS.items() if what in (None, name)}
     if arguments.json:
-        print(json.dumps({name: parts[name][0]() for name in names}))
+        print(json.dumps(found))
         return
-    for place, name in enumerate(names):
+    for place, (name, entries) in enumerate(found.items()):
         if place:
             print()
-        parts[name][1](parts[name][0]())
+        _PARTS[name][1](entries)
 
 
 # -- what there is, as JSON values --------------------------------------------------------------------
@@ -164,8 +159,10 @@ def _show_methods(found: list[dict[str, Any]]) -> None:
         rows = []
         for name, spec in method["hyper"].items():
             choices = f" ({', '.join(spec['choices'])})" if spec["choices"] else ""
-            rows.append((f"--set {name}={_typed(spec['default'])}", spec["doc"] + choices))
-        rows += [(f"--ablation {name}", _assignments(values)) for name, values in method["ablations"].items()]
+            rows.append((f"--set {name}={as_typed(spec['default'])}", spec["doc"] + choices))
+        for name, values in method["ablations"].items():
+            sets = " ".join(f"{key}={as_typed(value)}" for key, value in values.items())
+            rows.append((f"--ablation {name}", sets))
         _show_entry(method["name"], method["title"], rows, method["reference"])
 
 
@@ -188,66 +185,70 @@ def _show_entry(name: str, title: str, options: list[tuple[str, str]], note: str
 
 
 def _show_settings(found: list[dict[str, Any]]) -> None:
-    rows = []
-    for setting in found:
-        config = setting["config"]
-        mark = " *" if setting["default"] else ""
-        figures = [
-            config[name] for name in ("clients", "samples_per_client", "test_samples_per_client", "rounds")
-        ]
-        rows.append((setting["name"] + mark, setting["title"], config["dataset"], setting["split"], *figures))
-    head = ("name", "title", "dataset", "split", "clients", "train", "test", "rounds")
-    _show_table(
-        "Settings", "--setting NAME (* the default); train and test samples are per client", head, rows
-    )
+    rows = [
+        {
+            "name": setting["name"] + " *" * setting["default"],
+            "title": setting["title"],
+            "dataset": setting["config"]["dataset"],
+            "split": setting["split"],
+            "clients": setting["config"]["clients"],
+            "train": setting["config"]["samples_per_client"],
+            "test": setting["config"]["test_samples_per_client"],
+            "rounds": setting["config"]["rounds"],
+        }
+        for setting in found
+    ]
+    _show_table("Settings", "--setting NAME (* the default); train and test samples are per client", rows)
 
 
 def _show_datasets(found: list[dict[str, Any]]) -> None:
     rows = [
-        (
-            info["name"],
-            info["title"],
-            "x".join(map(str, info["shape"])),
-            info["classes"],
-            info["train_samples"],
-            info["test_samples"],
-            info["origin"],
-        )
+        {
+            "name": info["name"],
+            "title": info["title"],
+            "shape": "x".join(map(str, info["shape"])),
+            "classes": info["classes"],
+            "train": info["train_samples"],
+            "test": info["test_samples"],
+            "source": info["origin"],
+        }
         for info in found
     ]
-    head = ("name", "title", "shape", "classes", "train", "test", "source")
-    _show_table("Datasets", "--dataset NAME; files are looked for in --data-dir", head, rows)
+    _show_table("Datasets", "--dataset NAME; files are looked for in --data-dir", rows)
 
 
 def _show_studies(found: list[dict[str, Any]]) -> None:
     rows = [
-        (study["name"] + " *" * study["on_request"], ", ".join(study["profiles"]), study["title"])
+        {
+            "name": study["name"] + " *" * study["on_request"],
+            "profiles": ", ".join(study["profiles"]),
+            "title": study["title"],
+        }
         for study in found
     ]
-    _show_table("Studies", "tables --only NAME (* made only if named)", ("name", "profiles", "title"), rows)
+    _show_table("Studies", "tables --only NAME (* made only if named)", rows)
 
 
 def _title(title: str, flags: str) -> Text:
     return Text.assemble((title, "bold"), f"   {flags}")
 
 
-def _show_table(title: str, flags: str, head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+def _show_table(title: str, flags: str, rows: list[dict[str, Any]]) -> None:
     # On a narrow terminal titles go, since names say as much: figures must not be cut.
-    shown = [name for name in head if name != "title" or Console().width >= _WIDE]
+    shown = [name for name in rows[0] if name != "title" or Console().width >= _WIDE]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in shown:
-        justify: JustifyMethod = "right" if isinstance(rows[0][head.index(name)], int) else "left"
+        justify: JustifyMethod = "right" if isinstance(rows[0][name], int) else "left"
         table.add_column(name, justify=justify, no_wrap=name != "title")
     for row in rows:
-        cells = [row[head.index(name)] for name in shown]
-        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells))
+        table.add_row(*(f"{row[name]:,}" if isinstance(row[name], int) else row[name] for name in shown))
     show(_title(title, flags), "", Padding(table, (0, 0, 0, 2)))
 
 
-def _assignments(values: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={_typed(value)}" for name, value in values.items())
-
-
-def _typed(value: Any) -> str:
-    """A hyper-parameter's value as one would type it."""
-    return ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+_PARTS: dict[str, tuple[Callable[[], list[dict[str, Any]]], Callable[[list[dict[str, Any]]], None]]] = {
+    "methods": (methods, _show_methods),
+    "settings": (settings, _show_settings),
+    "datasets": (datasets, _show_datasets),
+    "partitions": (partitions, _show_partitions),
+    "studies": (studies, _show_studies),
+}

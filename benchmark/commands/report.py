@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_seeds, path
+from benchmark.config.flags import add_flag, few, path
 from benchmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,42 +26,36 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     what = parser.add_argument_group("what")
-    what.add_argument(
-        "--profile", default="quick", metavar="NAME", help="quick or paper: what was run (default: quick)"
-    )
-    what.add_argument(
-        "--only",
-        nargs="+",
-        action="extend",
-        metavar="STUDY",
-        help="the studies on the page (default: all, and those on request that were made before); "
+    add_flag(what, "--profile NAME", "quick or paper: what was run (default: quick)", default="quick")
+    add_flag(
+        what,
+        "--only STUDY ...",
+        "the studies on the page (default: all, and those on request that were made before); "
         "the list of runs is always complete",
     )
-    add_seeds(what, "use seeds 0 to N-1 (default: all that have records)")
-    what.add_argument(
-        "--results-dir",
-        type=path("--results-dir"),
-        metavar="DIR",
-        help="folder of the records, in which report.html, tables/ and figures/ are written "
+    add_flag(what, "--seeds N", "use seeds 0 to N-1 (default: all that have records)", few)
+    add_flag(
+        what,
+        "--results-dir DIR",
+        "folder of the records, in which report.html, tables/ and figures/ are written "
         "(default: results/PROFILE)",
+        path,
     )
     more = parser.add_argument_group("elsewhere")
-    more.add_argument(
-        "--into",
-        type=path("--into"),
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="FILE",
-        help="update tables in documents: the main table and its figure between the lines "
+    add_flag(
+        more,
+        "--into FILE ...",
+        "update tables in documents: the main table and its figure between the lines "
         "'<!-- main table: begin -->' and '<!-- main table: end -->'; for other tables, write "
         "'table NAME' instead of 'main table'",
+        path,
+        default=[],
     )
-    more.add_argument(
-        "--wandb",
+    add_flag(
+        more,
+        "--wandb ENTITY/PROJECT",
+        "publish a Weights & Biases Report of these tables and of the runs logged to that project",
         default="",
-        metavar="ENTITY/PROJECT",
-        help="publish a Weights & Biases Report of these tables and of the runs logged to that project",
     )
 
 
@@ -85,23 +79,18 @@ def execute(arguments: argparse.Namespace) -> None:
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
     from benchmark.console.terminal import shown_path
-    from benchmark.present.page.cautions import cautions
-    from benchmark.present.page.flat import RUNS
-    from benchmark.present.page.page import NAME, write_page
-    from benchmark.present.render import render, with_rendered
+    from benchmark.present.page.page import write_all
+    from benchmark.present.render import with_rendered
 
     if not arguments.only:
         studies = with_rendered(studies, STUDIES.values(), profile, root)
     for line in store.remarks():
         print(line, file=sys.stderr)
     parts.make(store, seeds)
-    written = render(studies, profile, store, seeds, again=True)
-    write_page(studies, profile, store, seeds, again=True)
+    written, lines = write_all(studies, profile, store, seeds, again=True)
     print(f"{profile.name}: {len(store.records())} runs; rendered {', '.join(written)}")
-    for line in cautions(studies, profile, store, seeds):
+    for line in lines:
         print(f"  {line}")
-    print(f"  {shown_path(root / RUNS)}  every run, for pandas and the like")
-    print(f"  {shown_path(root / NAME)}")
     for document, names in parts.write(root):
         print(f"  {shown_path(document)}: {', '.join(names)}")
     if project:
@@ -116,7 +105,6 @@ def read_store(root: Path, profile: str) -> Store:
     """
     from benchmark.engine.records import open_store
     from benchmark.records.store import Store
-    from benchmark.studies import computed
     from benchmark.studies.catalogue import STUDIES
 
     if not root.exists():
@@ -127,9 +115,7 @@ def read_store(root: Path, profile: str) -> Store:
     if (root / "store.json").exists():
         open_store(root)  # refuses other formats; without that file nothing is to be made of the folder
     store = Store.scan(root)
-    if store.records() or any(
-        computed.fingerprint(study, root) for study in STUDIES.values() if study.computed
-    ):
+    if store.records() or any(study.computed.digest(root) for study in STUDIES.values() if study.computed):
         return store
     damaged = f" ({len(store.damaged)} damaged: {store.damaged[0].reason})" if store.damaged else ""
     raise UserError(

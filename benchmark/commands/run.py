@@ -13,10 +13,11 @@ from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_words, chan
 from benchmark.config.flags import (
     add_config_flags,
     add_data_dir,
+    add_flag,
     add_method,
-    add_results_dir,
     add_setting,
     configure,
+    path,
 )
 from benchmark.engine.config import RunConfig
 from benchmark.experiment.flags import add_execution, execution_of
@@ -48,10 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_execution(parser.add_argument_group("execution"))
     add_tracking(parser.add_argument_group("tracking"))
     output = parser.add_argument_group("output")
-    add_results_dir(output, "folder of the records (default: results/runs)")
-    output.add_argument(
-        "--json", action="store_true", help="print the summary as one JSON object instead of a table"
-    )
+    add_flag(output, "--results-dir DIR", "folder of the records (default: results/runs)", path)
+    add_flag(output, "--json", "print the summary as one JSON object instead of a table")
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -66,10 +65,10 @@ def execute(arguments: argparse.Namespace) -> None:
     from benchmark.records.record import read_record
 
     execution = execution_of(arguments)
-    network = resolve(config).network
+    resolved = resolve(config)
     execution = dataclasses.replace(execution, trackings=tracking_of(arguments))
     device = execution.pick_device()
-    executor = execution.pick_executor(device, network)
+    executor = execution.pick_executor(device, resolved.network, resolved.method)
     record = record_of(config, execution.results_dir)
     headline = " | ".join(
         [
@@ -114,13 +113,10 @@ def _table(summary: Mapping[str, Any], validation: float) -> str:
         trained += f"; {summary['adaptation_samples']:,} more to adapt the final model"
     tested = "training samples that were held out" if validation else "all test samples"
     taken = summary.get("shared_rounds", 0)
-    shared = f"; {taken} rounds were taken over from another run, with their seconds" if taken else ""
+    in_all = "seconds of training and evaluation"
+    in_all += f"; {taken} rounds were taken over from another run, with their seconds" if taken else ""
     rows = [
-        (
-            "accuracy",
-            percent(summary["accuracy"]),
-            f"{whose} after round {summary['rounds']}, {tested}",
-        ),
+        ("accuracy", percent(summary["accuracy"]), f"{whose} after round {summary['rounds']}, {tested}"),
         ("  unweighted", percent(summary["accuracy_unweighted"]), "mean over clients"),
         ("  worst 10 %", percent(summary["accuracy_worst10"]), "mean over the clients that fare worst"),
         ("  spread", percent(summary["accuracy_std"]), "standard deviation over clients"),
@@ -128,11 +124,7 @@ def _table(summary: Mapping[str, Any], validation: float) -> str:
         ("bytes down", size(summary["bytes_down"]), "server to participants"),
         ("broadcast", size(summary["bytes_broadcast"]), "server to everyone, when a stage or the run ends"),
         ("samples/s", f"{summary['samples_per_second']:,.0f}", trained),
-        (
-            "time",
-            duration(summary["seconds"]),
-            f"{summary['seconds']:.1f} seconds of training and evaluation{shared}",
-        ),
+        ("time", duration(summary["seconds"]), f"{summary['seconds']:.1f} {in_all}"),
     ]
     if (plan := summary["budget"])["set_by"] != "rounds":
         bound = {"bytes": "the bytes", "compute": "local computation (--compute-cap), not the bytes"}

@@ -10,13 +10,13 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmark.config.flags import count, path
-from benchmark.console.terminal import Console, show, shown_path
+from benchmark.config.flags import add_flag, few, path
+from benchmark.console.terminal import Console, show
 from benchmark.errors import UserError, nearest
 from benchmark.experiment.flags import add_tf32
 
 HELP = "how fast this machine trains clients: every executor against plain PyTorch"
-USAGE = "[--cell NAME] [--epochs N] [--only PART ... | --all] [--output FILE] [--plot FILE]"
+USAGE = "[--cell NAME] [--epochs N] [--only PART ... | --all] [--output FILE] [--into FILE]"
 EXAMPLES = """\
   python -m benchmark speed                                      the executors and plain PyTorch, two networks
   python -m benchmark speed --epochs 5                           the same in calls as long as the paper's
@@ -24,7 +24,7 @@ EXAMPLES = """\
   python -m benchmark speed --cell digits --json
   python -m benchmark speed --only equality                      is stacked equal to loop on this device?
   python -m benchmark speed --all --output speed.json            the whole measurement; minutes on a GPU
-  python -m benchmark speed --from speed.json --plot speed.svg --into docs/performance.md"""
+  python -m benchmark speed --from speed.json --into docs/performance.md"""
 
 _PARTS = ("cells", "cohorts", "crowds", "equality", "kernels", "tf32", "runs", "side-by-side")
 _DEFAULT = _PARTS[:1]  # the others answer what fewer people ask, and take minutes on CPUs
@@ -34,50 +34,20 @@ _CELLS = ("cifar10", "digits")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     what = parser.add_argument_group("what")
-    what.add_argument("--cell", action="append", metavar="NAME", help="cifar10 or digits (default: both)")
-    what.add_argument(
-        "--only",
-        nargs="+",
-        action="extend",
-        metavar="PART",
-        help=f"some of {', '.join(_PARTS)} (default: {', '.join(_DEFAULT)})",
-    )
-    what.add_argument("--all", action="store_true", help="all parts; on CPUs the whole runs use small data")
-    what.add_argument(
-        "--epochs",
-        type=count("--epochs", "epochs", most=1000),
-        metavar="N",
-        help="local epochs of a timed call of cells (default: the paper's 5; on CPUs 1 of cifar10)",
-    )
-    what.add_argument(
-        "--repeats",
-        type=count("--repeats", "repeats", most=1000),
-        default=3,
-        metavar="N",
-        help="timed repeats (default: 3)",
-    )
-    what.add_argument(
-        "--from",
-        dest="source",
-        type=path("--from"),
-        metavar="FILE",
-        help="measure nothing; show a file that --output wrote",
-    )
+    add_flag(what, "--cell NAME", "cifar10 or digits (default: both)", action="append")
+    add_flag(what, "--only PART ...", f"some of {', '.join(_PARTS)} (default: {', '.join(_DEFAULT)})")
+    add_flag(what, "--all", "all parts; on CPUs the whole runs use small data")
+    text = "local epochs of a timed call of cells (default: the paper's 5; on CPUs 1 of cifar10)"
+    add_flag(what, "--epochs N", text, few)
+    add_flag(what, "--repeats N", "timed repeats (default: 3)", few, default=3)
+    add_flag(what, "--from FILE", "measure nothing; show a file that --output wrote", path, dest="source")
     where = parser.add_argument_group("execution")
-    where.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or cuda:N")
+    add_flag(where, "--device NAME", "auto, cpu, cuda or cuda:N", default="auto")
     add_tf32(where)
     output = parser.add_argument_group("output")
-    output.add_argument("--json", action="store_true", help="print one JSON list, on one line")
-    output.add_argument(
-        "--output", type=path("--output"), metavar="FILE", help="keep everything measured, as JSON"
-    )
-    output.add_argument("--plot", type=path("--plot"), metavar="FILE", help="draw a figure, .svg or .png")
-    output.add_argument(
-        "--into",
-        type=path("--into"),
-        metavar="FILE",
-        help="update the tables in a document (docs/performance.md)",
-    )
+    add_flag(output, "--json", "print one JSON list, on one line")
+    add_flag(output, "--output FILE", "keep everything measured, as JSON", path)
+    add_flag(output, "--into FILE", "update the tables in a document (docs/performance.md)", path)
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -113,8 +83,6 @@ def execute(arguments: argparse.Namespace) -> None:
         document, name = Document(arguments.into), part_of(found["environment"]["kind"])
         document.need(name)
         document.save({name: as_markdown(found)})
-    if arguments.plot:
-        _draw(arguments.plot, found["rows"])
     if arguments.json:
         print(json.dumps(found["rows"]))
     else:
@@ -143,29 +111,12 @@ def _check(arguments: argparse.Namespace) -> list[str]:
         )
     if arguments.into and not (arguments.source or arguments.output):
         raise UserError("--into needs a saved measurement; add --output FILE, or --from FILE")
-    if arguments.plot and arguments.plot.suffix.lower() not in (".svg", ".png"):
-        raise UserError(f"--plot {arguments.plot}: expected a name that ends in .svg or .png")
-    for name in ("output", "plot"):
-        file: Path | None = getattr(arguments, name)
-        if file and ((file.exists() and not file.is_file()) or not file.parent.is_dir()):
-            raise UserError(f"--{name} {file}: expected a file in a folder that exists")
+    file: Path | None = arguments.output
+    if file and ((file.exists() and not file.is_file()) or not file.parent.is_dir()):
+        raise UserError(f"--output {file}: expected a file in a folder that exists")
     if arguments.into and not arguments.into.is_file():
         raise UserError(f"--into {arguments.into}: there is no such document")
     return list(_PARTS) if arguments.all else wanted or list(_DEFAULT)
-
-
-def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
-    from benchmark.engine.files import write_bytes, write_text
-    from benchmark.speed.figure import speed_figure
-
-    picture = speed_figure(rows)
-    if picture is None:
-        raise UserError("--plot shows the parts cells, cohorts and crowds; none of them was measured")
-    if out.suffix.lower() == ".svg":
-        write_text(out, picture.to_svg())
-    else:
-        write_bytes(out, picture.to_png())
-    Console(stderr=True).print(f"figure  {shown_path(out)}")
 
 
 def _as_rich(table: Any) -> Table:

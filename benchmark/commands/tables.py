@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_data_dir, add_results_dir, add_seeds, count
+from benchmark.config.flags import add_data_dir, add_flag, count, few, path
 from benchmark.errors import UserError
 from benchmark.experiment.flags import add_execution, execution_of
 from benchmark.track.flags import add_tracking, tracking_of
@@ -38,80 +38,41 @@ continues interrupted runs."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     what = parser.add_argument_group("what")
-    what.add_argument(
-        "--profile",
-        default="quick",
-        metavar="NAME",
-        help="quick (small data, checks that all works) or paper (the paper's scale) (default: quick)",
+    text = "quick (small data, checks that all works) or paper (the paper's scale) (default: quick)"
+    add_flag(what, "--profile NAME", text, default="quick")
+    add_flag(
+        what,
+        "--only STUDY ...",
+        "the studies to make; `python -m benchmark list studies` names them (default: all of the profile "
+        "except those made only on request)",
     )
-    what.add_argument(
-        "--only",
-        nargs="+",
-        action="extend",
-        metavar="STUDY",
-        help="the studies to make; `python -m benchmark list studies` names them (default: all of the "
-        "profile except those made only on request)",
-    )
-    what.add_argument(
-        "--settings",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="NAME",
-        help="run only on these settings, such as cifar10-s2 (default: all); tables still show all records",
-    )
-    add_seeds(what, "run and show seeds 0 to N-1 (default: run those of the profile, show all with records)")
-    what.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="only print what is done and missing, and how long it would take",
-    )
-    what.add_argument("--render-only", action="store_true", help="run nothing; use existing records")
+    text = "run only on these settings, such as cifar10-s2 (default: all); tables still show all records"
+    add_flag(what, "--settings NAME ...", text, default=[])
+    text = "run and show seeds 0 to N-1 (default: run those of the profile, show all with records)"
+    add_flag(what, "--seeds N", text, few)
+    add_flag(what, "--dry-run", "only print what is done and missing, and how long it would take")
+    add_flag(what, "--render-only", "run nothing; use existing records")
     execution = parser.add_argument_group("execution")
     add_execution(execution)
     add_data_dir(execution)
     _add_launcher(parser.add_argument_group("many cells at once"))
     add_tracking(parser.add_argument_group("tracking"))
-    add_results_dir(
-        parser.add_argument_group("output"),
-        "folder of the records, with tables/ and figures/ in it (default: results/PROFILE)",
-    )
+    text = "folder of the records, with tables/ and figures/ in it (default: results/PROFILE)"
+    add_flag(parser.add_argument_group("output"), "--results-dir DIR", text, path)
 
 
 def _add_launcher(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--jobs",
-        type=_jobs,
-        metavar="N",
-        help="cells at a time, in processes that share the cores and the GPU; auto: one a core, on a GPU by "
+    from benchmark.launch import add_flags  # imports PyTorch, as launchers do
+
+    add_flag(
+        group,
+        "--jobs N",
+        "cells at a time, in processes that share the cores and the GPU; auto: one a core, on a GPU by "
         "its free memory and a short measurement (default: 1; on Slurm 256, on a Ray cluster one a "
         "CPU, or one a GPU)",
+        type=_jobs,
     )
-    group.add_argument(
-        "--launcher",
-        default="local",
-        metavar="NAME",
-        help="where cells run: local (this machine), slurm (a job array) or ray (a Ray cluster) (default: "
-        "local)",
-    )
-    group.add_argument(
-        "--slurm",
-        nargs="+",
-        action="extend",
-        default=[],
-        type=_pair,
-        metavar="KEY=VALUE",
-        help="options of sbatch for each job of the array, such as partition=gpu time=8:00:00 "
-        "gpus-per-node=1 cpus-per-task=4; time (minutes, or [DAYS-]HH:MM:SS) is needed, and a job that "
-        "reaches it is queued again",
-    )
-    group.add_argument(
-        "--address",
-        default="",
-        metavar="ADDRESS",
-        help="of the Ray cluster: HOST:PORT, or auto for the one that this machine belongs to (default: the "
-        "environment's RAY_ADDRESS, else a cluster of this machine alone, for as long as the command runs)",
-    )
+    add_flags(group)
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -141,18 +102,13 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
     """What the flags ask for, checked."""
     from benchmark.console.terminal import say
     from benchmark.engine.records import open_store
-    from benchmark.launch import find
+    from benchmark.launch import flags_of
     from benchmark.launch.job import Job
     from benchmark.records.store import Store
 
     root = arguments.results_dir or Path("results") / profile.name
     _check_settings(arguments.settings, profile, studies)
-    find(arguments.launcher)  # before anything is touched
-    for flag, launcher in (("address", "ray"), ("slurm", "slurm")):
-        if getattr(arguments, flag) and arguments.launcher != launcher:
-            raise UserError(
-                f"--{flag} is for --launcher {launcher}; add --launcher {launcher}, or drop --{flag}"
-            )
+    flags = flags_of(arguments)  # before anything is touched
     execution = execution_of(arguments, results_dir=root)
     execution.check_executor()
     if arguments.launcher == "local":  # other machines may have another device
@@ -165,8 +121,8 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
         open_store(root)
     store = Store.scan(root)
     if arguments.dry_run or arguments.render_only:
-        for line in store.remarks():
-            say(line)
+        for found in store.damaged:
+            say(f"damaged record, counts as missing: {found.folder.name}: {found.reason}")
     return Job(
         profile,
         studies,
@@ -176,8 +132,7 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
         settings=arguments.settings,
         launcher=arguments.launcher,
         jobs=arguments.jobs,
-        address=arguments.address,
-        slurm=arguments.slurm,
+        flags=flags,
     )
 
 
@@ -210,10 +165,8 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
 def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
     from benchmark.console.terminal import say, shown_path
-    from benchmark.present.page.cautions import cautions
-    from benchmark.present.page.flat import RUNS
-    from benchmark.present.page.page import NAME, write_page
-    from benchmark.present.render import render, with_rendered
+    from benchmark.present.page.page import write_all
+    from benchmark.present.render import with_rendered
     from benchmark.studies.catalogue import STUDIES
 
     profile, store, seeds = job.profile, job.store, job.seeds
@@ -222,8 +175,7 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
             f"there are no records in {store.root}; give their --results-dir, or drop --render-only"
         )
     shown = with_rendered(job.studies, STUDIES.values(), profile, store.root)
-    written = render(shown, profile, store, seeds)
-    write_page(shown, profile, store, seeds)
+    written, lines = write_all(shown, profile, store, seeds)
     count = len(job.cells)
     left = {"missing": len(job.missing), "diverged": len(job.diverged)}
     state = ", ".join(f"{some} of {count} cells {what}" for what, some in left.items() if some)
@@ -234,10 +186,8 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     for folder in ("tables", "figures"):
         files = len(list((store.root / folder).glob("*.*")))
         print(f"  {shown_path(store.root / folder)}/  {files} files")
-    for line in cautions(shown, profile, store, seeds):
+    for line in lines:
         print(f"  {line}")
-    print(f"  {shown_path(store.root / RUNS)}  every run, for pandas and the like")
-    print(f"  {shown_path(store.root / NAME)}")
     if job.execution.trackings:
         from benchmark.present.tracked import log_tables
 
@@ -249,12 +199,7 @@ def _jobs(text: str) -> int:
     """The number of jobs; 0 for ``auto``."""
     if text == "auto":
         return 0
-    return count("--jobs", "cells at a time, or auto", most=10_000)(text)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    """A key and its value."""
-    key, _, value = text.partition("=")
-    if not key or not value:
-        raise UserError(f"--slurm is '{text}'; expected KEY=VALUE, such as partition=gpu")
-    return key, value
+    try:
+        return count("--jobs", most=10_000)(text)
+    except UserError as error:
+        raise UserError(f"{error}, or auto") from None

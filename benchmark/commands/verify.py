@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_data_dir, count, path
+from benchmark.config.flags import add_data_dir, add_flag, count, path
 from benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
@@ -31,31 +31,17 @@ _SHOWN = 3  # differences a record that are printed
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument(
-        "records",
-        type=path("RECORD"),
-        nargs="+",
-        metavar="RECORD",
-        help="folder of a finished run, or a results folder: all finished runs that are in it",
-    )
+    text = "folder of a finished run, or a results folder: all finished runs that are in it"
+    add_flag(parser, "RECORD ...", text, path, dest="records")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument(
-        "--rounds",
-        type=count("--rounds", "rounds"),
-        metavar="N",
-        help="number of rounds to repeat, from the first (default: 3)",
-    )
-    length.add_argument(
-        "--all",
-        action="store_true",
-        help="repeat all rounds; also compare the summary and every client's result",
-    )
+    add_flag(length, "--rounds N", "number of rounds to repeat, from the first (default: 3)", count)
+    add_flag(length, "--all", "repeat all rounds; also compare the summary and every client's result")
     execution = parser.add_argument_group(
         "execution (default: as the record was made, where this machine can)"
     )
     add_data_dir(execution)
     add_execution(execution)
-    parser.add_argument("--json", action="store_true", help="print one JSON list instead")
+    add_flag(parser, "--json", "print one JSON list instead")
 
 
 def execute(arguments: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from datasets.laws import OPTIONS
 __all__ = [
     "DATA_FIELDS",
     "PROTOCOL_FIELDS",
+    "as_typed",
     "as_words",
     "changes",
     "describe_split",
@@ -36,6 +37,11 @@ DATA_FIELDS = (
 )
 # All other fields that have a flag of their own form; a new field joins them.
 PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper"))
+
+
+def as_typed(value: object) -> str:
+    """A hyper-parameter's value as one would type it: ``2,3`` for a tuple."""
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def as_words(name: str, value: object) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import math
 import os
@@ -19,13 +20,13 @@ from datasets.laws import LAWS, OPTIONS, find_law
 __all__ = [
     "add_config_flags",
     "add_data_dir",
+    "add_flag",
     "add_method",
-    "add_results_dir",
-    "add_seeds",
     "add_setting",
     "config_of",
     "configure",
     "count",
+    "few",
     "parse_assignments",
     "path",
 ]
@@ -41,29 +42,56 @@ _MORE_HELP = {
 # -- flags ------------------------------------------------------------------------------------------
 
 
-def add_method(group: argparse._ArgumentGroup, default: str | None, text: str) -> None:
+_Group = argparse.ArgumentParser | argparse._ActionsContainer
+
+
+def add_flag(
+    group: _Group,
+    usage: str,
+    text: str,
+    kind: Callable[[str], Callable[[str], Any]] | None = None,
+    **more: Any,
+) -> None:
+    """Add one flag.
+
+    Args:
+        usage: ``--json``, ``--seeds N``, ``--only STUDY ...`` (one or more); or ``FOLDER ...``, with `dest`.
+        text: its help.
+        kind: makes the conversion of its text, from its name: `count`, `path`.
+        more: further arguments of `argparse`.
+    """
+    *names, value = usage.removesuffix(" ...").split()
+    if value.startswith("--"):
+        group.add_argument(value, action="store_true", help=text, **more)
+        return
+    if usage.endswith(" ..."):
+        more |= {"nargs": "+"} | ({"action": "extend"} if names else {})
+    if kind is not None:
+        more["type"] = kind(names[0] if names else value)
+    group.add_argument(*(names or [more.pop("dest")]), metavar=value, help=text, **more)
+
+
+def add_method(group: _Group, default: str | None, text: str) -> None:
     """Add ``--algo``, ``--ablation`` and ``--set``; `text` is the help of the first."""
-    group.add_argument("--algo", default=default, metavar="METHOD", help=text)
-    group.add_argument("--ablation", metavar="NAME", help="a named variant of the method")
-    group.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a hyper-parameter of the method; may be repeated",
-    )
+    add_flag(group, "--algo METHOD", text, default=default)
+    add_flag(group, "--ablation NAME", "a named variant of the method")
+    text = "a hyper-parameter of the method; may be repeated"
+    add_flag(group, "--set KEY=VALUE", text, action="append", default=[])
 
 
-def add_setting(group: argparse._ArgumentGroup) -> None:
+def add_setting(group: _Group) -> None:
     """Add ``--setting``."""
-    group.add_argument(
-        "--setting",
-        metavar="NAME",
-        help=f"dataset, split and protocol: {', '.join(SETTINGS)} (default: {DEFAULT_SETTING})",
-    )
+    text = f"dataset, split and protocol: {', '.join(SETTINGS)} (default: {DEFAULT_SETTING})"
+    add_flag(group, "--setting NAME", text)
 
 
-def add_config_flags(group: argparse._ArgumentGroup, names: Iterable[str]) -> None:
+def add_data_dir(group: _Group) -> None:
+    """Add ``--data-dir``."""
+    text = "folder that holds the datasets (default: the environment's PFL_DATA_DIR, else a cache folder)"
+    add_flag(group, "--data-dir DIR", text, path)
+
+
+def add_config_flags(group: _Group, names: Iterable[str]) -> None:
     """Add the flags of some fields; a flag that is not given leaves None."""
     for name in names:
         spec, kind = _FIELDS[name], _KINDS[name]
@@ -93,26 +121,6 @@ class _YesOrNo(argparse.BooleanOptionalAction):
             raise UserError(f"{' and '.join(self.option_strings)} contradict each other; give one of them")
 
 
-def add_data_dir(group: argparse._ArgumentGroup) -> None:
-    """Add ``--data-dir``."""
-    group.add_argument(
-        "--data-dir",
-        type=path("--data-dir"),
-        metavar="DIR",
-        help="folder that holds the datasets (default: the environment's PFL_DATA_DIR, else a cache folder)",
-    )
-
-
-def add_results_dir(group: argparse._ArgumentGroup, text: str) -> None:
-    """Add ``--results-dir``; `text` is its help."""
-    group.add_argument("--results-dir", type=path("--results-dir"), metavar="DIR", help=text)
-
-
-def add_seeds(group: argparse._ArgumentGroup, text: str) -> None:
-    """Add ``--seeds``, how many; `text` is its help."""
-    group.add_argument("--seeds", type=count("--seeds", "seeds", most=1000), metavar="N", help=text)
-
-
 def _default(name: str) -> str:
     default = _FIELDS[name].default
     text = ("yes" if default else "no") if isinstance(default, bool) else f"{default}"
@@ -140,8 +148,9 @@ def _reader(name: str) -> Callable[[str], Any]:
     return read
 
 
-def count(name: str, of: str, most: int = 10**6) -> Callable[[str], int]:
-    """The conversion of the text of a flag that takes how many of something there are to be."""
+def count(name: str, most: int = 10**6) -> Callable[[str], int]:
+    """The conversion of the text of a flag that is a number of what it is called."""
+    of = name.removeprefix("--")
 
     def read(text: str) -> int:
         if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
@@ -151,6 +160,11 @@ def count(name: str, of: str, most: int = 10**6) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def few(name: str) -> Callable[[str], int]:
+    """As `count`, at most 1,000."""
+    return count(name, most=1000)
 
 
 def path(name: str) -> Callable[[str], Path]:
@@ -188,7 +202,9 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
             f"--setting {name} uses the dataset '{values['dataset']}', not '{dataset}'; "
             "give one of the two flags"
         )
-    _check_budget(given)
+    for field in ("byte_budget", "compute_cap"):
+        if field in given and given.get("budget", RunConfig.budget) != "bytes":
+            raise UserError(f"{flag(field)} has an effect only under --budget bytes; add that flag")
     config = dataclasses.replace(RunConfig(), **{**values, **given, "partition": _partition(values, given)})
     config.validate()
     if "crop_padding" in given and not config.augment:
@@ -218,12 +234,6 @@ def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
             raise UserError(f"{flag(name)} has no effect under --partition {partition}; remove it")
     law.check(values["dataset"], users=DATASETS[values["dataset"]].text is not None)
     return partition
-
-
-def _check_budget(given: dict[str, Any]) -> None:
-    for name in ("byte_budget", "compute_cap"):
-        if name in given and given.get("budget", RunConfig.budget) != "bytes":
-            raise UserError(f"{flag(name)} has an effect only under --budget bytes; add that flag")
 
 
 def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
@@ -266,17 +276,11 @@ def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> 
             if _KINDS[key] is bool:
                 kept = f"{flag(key)} or {flag('no_' + key)}"
             raise UserError(f"--set {pair}: {key} is no hyper-parameter of '{algo}'; use {kept}")
-        if any(not _finite(part) for part in value.split(",")):
-            raise UserError(f"--set {pair}: expected a finite number")
+        for part in value.split(","):
+            with contextlib.suppress(ValueError):  # words
+                if not math.isfinite(float(part)):
+                    raise UserError(f"--set {pair}: expected a finite number")
         if key in values:
             raise UserError(f"--set {key} is given twice, as {values[key]} and as {value}; give it once")
         values[key] = value
     return values
-
-
-def _finite(text: str) -> bool:
-    """False for the text of a number that is infinite or none (``nan``)."""
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return True

@@ -9,6 +9,7 @@ from typing import Any
 
 import datasets
 from algorithms import ALGORITHMS, find
+from benchmark.config.fields import as_typed
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import parse_hyper, recorded
@@ -16,7 +17,7 @@ from benchmark.engine.network import network_of
 from benchmark.errors import UserError, nearest, unknown
 from benchmark.models import NETWORKS, Network
 
-__all__ = ["Run", "check_data", "method_label", "resolve", "with_hyper"]
+__all__ = ["Run", "check_data", "differences", "method_label", "resolve", "with_hyper"]
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def resolve(config: RunConfig) -> Run:
             "benchmark/models/catalogue.py"
         )
     check_data(config)
-    method, network = find(config.algo), network_of(config)
-    hyper = _parsed(config, config.hyper)
+    method, hyper = find(config.algo), _parsed(config, config.hyper)
+    network = method.network_for(network_of(config), config, hyper)
     config = dataclasses.replace(config, hyper=recorded(hyper))
     method.check(config, network, hyper)
     return Run(config, method, hyper, network)
@@ -119,21 +120,28 @@ def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
     return f"unknown ablation '{name}' of '{method.name}'{nearest(name, method.ablations)}; known: {known}"
 
 
+def differences(config: RunConfig) -> dict[str, dict[str, Any]]:
+    """The hyper-parameters in which a run differs from each ablation of its method.
+
+    Returns:
+        By ablation, the plain method first, under an empty name.
+
+    Raises:
+        UserError: this code does not know the method or one of these hyper-parameters.
+    """
+    method = find(config.algo)
+    own = dataclasses.asdict(parse_hyper(method.Hyper, config.hyper, config.algo))  # tuples again, after JSON
+    found = {}
+    for name in ("", *method.ablations):
+        base = dataclasses.asdict(_parsed(config, {}, name or None))
+        found[name] = {key: value for key, value in own.items() if value != base[key]}
+    return found
+
+
 def method_label(config: RunConfig) -> str:
     """Readable name of the method and its variant: ``ppfe``, ``ppfe-no-reduction``, ``ditto-lam=0.1``."""
-    method = find(config.algo)
-
-    def variant(ablation: str | None) -> dict[str, Any]:
-        return dataclasses.asdict(_parsed(config, {}, ablation))
-
-    default = variant(None)
-    own = dataclasses.asdict(parse_hyper(method.Hyper, config.hyper, config.algo))  # tuples again, after JSON
-    changed = {name: value for name, value in own.items() if value != default[name]}
-    for name in method.ablations:
-        if {key: value for key, value in variant(name).items() if value != default[key]} == changed:
-            return f"{config.algo}-{name}" if changed else config.algo
-    parts = []
-    for name, value in changed.items():
-        text = ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
-        parts.append(f"{name}={text}")
-    return "-".join([config.algo, *parts])[:80]
+    found = differences(config)
+    for name, changed in found.items():
+        if not changed:
+            return f"{config.algo}-{name}" if name else config.algo
+    return "-".join([config.algo, *(f"{name}={as_typed(value)}" for name, value in found[""].items())])[:80]

@@ -24,57 +24,27 @@ class Setting:
     values: Mapping[str, Any]
 
 
-def _classes(dataset: str, classes: int, train: int, test: int) -> dict[str, Any]:
+def _split(dataset: str, partition: str, train: int, test: int, **more: Any) -> dict[str, Any]:
+    """`train` and `test` samples a client, and more fields; under a natural split about as many come out."""
     return {
         "dataset": dataset,
-        "partition": "distinct",
-        "classes_per_client": classes,
+        "partition": partition,
         "samples_per_client": train,
         "test_samples_per_client": test,
+        **more,
     }
+
+
+def _users(count: int) -> dict[str, int]:
+    return {"clients": count, "user_pool": count}
 
 
 # What the paper leaves open for all methods, chosen on Local Only and FedAvg: results/calibration.md. Flips
 # are for CIFAR alone (a mirrored letter is another one or none), dropout for CIFAR-100 alone, as in FedRep.
-_SHARDS = {"partition": "shards"}
 _FLIPS = {"augment": True, "crop_padding": 0}
-_DROPOUT = {"dropout": 0.6}
-
-
-def _paper(dataset: str, classes: int, train: int, test: int) -> dict[str, Any]:
-    return {**_classes(dataset, classes, train, test), **_SHARDS}
-
-
-def _cifar(dataset: str, classes: int, train: int, test: int) -> dict[str, Any]:
-    return {**_paper(dataset, classes, train, test), **_FLIPS}
-
-
-def _dirichlet(dataset: str, alpha: float, train: int, test: int) -> dict[str, Any]:
-    return {
-        "dataset": dataset,
-        "partition": "dirichlet",
-        "dirichlet": alpha,
-        "samples_per_client": train,
-        "test_samples_per_client": test,
-    }
-
-
-def _users(dataset: str, pool: int, share: float, least: int, train: int, test: int) -> dict[str, Any]:
-    """A natural split; `train` and `test` are about what comes out, for what is said before data are read."""
-    return {
-        "dataset": dataset,
-        "partition": "natural",
-        "clients": pool,
-        "user_pool": pool,
-        "test_share": share,
-        "least_test": least,
-        "samples_per_client": train,
-        "test_samples_per_client": test,
-    }
-
 
 # Paper, appendix "Data Partitioning" and "Implementation Details".
-_SENT140 = {"rounds": 50, "batch_size": 2}
+_SENT140 = {"rounds": 50, "batch_size": 2, **_users(136)}
 
 # Small enough for seconds on a laptop: 20 clients, 5 of them a round. Rate, rounds and epochs were chosen on
 # Local Only and FedAvg alone, on a validation split (S = 2, S = 10, Dirichlet 0.3; two seeds). At a rate of
@@ -91,36 +61,58 @@ _DIGITS = {
 }
 
 # Chosen likewise among 0.1 to 0.8: 0.2 is as good, others are worse, and so are 40 rounds of three epochs.
-_TWEETS = {"participation": 0.25, "rounds": 24, "eval_every": 4, "lr": 0.3, "embedding": 16}
+_TWEETS = {"participation": 0.25, "rounds": 24, "eval_every": 4, "lr": 0.3, "embedding": 16, **_users(20)}
 
 # Sample counts: paper, section "Performance Comparison" and appendix "Data Partitioning"; test sizes are
 # ours (the paper states none): all of the official test images of a class, shared by its clients.
 SETTINGS: dict[str, Setting] = {
-    "cifar10-s2": Setting("CIFAR-10 (100, 2)", _cifar("cifar10", 2, 150, 100)),
-    "cifar10-s5": Setting("CIFAR-10 (100, 5)", _cifar("cifar10", 5, 150, 100)),
-    "cifar100-s20": Setting("CIFAR-100 (100, 20)", {**_cifar("cifar100", 20, 400, 100), **_DROPOUT}),
-    "cifar100-s5": Setting("CIFAR-100 (100, 5)", {**_cifar("cifar100", 5, 400, 100), **_DROPOUT}),
-    "emnist-s10": Setting("EMNIST (100, 10)", _paper("emnist", 10, 100, 200)),
-    "cifar10-dir1.0": Setting("CIFAR-10, Dirichlet 1.0", {**_dirichlet("cifar10", 1.0, 150, 100), **_FLIPS}),
-    "cifar10-dir0.3": Setting("CIFAR-10, Dirichlet 0.3", {**_dirichlet("cifar10", 0.3, 150, 100), **_FLIPS}),
+    "cifar10-s2": Setting(
+        "CIFAR-10 (100, 2)", _split("cifar10", "shards", 150, 100, classes_per_client=2, **_FLIPS)
+    ),
+    "cifar10-s5": Setting(
+        "CIFAR-10 (100, 5)", _split("cifar10", "shards", 150, 100, classes_per_client=5, **_FLIPS)
+    ),
+    "cifar100-s20": Setting(
+        "CIFAR-100 (100, 20)",
+        _split("cifar100", "shards", 400, 100, classes_per_client=20, dropout=0.6, **_FLIPS),
+    ),
+    "cifar100-s5": Setting(
+        "CIFAR-100 (100, 5)",
+        _split("cifar100", "shards", 400, 100, classes_per_client=5, dropout=0.6, **_FLIPS),
+    ),
+    "emnist-s10": Setting("EMNIST (100, 10)", _split("emnist", "shards", 100, 200, classes_per_client=10)),
+    "cifar10-dir1.0": Setting(
+        "CIFAR-10, Dirichlet 1.0", _split("cifar10", "dirichlet", 150, 100, dirichlet=1.0, **_FLIPS)
+    ),
+    "cifar10-dir0.3": Setting(
+        "CIFAR-10, Dirichlet 0.3", _split("cifar10", "dirichlet", 150, 100, dirichlet=0.3, **_FLIPS)
+    ),
     # The paper: 136 users with 8 test tweets or more, and about 99 training tweets each. Of the usual test
     # shares a tenth fits that: 8 test tweets then are 80 in all, and 99 training ones 110. At a fifth 40
     # tweets would do, and the mean would be smaller.
     "sent140": Setting(
-        "Sent140 (136)", {**_users("sent140", 136, 0.1, 8, 99, 11), **_SENT140, "embedding": 300}
+        "Sent140 (136)",
+        _split("sent140", "natural", 99, 11, test_share=0.1, least_test=8, embedding=300, **_SENT140),
     ),
     # For parts of Sent140 in which the users with most tweets have 14 to 62: at the paper's share most would
     # be tested on one or two. With three tenths everybody has 4 or more. And vectors of 50 dimensions. This
     # is not the paper's setting, and stands in none of its columns.
     "sent140-reduced": Setting(
         "Sent140, reduced (136)",
-        {**_users("sent140", 136, 0.3, 4, 14, 6), **_SENT140, "embedding": 50},
+        _split("sent140", "natural", 14, 6, test_share=0.3, least_test=4, embedding=50, **_SENT140),
     ),
-    "fmnist-s2": Setting("Fashion-MNIST (100, 2)", _paper("fmnist", 2, 150, 100)),
-    "digits-s2": Setting("Digits (20, 2)", {**_classes("digits", 2, 60, 20), **_DIGITS}),
-    "digits-dir0.3": Setting("Digits, Dirichlet 0.3", {**_dirichlet("digits", 0.3, 60, 20), **_DIGITS}),
+    "fmnist-s2": Setting(
+        "Fashion-MNIST (100, 2)", _split("fmnist", "shards", 150, 100, classes_per_client=2)
+    ),
+    "digits-s2": Setting(
+        "Digits (20, 2)", _split("digits", "distinct", 60, 20, classes_per_client=2, **_DIGITS)
+    ),
+    "digits-dir0.3": Setting(
+        "Digits, Dirichlet 0.3", _split("digits", "dirichlet", 60, 20, dirichlet=0.3, **_DIGITS)
+    ),
     "synth-tweets": Setting(
-        "Synthetic tweets (20)", {**_users("synth-tweets", 20, 0.25, 8, 36, 12), **_TWEETS}
+        "Synthetic tweets (20)",
+        _split("synth-tweets", "natural", 36, 12, test_share=0.25, least_test=8, **_TWEETS),
     ),
 }
 

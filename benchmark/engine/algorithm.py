@@ -15,9 +15,12 @@ from torch import Tensor
 
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData
+from benchmark.engine.data import FederatedData, Part
+from benchmark.engine.ensemble import Member, as_logits, ensemble_scores
 from benchmark.engine.executors import Executor
+from benchmark.engine.ledger import Meter
 from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
+from benchmark.engine.message import Combiner, Message, WeightedMean
 from benchmark.engine.params import clone, expand, nbytes, select
 from benchmark.engine.streams import Streams
 from benchmark.models import Network, Params
@@ -50,20 +53,6 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Member:
-    """One weighted member of the model that clients are evaluated with (most methods have one).
-
-    Attributes:
-        params: stacked parameters [m, ...].
-        weights: weight of this member for each client [m]; None stands for 1.
-    """
-
-    network: Network
-    params: Params
-    weights: Tensor | None = None
-
-
-@dataclass(frozen=True)
 class Traffic:
     """Bytes of one client's participation in a round.
 
@@ -92,13 +81,24 @@ class Trunk:
 class Algorithm:
     """Base of all methods, by itself FedAvg (McMahan et al., 2017).
 
-    A subclass sets the class attributes and overrides the hooks it needs. The engine calls, in each round:
-    `start_round`, `download`, `first_download`, `begin`, (local training), `upload`, `keep`, `aggregate`,
-    `broadcast` (if the round closes a stage), `finish_round`.
+    A subclass sets the class attributes and overrides the hooks it needs. The engine calls, in each round,
+
+    * once: `start_round`, `message`, `first_download`, `combiner`;
+    * once for each *chunk* of the participants (20 at most, in the order of the cohort): `begin`, (local
+      training), `upload`, `weights`, `keep`;
+    * once: `aggregate`, `broadcast` (if the round closes a stage), `finish_round`.
+
+    In evaluations it calls `members` and `scores`, once for each chunk of the clients. Results may not depend
+    on the chunks: what concerns the whole cohort belongs into the hooks that are called once.
+
+    All tensors are on ``task.data.device``; *stacked* ones have a leading client axis [m, ...], in the order
+    of `clients`. A hook may keep what it is given and return what it holds, but must not change in place what
+    it was given (messages, outcomes' models) or has sent.
 
     Attributes:
         server: what the server holds and sends, by tensor name.
         clients: what clients keep between their participations.
+        meter: is charged for work outside of the phases that `metered` declares.
     """
 
     name: ClassVar[str]
@@ -109,7 +109,13 @@ class Algorithm:
     # What the tuning study tries beside the default and other learning rates: at most six points.
     tuning: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     aggregation: ClassVar[Literal["uniform", "samples"]] = "uniform"  # weights of the server's mean
-    ensemble_space: str = "logit"  # what the members of an ensemble are summed in (`evaluate.SPACES`)
+    ensemble_space: str = "logit"  # what the members of an ensemble are summed in (`ensemble.SPACES`)
+
+    # What a method is, where it is not what most are. Executors and the tests over the registry read it.
+    alone: ClassVar[str] = ""  # why its steps cannot be computed for several clients at once; empty: they can
+    averages: ClassVar[bool] = True  # equal uploads of what was sent leave the server as it was
+    keeps_trained: ClassVar[bool] = True  # what clients keep is what they trained, or `Outcome.found`
+    learns_little: ClassVar[bool] = False  # a few rounds need not bring it far beyond guessing
 
     def __init__(self, task: Task, hyper: Any) -> None:
         self.task, self.hyper = task, hyper
@@ -117,6 +123,7 @@ class Algorithm:
         self.server: Params = clone(select(task.initial, self.network.keys(self.shared_layers())))
         personal = select(task.initial, self.network.keys(self.personal_layers()))
         self.clients = ClientStore(personal, task.data.clients)
+        self.meter = Meter()
 
     # -- what differs between decoupling methods ------------------------------------------------
 
@@ -142,8 +149,15 @@ class Algorithm:
         """Before the server sends anything; a staged method prepares its next stage here."""
 
     def download(self) -> Params:
-        """What the server sends to every participant."""
+        """What the server sends to everyone alike (not stacked)."""
         return self.server
+
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        """What the server sends to all participants of a round; bytes are counted from it.
+
+        By default `download`, and nothing to any one alone.
+        """
+        return Message(self.download())
 
     def first_download(self) -> Params:
         """What a participant receives besides in its first round of a stage: its personal layers at θ_0.
@@ -152,21 +166,34 @@ class Algorithm:
         """
         return select(self.task.initial, self.network.keys(self.personal_layers())) if self.server else {}
 
-    def begin(self, clients: Sequence[int], message: Params, round: int) -> LocalCall:
-        """The local work of some participants that have received `message`."""
-        model = LocalModel(self.network, self.assemble(clients, message))
-        return LocalCall(round, list(clients), {"model": model}, self.phases(round))
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
+        """The local work of some participants that have received `message`.
+
+        By default the network's layers, as received alone, received in common, kept, or else at θ_0.
+        """
+        params = self.assemble(clients, message.common)
+        params.update({name: tensor for name, tensor in message.own.items() if name in params})
+        return LocalCall(
+            round, list(clients), {"model": LocalModel(self.network, params)}, self.phases(round)
+        )
 
     def upload(self, outcome: Outcome) -> Params:
-        """What the participants send, stacked [m, ...]."""
+        """What the participants send, stacked [m, ...]; bytes are counted from it.
+
+        What `keep` needs of what is computed here goes into ``outcome.found``.
+        """
         return select(outcome.models["model"], self.server)
 
     def keep(self, outcome: Outcome) -> None:
         """What the participants keep."""
         self.clients.scatter(outcome.clients, outcome.models["model"])
 
+    def combiner(self) -> Combiner:
+        """What makes one of a round's uploads; by default the mean with `weights`."""
+        return WeightedMean()
+
     def aggregate(self, mean: Params) -> None:
-        """Take over the weighted mean of the uploads."""
+        """Take over what the combiner has made of the uploads; by default a mean, which is the new server."""
         self.server.update(mean)
 
     def broadcast(self) -> Params:
@@ -215,9 +242,33 @@ class Algorithm:
         sizes = self.task.data.train_sizes
         return torch.tensor([sizes[client] if rule == "samples" else 1 for client in clients])
 
+    def metered(self, round: int) -> int:
+        """Epochs that a participation will charge to the `meter`, known in advance like `traffic`.
+
+        Of the round after the last one: epochs that the final evaluation will charge for each client.
+        """
+        return 0
+
     def members(self, clients: Sequence[int]) -> list[Member]:
-        """The model(s) that `clients` are evaluated with, after the last aggregate has reached them."""
+        """The model(s) that `clients` are evaluated with, after the last aggregate has reached them.
+
+        With `adaptation` there is one member, and clients are evaluated with its adapted copy.
+        """
         return [Member(self.network, self.assemble(clients, self.download()))]
+
+    def scores(self, members: Sequence[Member], clients: Sequence[int], part: Part) -> list[Tensor]:
+        """Logits (or their like) of the clients' samples, per client [n, C].
+
+        The largest is the prediction, and their cross-entropy is the loss. By default the weighted sum of the
+        members' logits (`ensemble_space`).
+
+        Args:
+            members: what `members` has returned, or its adapted copy.
+        """
+        # Of a single model all spaces are the same.
+        space = self.ensemble_space if len(members) > 1 else "logit"
+        scores = ensemble_scores(self.task.executor, members, clients, part, space)
+        return [as_logits(own, space) for own in scores]
 
     def notes(self) -> list[str]:
         """Lines worth telling before the run starts."""
@@ -242,6 +293,15 @@ class Algorithm:
         Raises:
             UserError: says what was wrong and what was expected.
         """
+
+    @classmethod
+    def network_for(cls, network: Network, config: RunConfig, hyper: Any) -> Network:
+        """The network of a run, given that of its dataset; a method may add or replace layers.
+
+        It is what `check` and executors get to see before the first round. Buffers of layers (statistics of
+        batch normalisation) are sent, averaged and kept with the layer that they belong to.
+        """
+        return network
 
     @classmethod
     def fitted(cls, network: Network, values: Mapping[str, Any]) -> Mapping[str, Any]:

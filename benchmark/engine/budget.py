@@ -123,5 +123,6 @@ def planned_epochs(algorithm: Algorithm, schedule: Schedule, last: int | None = 
 
 
 def _epochs(algorithm: Algorithm, round: int) -> int:
-    """Epochs of one participation; phases that train nothing are not carried out."""
-    return sum(phase.epochs for phase in algorithm.phases(round) if phase.rates)
+    """Epochs of one participation, as samples are counted; phases that train nothing are not carried out."""
+    phases = [phase for phase in algorithm.phases(round) if phase.rates]
+    return sum(phase.epochs * phase.passes for phase in phases) + algorithm.metered(round)

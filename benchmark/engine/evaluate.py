@@ -7,26 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch.nn.functional as F
-from torch import Tensor
 
-from benchmark.engine.algorithm import Algorithm, Member
-from benchmark.engine.data import Part
-from benchmark.engine.executors import Executor
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.ensemble import Member
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall, LocalModel
 
-__all__ = [
-    "SPACES",
-    "ClientMetrics",
-    "as_logits",
-    "chunks",
-    "ensemble_scores",
-    "evaluate",
-    "evaluate_adapted",
-    "summand",
-]
+__all__ = ["ClientMetrics", "chunks", "evaluate", "evaluate_adapted"]
 
-SPACES = ("logit", "probability", "vote")  # what the members of an ensemble are summed in
 CHUNK = 20  # clients whose models are held at the same time
 
 
@@ -67,42 +55,16 @@ def chunks(clients: Sequence[int]) -> Iterator[list[int]]:
         yield list(clients[start : start + CHUNK])
 
 
-def ensemble_scores(
-    executor: Executor, members: list[Member], clients: Sequence[int], part: Part, space: str
-) -> list[Tensor]:
-    """Weighted sum of the members' logits (or probabilities, or votes), per client [n, C]."""
-    sums: list[Tensor] = []
-    for member in members:
-        outputs = executor.forward(member.network, member.params, clients, part)
-        outputs = [summand(output, space) for output in outputs]
-        if member.weights is not None:
-            outputs = [output * weight for output, weight in zip(outputs, member.weights, strict=True)]
-        sums = [a + b for a, b in zip(sums, outputs, strict=True)] if sums else outputs
-    return sums
-
-
-def summand(logits: Tensor, space: str) -> Tensor:
-    """What an ensemble sums of one member's logits [n, C]: these, softmax, or 1 for its class and else 0."""
-    if space == "vote":
-        return F.one_hot(logits.argmax(1), logits.shape[1]).to(logits.dtype)
-    return logits.softmax(1) if space == "probability" else logits
-
-
-def as_logits(scores: Tensor, space: str) -> Tensor:
-    """Sums [n, C] of an ensemble as what a cross-entropy takes; sums of 0 or less become very small."""
-    return scores if space == "logit" else scores.clamp_min(1e-12).log()
-
-
-def evaluate(algorithm: Algorithm, executor: Executor) -> ClientMetrics:
+def evaluate(algorithm: Algorithm) -> ClientMetrics:
     """Evaluate every client's model as it stands."""
     parts = [
-        _measure(algorithm, executor, algorithm.members(chunk), chunk)
+        _measure(algorithm, algorithm.members(chunk), chunk)
         for chunk in chunks(range(algorithm.task.data.clients))
     ]
     return _join(parts)
 
 
-def evaluate_adapted(algorithm: Algorithm, executor: Executor, round: int, ledger: Ledger) -> ClientMetrics:
+def evaluate_adapted(algorithm: Algorithm, round: int, ledger: Ledger) -> ClientMetrics:
     """Let every client adapt a copy of its final model, evaluate the copy and drop it.
 
     Args:
@@ -113,25 +75,23 @@ def evaluate_adapted(algorithm: Algorithm, executor: Executor, round: int, ledge
     for chunk in chunks(range(algorithm.task.data.clients)):
         (member,) = algorithm.members(chunk)
         model = LocalModel(member.network, member.params)
-        outcome = executor.train(LocalCall(round, chunk, {"model": model}, algorithm.adaptation()))
+        outcome = algorithm.task.executor.train(
+            LocalCall(round, chunk, {"model": model}, algorithm.adaptation())
+        )
         ledger.charge_adaptation(outcome)
         adapted = Member(member.network, outcome.models["model"])
-        parts.append(_measure(algorithm, executor, [adapted], chunk))
+        parts.append(_measure(algorithm, [adapted], chunk))
     return _join(parts)
 
 
 def _measure(
-    algorithm: Algorithm, executor: Executor, members: list[Member], clients: list[int]
+    algorithm: Algorithm, members: Sequence[Member], clients: list[int]
 ) -> list[tuple[int, int, float]]:
-    data = algorithm.task.data
-    space = algorithm.ensemble_space if len(members) > 1 else "logit"  # of a single model they are the same
     rows = []
-    for client, scores in zip(
-        clients, ensemble_scores(executor, members, clients, "test", space), strict=True
-    ):
-        labels = data.labels(client, "test")
+    for client, scores in zip(clients, algorithm.scores(members, clients, "test"), strict=True):
+        labels = algorithm.task.data.labels(client, "test")
         correct = int((scores.argmax(1) == labels).sum())
-        rows.append((correct, len(labels), float(F.cross_entropy(as_logits(scores, space), labels))))
+        rows.append((correct, len(labels), float(F.cross_entropy(scores, labels))))
     return rows
 
 

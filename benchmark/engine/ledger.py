@@ -8,9 +8,27 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from benchmark.engine.local import Outcome
+from benchmark.engine.message import Message
 from benchmark.engine.params import nbytes
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Meter"]
+
+
+class Meter:
+    """Counts samples and steps that a method spends outside of its phases, until the engine collects them."""
+
+    def __init__(self) -> None:
+        self._samples = self._steps = 0
+
+    def charge(self, samples: int, steps: int = 0) -> None:
+        """Add samples that a model was run on, and steps of gradient descent."""
+        self._samples += samples
+        self._steps += steps
+
+    def collect(self) -> tuple[int, int]:
+        """Samples and steps since the last time."""
+        found, self._samples, self._steps = (self._samples, self._steps), 0, 0
+        return found
 
 
 @dataclass
@@ -23,7 +41,7 @@ class Ledger:
         bytes_up: clients to server.
         bytes_broadcast: the last aggregate to every client, once per run (per stage for staged methods),
             without which clients could not use it.
-        samples, steps: training samples processed and SGD steps taken.
+        samples, steps: training samples processed and SGD steps taken, those that a method meters included.
         adaptation_samples: samples processed by adaptation before the final evaluation.
     """
 
@@ -33,6 +51,9 @@ class Ledger:
     samples: int = 0
     steps: int = 0
     adaptation_samples: int = 0
+
+    def charge_message(self, message: Message, clients: int) -> None:
+        self.bytes_down += message.nbytes(clients)
 
     def charge_download(self, message: Mapping[str, Tensor], clients: int) -> None:
         self.bytes_down += nbytes(message) * clients
@@ -46,6 +67,11 @@ class Ledger:
     def charge_training(self, outcome: Outcome) -> None:
         self.samples += outcome.samples
         self.steps += outcome.steps
+
+    def charge_metered(self, meter: Meter) -> None:
+        samples, steps = meter.collect()
+        self.samples += samples
+        self.steps += steps
 
     def charge_adaptation(self, outcome: Outcome) -> None:
         self.adaptation_samples += outcome.samples

@@ -12,18 +12,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from benchmark.engine.step import Objective, Rule
 from benchmark.engine.streams import Purpose
 from benchmark.models import Network, Params
 
-__all__ = ["LocalCall", "LocalModel", "Outcome", "Phase", "Proximal"]
-
-
-@dataclass(frozen=True)
-class Proximal:
-    """Pull towards an anchor, outside the momentum buffer: ``w ← w − η m − η λ (w_old − anchor)`` (Ditto)."""
-
-    strength: float
-    anchor: Params  # one model, common to the cohort
+__all__ = ["LocalCall", "LocalModel", "Outcome", "Phase"]
 
 
 @dataclass(frozen=True)
@@ -32,32 +25,54 @@ class Phase:
 
     Attributes:
         rates: learning rate by layer name; a layer not named is frozen and its gradients are not computed.
+            Tensors beside the network (`LocalModel`) are named by what stands before their first dot.
         epochs: passes over the client's training data.
         model: which of the call's models is trained.
         stream: the random stream of batch orders; phases that name the same one continue it.
-        proximal: optional pull.
         masks: optional 0/1 tensors by parameter name, common to the cohort, applied to the gradients, so
             that masked entries never move.
         collect: name of a layer whose inputs are collected at every step, before the step.
+        objective: each client's loss in a step (`Step`), in place of cross-entropy.
+        rule: what a step does (`Rule`), in place of SGD with momentum.
+        constants: tensors for objective and rule by name, common to the cohort (one model each, not stacked).
+        passes: how often a step computes the gradients of its batch: samples are counted so many times.
     """
 
     rates: Mapping[str, float]
     epochs: int
     model: str = "model"
     stream: Purpose = "batches-main"
-    proximal: Proximal | None = None
     masks: Params | None = None
     collect: str | None = None
+    objective: Objective | None = None
+    rule: Rule | None = None
+    constants: Mapping[str, Params] = field(default_factory=dict)
+    passes: int = 1
 
     @staticmethod
     def of(layers: Iterable[str], lr: float, epochs: int) -> Phase:
         """A phase that trains `layers` at one learning rate."""
         return Phase(dict.fromkeys(layers, lr), epochs)
 
+    @property
+    def plain(self) -> bool:
+        """True without objective and rule of its own: SGD on cross-entropy."""
+        return self.objective is None and self.rule is None
+
+    @property
+    def batches(self) -> int:
+        """Batches that a step takes."""
+        return 1 if self.rule is None else self.rule.batches
+
 
 @dataclass
 class LocalModel:
-    """A network and its stacked parameters [m, ...]."""
+    """A network and its stacked parameters [m, ...].
+
+    There may be other tensors beside the network's own, called ``NAME.REST`` with a NAME that is no layer's:
+    a second head, a mixing weight. Executors hand them to objectives and rules, train them if the phase gives
+    them a rate, and return them.
+    """
 
     network: Network
     params: Params
@@ -65,16 +80,22 @@ class LocalModel:
 
 @dataclass
 class LocalCall:
-    """The local work of some clients in one round."""
+    """The local work of some clients in one round.
+
+    Attributes:
+        sample_weights: of the loss, per client [n_k], mean 1; None: ones.
+        chances: per client [n_k], on the host: every epoch draws n_k samples with replacement, in proportion
+            to these. None: every epoch takes each sample once.
+        constants: each client's own tensors for objectives and rules, by name, stacked [m, ...].
+    """
 
     round: int
     clients: list[int]
     models: dict[str, LocalModel]
     phases: list[Phase]
-    sample_weights: list[Tensor] | None = None  # of the loss, per client [n_k], mean 1; None: ones
-    # Per client [n_k], on the host: every epoch draws n_k samples with replacement, in proportion to these.
-    # None: every epoch takes each sample once.
+    sample_weights: list[Tensor] | None = None
     chances: list[Tensor] | None = None
+    constants: dict[str, Params] = field(default_factory=dict)
 
 
 @dataclass
@@ -83,9 +104,11 @@ class Outcome:
 
     Attributes:
         models: trained parameters by model name, stacked [m, ...].
-        loss: mean training loss of each client over the call's last epoch [m]; 0 if nothing was trained.
+        loss: mean training loss (the phase's objective) of each client over the call's last epoch [m]; 0 if
+            nothing was trained.
         samples, steps: samples processed and SGD steps taken, over all clients.
         features: per client, inputs of the collected layer [N, d] and their labels [N], if asked for.
+        found: stacked tensors [m, ...] that the method's `upload` computes and its `keep` needs.
     """
 
     round: int
@@ -95,6 +118,7 @@ class Outcome:
     samples: int
     steps: int
     features: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    found: Params = field(default_factory=dict)
 
     @staticmethod
     def join(parts: Sequence[Outcome]) -> Outcome:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import torch
 from torch import Tensor
 
 from benchmark.models import Params
 
-__all__ = ["WeightedMean", "clone", "expand", "nbytes", "row", "select"]
+__all__ = ["beside", "clone", "expand", "nbytes", "row", "select", "within"]
 
 
 def clone(params: Mapping[str, Tensor]) -> Params:
@@ -37,26 +36,12 @@ def nbytes(params: Mapping[str, Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in params.values())
 
 
-class WeightedMean:
-    """Running weighted mean over clients, so that no round ever holds all uploads at once.
+def beside(group: str, params: Mapping[str, Tensor]) -> Params:
+    """The same tensors under names that put them beside a network's own (``GROUP.NAME``, `LocalModel`)."""
+    return {f"{group}.{name}": tensor for name, tensor in params.items()}
 
-    Sums are kept in float64: the mean of equal float32 models is that model, bit for bit.
-    """
 
-    def __init__(self) -> None:
-        self._sums: Params = {}
-        self._dtypes: dict[str, torch.dtype] = {}
-        self._total = 0.0
-
-    def add(self, stacked: Mapping[str, Tensor], weights: Tensor) -> None:
-        """Add the clients of a stacked dictionary with `weights` [m]."""
-        weights = weights.to(torch.float64)
-        self._total += float(weights.sum())
-        for name, tensor in stacked.items():
-            part = torch.tensordot(weights.to(tensor.device), tensor.to(torch.float64), dims=1)
-            self._dtypes[name] = tensor.dtype
-            self._sums[name] = self._sums[name] + part if name in self._sums else part
-
-    def value(self) -> Params:
-        """The mean in the messages' own precision; empty if nothing was added."""
-        return {name: (total / self._total).to(self._dtypes[name]) for name, total in self._sums.items()}
+def within(group: str, params: Mapping[str, Tensor]) -> Params:
+    """The tensors of a group, under the names that they had before `beside`."""
+    start = f"{group}."
+    return {name.removeprefix(start): tensor for name, tensor in params.items() if name.startswith(start)}

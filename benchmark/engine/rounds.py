@@ -18,7 +18,6 @@ from benchmark.engine.files import set_aside
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall
 from benchmark.engine.origins import Origin, continued
-from benchmark.engine.params import WeightedMean
 from benchmark.engine.records import RunRecord, as_float
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.shapes import check_rounds
@@ -178,22 +177,24 @@ class _Loop:
         algorithm = self.algorithm
         algorithm.start_round(number)
         cohort = self.schedule.cohort(number, algorithm.takes_everyone(number))
-        message = algorithm.download()
-        ledger, mean, loss = Ledger(), WeightedMean(), 0.0
+        message = algorithm.message(cohort, number)
+        ledger, combiner, loss, done = Ledger(), algorithm.combiner(), 0.0, 0
         ledger.charge_download(algorithm.first_download(), newcomers(algorithm, self.schedule, number))
+        ledger.charge_message(message, len(cohort))
         for clients in chunks(cohort):
-            ledger.charge_download(message, len(clients))
-            call = algorithm.begin(clients, message, number)
+            call = algorithm.begin(clients, message.part(slice(done, done + len(clients))), number)
+            done += len(clients)
             outcome = self.executor.train(call)
             ledger.charge_training(outcome)
             trained = outcome.loss + _largest(outcome.models.values())
             self._check_finite(trained, clients, number, call)
             upload = algorithm.upload(outcome)
             ledger.charge_upload(upload)
-            mean.add(upload, algorithm.weights(clients))
+            combiner.add(clients, upload, algorithm.weights(clients))
             algorithm.keep(outcome)
             loss += float(outcome.loss.sum(dtype=torch.float64))  # whatever the chunks
-        algorithm.aggregate(mean.value())
+        algorithm.aggregate(combiner.value())
+        ledger.charge_metered(algorithm.meter)
         return {
             "round": number,
             "stage": algorithm.stage(number),
@@ -226,15 +227,13 @@ class _Loop:
         if algorithm.closes_stage(number):
             ledger.charge_broadcast(algorithm.broadcast(), self.schedule.clients)
         if not last and config.eval_every and number % config.eval_every == 0:
-            self._evaluated(evaluate(algorithm, self.executor), number, adapted, line)
+            self._evaluated(evaluate(algorithm), number, adapted, line)
+        algorithm.meter.collect()  # an evaluation on the way is no cost of the method
         algorithm.finish_round(number)
         if last:
-            self.metrics = (
-                evaluate_adapted(algorithm, self.executor, number + 1, ledger)
-                if adapted
-                else evaluate(algorithm, self.executor)
-            )
+            self.metrics = evaluate_adapted(algorithm, number + 1, ledger) if adapted else evaluate(algorithm)
             self._evaluated(self.metrics, number, adapted, line)
+        ledger.adaptation_samples += algorithm.meter.collect()[0]
         line["bytes_broadcast"] = ledger.bytes_broadcast
         line["adaptation_samples"] = ledger.adaptation_samples
         line["seconds_closing"] = as_float(time.perf_counter() - started)

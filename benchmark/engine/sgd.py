@@ -3,12 +3,13 @@
 Mini-batch SGD with momentum as in PyTorch (no Nesterov, no dampening), a fresh momentum buffer for
 every phase, a fresh permutation (or a fresh draw by chances) for every epoch, the last short batch kept.
 With sample weights ω (mean 1) a batch's loss is ``(1/|batch|) Σ ω_i ℓ_i``: dividing by Σω would undo the
-weighting.
+weighting. A phase may have another objective, or another rule for its steps (`benchmark.engine.step`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,11 +20,12 @@ from torch import Tensor
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData, draw_crops
 from benchmark.engine.local import LocalCall, Outcome, Phase
-from benchmark.engine.params import row
+from benchmark.engine.params import expand, row
+from benchmark.engine.step import Noise, Step
 from benchmark.engine.streams import Purpose, Streams
 from benchmark.models import DropoutSource, Network, Params
 
-__all__ = ["LocalWork", "Update", "epoch_order", "first_layer", "forward"]
+__all__ = ["LocalWork", "Update", "epoch_order", "first_layer", "forward", "quick", "take"]
 
 FORWARD_BATCH = 128  # bounds the memory of passes that need no gradient
 
@@ -74,6 +76,7 @@ class LocalWork:
             slot: {name: self.layout(t.detach().clone()) for name, t in row(model.params, position).items()}
             for slot, model in call.models.items()
         }
+        given = {name: row(tensors, position) for name, tensors in call.constants.items()}
         weights = call.sample_weights[position] if call.sample_weights is not None else None
         chances = call.chances[position] if call.chances is not None else None
         orders: dict[Purpose, np.random.Generator] = {}
@@ -89,8 +92,9 @@ class LocalWork:
                 orders[phase.stream] = self.streams.get(phase.stream, call.round, client)
             network = call.models[phase.model].network
             order = partial(epoch_order, orders[phase.stream], len(raw), chances)
-            epochs = self._epochs(network, models[phase.model], phase, raw, order, augment)
-            self._run(network, models[phase.model], phase, epochs, y, weights, noise, result, collected)
+            params = models[phase.model]
+            epochs = self._epochs(network, params, phase, raw, order, augment)
+            self._run(network, params, phase, epochs, y, weights, given, noise, result, collected)
         if collected:
             result.features = [(torch.cat([z for z, _ in collected]), torch.cat([c for _, c in collected]))]
         result.models = {
@@ -142,56 +146,139 @@ class LocalWork:
         epochs: Iterator[tuple[Tensor, Tensor, int]],
         y: Tensor,
         weights: Tensor | None,
+        given: Mapping[str, Params],
         noise: DropoutSource,
         result: Outcome,
         collected: list[tuple[Tensor, Tensor]],
     ) -> None:
-        update = Update(network, params, phase, self.config.momentum, self.config.weight_decay)
+        # For rules and objectives a stack of one, in the same memory.
+        stack = params if phase.plain else {n: tensor.detach().unsqueeze(0) for n, tensor in params.items()}
+        update = Update(network, stack, phase, self.config.momentum, self.config.weight_decay)
         cut = network.index(phase.collect) if phase.collect is not None else None
+        constants = {name: expand(tensors, 1) for name, tensors in {**phase.constants, **given}.items()}
+        leaves = [params[n].requires_grad_() for n in update.names] if quick(network, phase, update) else []
         for x, positions, start in epochs:
             total = torch.zeros(1, device=self.data.device)
-            for batch in positions.split(self.config.batch_size):
+            for batch in positions.split(self.config.batch_size * phase.batches):
                 hidden, targets = x[batch], y[batch]
-                if cut is not None:
-                    hidden = network.apply(params, hidden, start, cut, noise)
-                    collected.append((hidden.detach().flatten(1), targets))
-                logits = network.apply(params, hidden, start if cut is None else cut, None, noise)
-                losses = F.cross_entropy(logits, targets, reduction="none")
-                if weights is not None:
-                    losses = losses * weights[batch]
-                loss = losses.mean()
-                update(torch.autograd.grad(loss, update.leaves))
+                own = weights[batch] if weights is not None else None
+                if phase.plain:
+                    if cut is not None:
+                        hidden = network.apply(params, hidden, start, cut, noise)
+                        collected.append((hidden.detach().flatten(1), targets))
+                    loss = _loss(network, params, hidden, targets, own, start if cut is None else cut, noise)
+                    update(torch.autograd.grad(loss, update.leaves))
+                else:
+                    ones = torch.ones_like(targets, dtype=hidden.dtype) if own is None else own
+                    step = Step(
+                        network, stack, constants, update.rates,
+                        hidden.unsqueeze(0), targets.unsqueeze(0), (ones / len(batch)).unsqueeze(0),
+                        torch.full((1,), len(batch), device=self.data.device),
+                        Noise(noise, len(batch), 0), update.descend, phase.objective, cut, single=True,
+                    )  # fmt: skip
+                    if leaves:
+                        inputs = (network, params, hidden, targets, own, start, noise)
+                        step = replace(step, quick=partial(_gradients, update.names, leaves, inputs))
+                    loss = take(step, phase, update)
+                    if cut is not None:
+                        collected.append((step.features.detach().squeeze(0).flatten(1), targets))
                 total += loss.detach() * len(batch)
                 result.steps += 1
-            result.samples += len(positions)
+            result.samples += len(positions) * phase.passes
             result.loss = total / len(positions)
         update.release()
+        for leaf in leaves:
+            leaf.requires_grad_(False)
+
+
+def _loss(
+    network: Network,
+    params: Params,
+    x: Tensor,
+    targets: Tensor,
+    weights: Tensor | None,
+    start: int,
+    noise: DropoutSource,
+) -> Tensor:
+    """The weighted mean cross-entropy of one client's batch, a scalar."""
+    losses = F.cross_entropy(network.apply(params, x, start, None, noise), targets, reduction="none")
+    return (losses if weights is None else losses * weights).mean()
+
+
+def _gradients(names: list[str], leaves: list[Tensor], inputs: tuple) -> tuple[Params, Tensor]:
+    """Gradients and value of `_loss` as `Step.gradient` returns them."""
+    with torch.enable_grad():
+        loss = _loss(*inputs)
+        found = torch.autograd.grad(loss, leaves)
+    return {n: gradient.unsqueeze(0) for n, gradient in zip(names, found, strict=True)}, loss.detach().view(1)
+
+
+def quick(network: Network, phase: Phase, update: Update) -> bool:
+    """Whether `Step.gradient` without arguments is that of plain training, which executors have at hand."""
+    own = network.shapes()
+    random = any(layer.drops for layer in network.layers)  # masks are common to all passes of a step
+    plain = phase.rule is not None and phase.objective is None and phase.collect is None
+    return plain and not random and all(name in own for name in update.names)
+
+
+def take(step: Step, phase: Phase, update: Update, present: Tensor | None = None) -> Tensor:
+    """One step by the phase's own rule or objective, in place; returns each client's loss [m].
+
+    Args:
+        present: as of `Update`.
+    """
+    if phase.rule is None:
+        losses = step.loss()
+        update(torch.autograd.grad(losses.sum(), update.leaves), present)
+        return losses.detach()
+    with torch.no_grad():
+        if step.collect is not None:
+            step.features  # noqa: B018  # of the parameters before the step, from here on
+        before = [leaf.clone() for leaf in update.leaves] if present is not None else []
+        losses = phase.rule(step)
+        for leaf, old in zip(update.leaves, before, strict=False):
+            leaf.copy_(torch.where(_along(present, leaf) > 0, leaf, old))
+    return losses
+
+
+def _along(present: Tensor | None, leaf: Tensor) -> Tensor:
+    """A value for each client [m], to be combined with stacked tensors like `leaf`."""
+    assert present is not None
+    return present.view(-1, *[1] * (leaf.dim() - 1))
 
 
 class Update:
     """The update rule of one phase, in place, on one client's tensors or on stacked ones.
 
     Attributes:
+        names: of the trained tensors: those of the phase's layers, and what it trains beside the network.
         leaves: the trained tensors, whose gradients it takes.
+        rates: their learning rates, by name.
         buffers: their momentum, zero at first.
     """
 
     def __init__(
         self, network: Network, params: Params, phase: Phase, momentum: float, weight_decay: float
     ) -> None:
-        self._momentum, self._decay, self._proximal = momentum, weight_decay, phase.proximal
-        names = network.keys(phase.rates)
-        self.leaves = [params[name].requires_grad_() for name in names]
+        self._momentum, self._decay = momentum, weight_decay
+        own = network.shapes()
+        beside = [name for name in params if name not in own and name.split(".")[0] in phase.rates]
+        fixed = network.buffers
+        self.names = [*(name for name in network.keys(phase.rates) if name not in fixed), *beside]
+        self.leaves = [params[name].requires_grad_() for name in self.names]
+        self.rates = {name: phase.rates[name.split(".")[0]] for name in self.names}
         self.buffers = [torch.zeros_like(leaf, requires_grad=False) for leaf in self.leaves]
         # One entry per learning rate: positions of the tensors that have it.
         self._groups: dict[float, list[int]] = {}
-        for position, name in enumerate(names):
-            self._groups.setdefault(phase.rates[name.split(".")[0]], []).append(position)
-        self._decayed = [i for i, name in enumerate(names) if ".bias" not in name]
+        for position, rate in enumerate(self.rates.values()):
+            self._groups.setdefault(rate, []).append(position)
+        self._decayed = [i for i, name in enumerate(self.names) if ".bias" not in name]
         masks = phase.masks or {}
-        self._masked = [(i, masks[name]) for i, name in enumerate(names) if name in masks]
-        anchor = phase.proximal.anchor if phase.proximal else {}
-        self._anchor = [anchor[name] for name in names] if phase.proximal else []
+        self._masked = [(i, masks[name]) for i, name in enumerate(self.names) if name in masks]
+
+    def descend(self, gradients: Mapping[str, Tensor], present: Tensor | None = None) -> None:
+        """One step, by gradients under the tensors' names."""
+        self([gradients[name] for name in self.names], present)
 
     @torch.no_grad()
     def __call__(self, gradients: Sequence[Tensor], present: Tensor | None = None) -> None:
@@ -207,27 +294,20 @@ class Update:
                 grads[i] = grads[i].add(self.leaves[i], alpha=self._decay)
         for i, mask in self._masked:
             grads[i] = grads[i] * mask
-        pulls = list(torch._foreach_sub(self.leaves, self._anchor)) if self._proximal else []
-        for i, mask in self._masked if self._proximal else ():
-            pulls[i] = pulls[i] * mask
         changes = self.buffers
         if present is None:
             torch._foreach_mul_(self.buffers, self._momentum)
             torch._foreach_add_(self.buffers, grads)
         else:
-            here = [present.view(-1, *[1] * (leaf.dim() - 1)) for leaf in self.leaves]
+            here = [_along(present, leaf) for leaf in self.leaves]
             fresh = torch._foreach_mul(self.buffers, self._momentum)
             torch._foreach_add_(fresh, grads)
             for buffer, new, one in zip(self.buffers, fresh, here, strict=True):
                 buffer.copy_(torch.where(one > 0, new, buffer))
             changes = list(torch._foreach_mul(self.buffers, here))
-            pulls = list(torch._foreach_mul(pulls, here)) if self._proximal else []
         for rate, members in self._groups.items():
             leaves = [self.leaves[i] for i in members]
             torch._foreach_add_(leaves, [changes[i] for i in members], alpha=-rate)
-            if self._proximal:
-                pull = [pulls[i] for i in members]
-                torch._foreach_add_(leaves, pull, alpha=-rate * self._proximal.strength)
 
     def release(self) -> None:
         """End of the phase: the tensors become plain values again."""
@@ -238,11 +318,14 @@ class Update:
 def first_layer(network: Network, phase: Phase, augment: bool) -> int:
     """Index of the first layer that must run at every step: what comes before can be run once a phase.
 
-    That is so for frozen layers before the first trained (or collected) one, if nothing is random there.
+    That is so for frozen layers before the first trained (or collected) one, if nothing there is random or
+    has buffers. Objectives and rules get the input of the network: they may run other models on it.
     """
+    if not phase.plain:
+        return 0
     trained = [layer.name in phase.rates for layer in network.layers]
     start = trained.index(True) if True in trained else 0
     if phase.collect is not None:
         start = min(start, network.index(phase.collect))
-    random = augment or any(layer.drops for layer in network.layers[:start])
+    random = augment or any(layer.drops or layer.buffers for layer in network.layers[:start])
     return 0 if random else start

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import heapq
 import json
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from algorithms import find
+from algorithms import ALGORITHMS, find
 from benchmark.engine.algorithm import Algorithm, Task, Trunk
 from benchmark.engine.budget import planned_epochs
 from benchmark.engine.config import RunConfig
@@ -26,7 +27,7 @@ from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import common_fields, trunks_of
 from benchmark.experiment.execution import Execution
-from benchmark.models import NETWORKS
+from benchmark.models import NETWORKS, Network
 from benchmark.records.environment import environment
 from benchmark.records.store import Record
 from datasets import Dataset, Split
@@ -75,7 +76,7 @@ class Estimator:
         surroundings = {name: {**environment(self._device, name), **jobs} for name in EXECUTORS}
         measured: dict[tuple[str, str], list[float]] = {}
         for record in self.records:
-            if record.config.dataset not in NETWORKS:  # of a dataset that is gone
+            if record.config.dataset not in NETWORKS or record.config.algo not in ALGORITHMS:  # that is gone
                 continue
             there, summary = {"jobs": 1, **record.summary["environment"]}, record.summary
             here = surroundings[self._executor(record.config)]
@@ -91,7 +92,7 @@ class Estimator:
                 self.basis[dataset] = f"from {count} of this machine"
 
     def _executor(self, config: RunConfig) -> str:
-        return self.execution.pick_executor(self._device, network_of(config))
+        return self.execution.pick_executor(self._device, _network(config), find(config.algo))
 
     def in_turn(self, configs: Iterable[RunConfig]) -> list[float]:
         """Expected seconds of runs made in this order: what two have in common is trained by the first."""
@@ -128,7 +129,8 @@ class Estimator:
         if config.hash not in self._planned:
             algorithm, schedule = self.rehearse(config, samples=1)
             epochs = planned_epochs(algorithm, schedule)
-            epochs += config.clients * sum(phase.epochs for phase in algorithm.adaptation())
+            adapting = sum(phase.epochs * phase.passes for phase in algorithm.adaptation())
+            epochs += config.clients * (adapting + algorithm.metered(config.rounds + 1))
             samples = config.samples_per_client
             trunks = trunks_of(algorithm) if config.budget == "rounds" else []
             self._planned[config.hash] = _Planned(
@@ -139,22 +141,32 @@ class Estimator:
         return self._planned[config.hash]
 
     def _measure(self, config: RunConfig) -> float:
-        """Seconds a sample of one cohort's local training on noise, the first call not counted."""
-        algorithm, schedule = self.rehearse(config, _BATCHES * config.batch_size)
+        """Seconds a sample of one cohort's local training, the first call not counted."""
+        with self.cohort(config, _BATCHES * config.batch_size) as train:
+            train()
+            started = time.perf_counter()
+            samples = train()
+            return (time.perf_counter() - started) / samples
+
+    @contextlib.contextmanager
+    def cohort(self, config: RunConfig, samples: int) -> Iterator[Callable[[], int]]:
+        """A function that trains a cohort of clients with so many samples each, and returns all samples."""
+        algorithm, schedule = self.rehearse(config, samples)
         clients, task = list(range(schedule.cohort_size)), algorithm.task
         phase = Phase.of(task.network.names, config.lr, epochs=1)
-        for _ in range(2):
+
+        def train() -> int:
             model = LocalModel(task.network, expand(task.initial, len(clients)))
-            started = time.perf_counter()
             outcome = task.executor.train(LocalCall(1, clients, {"model": model}, [phase]))
             float(outcome.loss.sum())  # waits for a GPU
-            spent = time.perf_counter() - started
+            return outcome.samples
+
+        yield train
         task.executor.close()
-        return spent / outcome.samples
 
     def rehearse(self, config: RunConfig, samples: int) -> tuple[Algorithm, Schedule]:
         """The method of a run, on noise that all clients share; no dataset is needed."""
-        streams, network = Streams(config.seed), network_of(config)
+        streams, network = Streams(config.seed), _network(config)
         data = FederatedData(*_noise(config, samples), self._device)
         executor: Executor = EXECUTORS[self._executor(config)](config, data, streams)
         initial = network.init(streams.get("init"), self._device)
@@ -162,6 +174,12 @@ class Estimator:
         method = find(config.algo)
         algorithm = method(task, parse_hyper(method.Hyper, config.hyper, config.algo))
         return algorithm, Schedule(config.clients, config.participation, streams)
+
+
+def _network(config: RunConfig) -> Network:
+    method = find(config.algo)
+    hyper = parse_hyper(method.Hyper, config.hyper, config.algo)
+    return method.network_for(network_of(config), config, hyper)
 
 
 def _name(config: RunConfig, trunk: Trunk) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.executors import EXECUTORS, choose_executor
 from benchmark.engine.rounds import CHECKPOINT_SECONDS
 from benchmark.errors import UserError, nearest
@@ -64,18 +65,17 @@ class Execution:
                 f"unknown executor '{self.executor}'{nearest(self.executor, EXECUTORS)}; known: {known}"
             )
 
-    def pick_executor(self, device: torch.device, network: Network) -> str:
-        """The name of the executor to use for a network.
+    def pick_executor(self, device: torch.device, network: Network, method: type[Algorithm]) -> str:
+        """The name of the executor to use for a network and a method.
 
         Raises:
-            UserError: unknown executor, or one that cannot train this network.
+            UserError: unknown executor, or one that cannot train this network or this method.
         """
         self.check_executor()
         if self.executor == "auto":
-            return choose_executor(device.type, network)
-        problem = EXECUTORS[self.executor].unable(network)
+            return choose_executor(device.type, network, method.alone)
+        problem = EXECUTORS[self.executor].unable(network, method.alone)
         if problem:
-            raise UserError(
-                f"--executor {self.executor} cannot train this network: {problem}; use --executor auto"
-            )
+            what = f"'{method.name}'" if method.alone else "this network"
+            raise UserError(f"--executor {self.executor} cannot train {what}: {problem}; use --executor auto")
         return self.executor

@@ -70,7 +70,7 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     streams = Streams(config.seed)
     if config.validation:
         dataset, split = datasets.hold_out(dataset, split, config.validation, streams.get("validation"))
-    name = execution.pick_executor(device, network)
+    name = execution.pick_executor(device, network, resolved.method)
     data = FederatedData(dataset, split, device)
     executor = EXECUTORS[name](config, data, streams, strict=execution.executor != "auto")
     initial = network.init(streams.get("init"), device)
@@ -105,7 +105,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
     """
     resolved = resolve(config)
     config = resolved.config
-    execution.pick_executor(execution.pick_device(), resolved.network)
+    execution.pick_executor(execution.pick_device(), resolved.network, resolved.method)
     record = record_of(config, execution.results_dir)
     if record.done:
         open_store(execution.results_dir)

@@ -153,13 +153,18 @@ def execution_for(record: Record, asked: Execution) -> Execution:
     Raises:
         UserError: a configuration that this code cannot carry out, or a device that is not here.
     """
-    made, network = record.summary["environment"], resolve(record.config).network
+    made, run = record.summary["environment"], resolve(record.config)
+    network, alone = run.network, run.method.alone
     if asked.device == "auto" and made.get("device") == "cpu":
         asked = dataclasses.replace(asked, device="cpu")
     kind, name = asked.pick_device().type, made.get("executor")
     # `auto` does, client by client, what an executor that was asked for by name refuses.
-    free = asked.executor == "auto" and name in EXECUTORS and name != choose_executor(kind, network)
-    if free and (kind == "cpu") == (made.get("device") == "cpu") and not EXECUTORS[name].unable(network):
+    free = asked.executor == "auto" and name in EXECUTORS and name != choose_executor(kind, network, alone)
+    if (
+        free
+        and (kind == "cpu") == (made.get("device") == "cpu")
+        and not EXECUTORS[name].unable(network, alone)
+    ):
         asked = dataclasses.replace(asked, executor=name)
     return dataclasses.replace(asked, tf32=asked.tf32 or bool(made.get("tf32")))
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import io
-import sys
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,14 +24,12 @@ __all__ = [
     "PATIENCE",
     "Ended",
     "Launcher",
-    "OnThisMachine",
     "Options",
     "Outcome",
     "Quiet",
     "Watcher",
     "absolute",
     "attempt",
-    "package",
     "unavailable",
 ]
 
@@ -55,93 +52,14 @@ class Watcher(Protocol):
         """Something worth a line, such as the death of a worker."""
 
 
-@dataclass
-class Outcome:
-    """What has become of the cells.
+class Quiet(Observer):
+    """An observer of runs that nobody watches where they are."""
 
-    Attributes:
-        failed: cells without a record, and why.
-        faults: tracebacks of those that failed by a fault of the program.
-    """
-
-    done: list[Cell] = field(default_factory=list)
-    failed: list[tuple[Cell, str]] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-
-    def add(self, cell: Cell, ended: Ended, watcher: Watcher) -> None:
-        """Enter a cell that is done or has failed, and tell the watcher."""
-        if ended.summary is not None:
-            self.done.append(cell)
-        else:
-            self.failed.append((cell, ended.problem))
-        if ended.fault:
-            self.faults.append(ended.fault)
-        watcher.end(cell, ended.summary, ended.problem)
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a launcher is made from.
-
-    Attributes:
-        jobs: cells at once; 0: as many as fit (``auto``), None: the launcher's own default.
-        execution: how each cell is run.
-        cells: what is to be run.
-        address: of a Ray cluster; empty: none was given.
-        slurm: options of sbatch and their values.
-    """
-
-    jobs: int | None
-    execution: Execution
-    cells: Sequence[Cell]
-    address: str = ""
-    slurm: Sequence[tuple[str, str]] = ()
-
-
-class Launcher(Protocol):
-    """Runs cells somewhere; a context manager, which holds its workers.
-
-    Attributes:
-        jobs: cells that run at once.
-        place: where they run, as it follows "about 3:20".
-    """
-
-    jobs: int
-    place: str
-
-    def __enter__(self) -> Launcher: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
-        """The datasets of `cells` that cannot be had where these would run, and why not."""
-
-    def run(self, cells: Sequence[Cell], execution: Execution, watcher: Watcher) -> Outcome:
-        """Run `cells`, by and large in this order; one that fails does not stop the others.
-
-        A cell that another process is at comes last: it is waited for, and taken over if that process ends
-        without finishing it.
-
-        Raises:
-            UserError: records cannot be written (permission, space): nothing else could succeed either.
-        """
-
-
-class OnThisMachine:
-    """What launchers without a cluster have in common: the data that this process finds, nothing to hold."""
-
-    def __init__(self, execution: Execution) -> None:
-        self._execution = execution
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def start(self, rounds: int, done: int) -> None:
         return
 
-    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
-        """As `Launcher.unavailable`."""
-        return unavailable(cells, self._execution.data_dir, download)
+    def round(self, line: Mapping[str, Any]) -> None:
+        return
 
 
 @dataclass(frozen=True)
@@ -159,29 +77,84 @@ class Ended:
     fault: str = ""
 
 
-class Quiet:
-    """An observer of runs that nobody watches where they are."""
+@dataclass
+class Outcome:
+    """What has become of the cells.
 
-    def start(self, rounds: int, done: int) -> None:
-        """Nothing to do."""
-
-    def round(self, line: Mapping[str, Any]) -> None:
-        """Nothing to do."""
-
-
-def package(name: str, launcher: str) -> Any:
-    """A package that only one launcher needs.
-
-    Raises:
-        UserError: it is not installed.
+    Attributes:
+        failed: cells without a record, and why.
+        faults: tracebacks of those that failed by a fault of the program.
     """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UserError(
-            f"--launcher {launcher} needs the package {name} ({error}); install it with "
-            f"`{sys.executable} -m pip install {name}`, or use --launcher local"
-        ) from error
+
+    done: list[Cell] = field(default_factory=list)
+    failed: list[tuple[Cell, str]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def add(self, cell: Cell, ended: Ended, watcher: Watcher) -> None:
+        """Enter a cell that is done or has failed, and tell the watcher.
+
+        Raises:
+            UserError: records cannot be written.
+        """
+        if ended.kind == "stop":
+            raise UserError(ended.problem)
+        if ended.summary is not None:
+            self.done.append(cell)
+        else:
+            self.failed.append((cell, ended.problem))
+        if ended.fault:
+            self.faults.append(ended.fault)
+        watcher.end(cell, ended.summary, ended.problem)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a launcher is made from.
+
+    Attributes:
+        jobs: cells at once; 0: as many as fit (``auto``), None: the launcher's own default.
+        execution: how each cell is run.
+        cells: what is to be run.
+        flags: values of the launcher's own flags, by name (``address`` for ``--address``).
+    """
+
+    jobs: int | None
+    execution: Execution
+    cells: Sequence[Cell]
+    flags: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Launcher(ABC):
+    """Runs cells somewhere, by default on this machine; a context manager, which holds its workers.
+
+    Attributes:
+        jobs: cells that run at once.
+        place: where they run, as it follows "about 3:20".
+    """
+
+    def __init__(self, jobs: int, place: str, execution: Execution) -> None:
+        self.jobs, self.place, self._execution = jobs, place, execution
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
+        """The datasets of `cells` that cannot be had where these would run, and why not."""
+        return unavailable(cells, self._execution.data_dir, download)
+
+    @abstractmethod
+    def run(self, cells: Sequence[Cell], watcher: Watcher) -> Outcome:
+        """Run `cells`, by and large in this order; one that fails does not stop the others.
+
+        A cell that another process is at comes last: it is waited for, and taken over if that process ends
+        without finishing it.
+
+        Raises:
+            UserError: records cannot be written (permission, space): nothing else could succeed either.
+        """
 
 
 def absolute(execution: Execution) -> Execution:

@@ -1,4 +1,4 @@
-"""Sharing the cores of a machine among workers, so that they do not get in each other's way."""
+"""Sharing the cores and GPUs of a machine among workers, so that they do not get in each other's way."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ import torch
 
 from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 
-__all__ = ["confined", "environ", "use_share"]
+__all__ = ["confined", "own_gpu", "use_share"]
 
 
 @contextlib.contextmanager
-def confined(place: int, jobs: int) -> Iterator[None]:
+def confined(place: int, jobs: int, **variables: str) -> Iterator[None]:
     """Confine this thread, and the threads and processes begun inside, to one of `jobs` shares of the cores.
 
     Args:
         place: which share, from 0; at least one core each is expected.
+        variables: of the environment, for the processes begun inside.
     """
     count = available_cores()
     first, last = count * place // jobs, count * (place + 1) // jobs
+    variables[CORES_VARIABLE] = str(last - first)
+    before = {name: os.environ[name] for name in variables if name in os.environ}
     threads = torch.get_num_threads()
     with contextlib.ExitStack() as undo:
-        undo.enter_context(environ({CORES_VARIABLE: str(last - first)}))
+        undo.callback(os.environ.update, before)
+        for name in variables:
+            undo.callback(os.environ.pop, name, None)
+        os.environ.update(variables)
         if hasattr(os, "sched_setaffinity"):  # not on macOS, where the number alone must do
             all_cores = os.sched_getaffinity(0)
             undo.callback(os.sched_setaffinity, 0, all_cores)
@@ -39,16 +45,11 @@ def use_share() -> None:
     torch.set_num_threads(available_cores())
 
 
-@contextlib.contextmanager
-def environ(values: dict[str, str]) -> Iterator[None]:
-    """Set variables of the environment for what is started inside."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def own_gpu(place: int, device: str) -> dict[str, str]:
+    """Variables that show the worker at `place` one GPU only, where there are several; taken in turn."""
+    count = torch.cuda.device_count()
+    if device not in ("auto", "cuda") or count < 2:
+        return {}
+    name = "CUDA_VISIBLE_DEVICES"
+    visible = os.environ.get(name, "").split(",") if os.environ.get(name) else list(map(str, range(count)))
+    return {name: visible[place % count]}

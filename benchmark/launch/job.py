@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
+import datasets
 from benchmark.console.terminal import duration, say
+from benchmark.engine.executors.threads import available_cores
+from benchmark.engine.records import open_store
 from benchmark.errors import UserError
+from benchmark.experiment.display import CellProgress
+from benchmark.experiment.estimate import Estimator, together
 from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import record_of
+from benchmark.launch.base import Launcher, Options, Outcome
+from benchmark.launch.cores import confined
+from benchmark.launch.registry import find
+from benchmark.records.same_data import Kind, data_for, refuse_other_data
 from benchmark.records.store import Store
-from benchmark.studies import computed
 from benchmark.studies.grid import Cell, Profile, Study, plan
-
-if TYPE_CHECKING:
-    from benchmark.launch import Launcher, Outcome
 
 __all__ = ["Job"]
 
@@ -26,7 +32,7 @@ class Job:
     Args:
         seeds: the seeds to make; None stands for the profile's.
         settings: names of the only settings to make runs on; none: all.
-        launcher, jobs, address, slurm: where cells run, how many at a time (`benchmark.launch.Options`).
+        launcher, jobs, flags: where cells run, how many at a time (`benchmark.launch.Options`).
 
     Raises:
         UserError: an unknown launcher.
@@ -42,14 +48,11 @@ class Job:
         settings: Collection[str] = (),
         launcher: str = "local",
         jobs: int | None = None,
-        address: str = "",
-        slurm: Sequence[tuple[str, str]] = (),
+        flags: Mapping[str, Any] | None = None,
     ) -> None:
-        from benchmark.launch import find
-
         self.profile, self.studies, self.store, self.execution = profile, studies, store, execution
         self.seeds, self._settings = seeds, settings
-        self._make, self._jobs, self._address, self._slurm = find(launcher), jobs, address, slurm
+        self._make, self._jobs, self._flags = find(launcher), jobs, flags or {}
         self._here = launcher == "local"
 
     @cached_property
@@ -79,7 +82,7 @@ class Job:
         return [
             study
             for study in self.studies
-            if study.computed and not computed.is_done(study, self.profile, self.store.root, self.seeds)
+            if study.computed and not study.computed.is_done(self.profile, self.store.root, self.seeds)
         ]
 
     # -- carrying it out ------------------------------------------------------------------------------
@@ -90,8 +93,6 @@ class Job:
         Raises:
             UserError: the launcher cannot do what it was asked for, or the folder cannot be used.
         """
-        from benchmark.engine.records import open_store
-
         missing, diverged = self.missing, self.diverged
         launcher = self._launcher(missing) if missing else None  # first of all: it may refuse the flags
         unseen = self._refuse_other_data(missing)
@@ -104,8 +105,9 @@ class Job:
                 f"again (for example with other code), remove {self.store.root}/*-{cell.config.hash}"
             )
         for study in self.outdated:
-            say(f"{study.name}: computing")
-            computed.fill(study, self.profile, self.store.root, self.seeds)
+            if study.computed:
+                say(f"{study.name}: computing")
+                study.computed.fill(self.profile, self.store.root, self.seeds)
         if launcher is None:
             return 0
         with launcher:
@@ -118,10 +120,6 @@ class Job:
 
     def _run(self, missing: Sequence[Cell], launcher: Launcher, unseen: Sequence[Cell]) -> Outcome:
         """Run the cells whose data can be had (those of `unseen` were not here), and take up the records."""
-        from benchmark.experiment.display import CellProgress
-        from benchmark.experiment.estimate import together
-        from benchmark.launch import Outcome
-
         absent = launcher.unavailable(missing)
         for name, problem in absent.items():
             count = sum(cell.config.dataset == name for cell in missing)
@@ -136,9 +134,9 @@ class Job:
             f"about {duration(together(estimates.values(), launcher.jobs))} {launcher.place}"
         )
         with CellProgress(missing, estimates, launcher.jobs) as progress:
-            outcome = launcher.run(missing, self.execution, progress)
+            outcome = launcher.run(missing, progress)
         for cell in missing:
-            self._take_up(cell)
+            self.store.add(record_of(cell.config, self.store.root).folder)
         return outcome
 
     def _refuse_other_data(self, cells: Sequence[Cell]) -> list[Cell]:
@@ -150,9 +148,6 @@ class Job:
         Raises:
             UserError: the folder has records of some dataset that were made on another copy of it.
         """
-        import datasets
-        from benchmark.records.same_data import Kind, data_for, refuse_other_data
-
         folder, unseen = self.execution.data_dir, set()
         finished = {record.folder.name: record.data for record in self.store.records()} if self._here else {}
         known = {data.kind for data in finished.values()}
@@ -168,21 +163,10 @@ class Job:
         return [cell for cell in cells if Kind.of(cell.config) in unseen]
 
     def _launcher(self, missing: Sequence[Cell]) -> Launcher:
-        from benchmark.launch import Options
-
-        return self._make(Options(self._jobs, self.execution, missing, self._address, self._slurm))
-
-    def _take_up(self, cell: Cell) -> None:
-        from benchmark.experiment.runner import record_of
-
-        self.store.add(record_of(cell.config, self.store.root).folder)
+        return self._make(Options(self._jobs, self.execution, missing, self._flags))
 
     def _estimated(self, cells: Sequence[Cell], jobs: int) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
         """Expected seconds of cells in this order, beside others, and what they rest on by dataset."""
-        from benchmark.engine.executors.threads import available_cores
-        from benchmark.experiment.estimate import Estimator
-        from benchmark.launch.cores import confined
-
         execution = dataclasses.replace(self.execution, side_by_side=jobs)
         if not self._here:  # a GPU elsewhere says nothing about this machine
             execution = dataclasses.replace(execution, device="auto")
@@ -195,8 +179,6 @@ class Job:
 
     def show(self) -> None:
         """Print every cell with its state, and what is left to do in time."""
-        from benchmark.experiment.estimate import together
-
         missing, diverged = self.missing, self.diverged
         with self._launcher(missing) as launcher:
             jobs, place = launcher.jobs, launcher.place

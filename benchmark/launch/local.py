@@ -14,45 +14,46 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, resource_tracker
 from multiprocessing.process import BaseProcess
-from typing import Any
-
-import torch
+from typing import Any, NamedTuple
 
 from benchmark.engine.executors.threads import available_cores
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.launch.base import Ended, Launcher, Options, Quiet, attempt
-from benchmark.launch.cores import confined, environ, use_share
+from benchmark.launch.cores import confined, own_gpu, use_share
 from benchmark.launch.pool import Pool
 from benchmark.launch.probe import automatic_jobs
 from benchmark.launch.registry import register
 from benchmark.launch.sequential import Sequential
 from benchmark.studies.grid import Cell
 
-__all__ = ["Processes", "local", "own_gpu"]
+__all__ = ["Processes", "local"]
 
 GRACE = 10.0  # seconds that workers get to stop by themselves
 
 
-@register("local")
+@register("local", "this machine")
 def local(options: Options) -> Launcher:
     """One cell after the other in this process, or several in processes of their own.
 
     Raises:
         UserError: more jobs than cores.
     """
-    jobs, cores = options.jobs, available_cores()
-    if jobs is None:
-        jobs = 1
-    elif jobs == 0:
-        jobs = automatic_jobs(options.execution, options.cells)
-    elif jobs > cores:
+    cores = available_cores()
+    jobs = 1 if options.jobs is None else options.jobs or automatic_jobs(options.execution, options.cells)
+    if jobs > cores:
         raise UserError(
             f"--jobs {jobs}: every job needs a core, and there are {cores} here; give --jobs {cores} or "
             "fewer, or use more machines with --launcher slurm or --launcher ray"
         )
     jobs = min(jobs, max(1, len(options.cells)))  # more would have nothing to do, and leave cores idle
     return Sequential(options.execution) if jobs == 1 else Processes(jobs, options.execution)
+
+
+class _Worker(NamedTuple):
+    executor: ProcessPoolExecutor
+    process: BaseProcess
+    future: Future[Ended]
 
 
 class Processes(Pool):
@@ -64,56 +65,44 @@ class Processes(Pool):
     def __init__(self, jobs: int, execution: Execution) -> None:
         execution = dataclasses.replace(execution, side_by_side=jobs)
         super().__init__(jobs, f"on this machine, {jobs} at a time", execution)
-        self._executors: dict[int, ProcessPoolExecutor] = {}
-        self._processes: dict[int, BaseProcess] = {}
-        self._futures: dict[int, Future[Ended]] = {}
+        self._workers: dict[int, _Worker] = {}
 
     def submit(self, cells: Sequence[Cell]) -> Sequence[Future[Ended]]:
         """As `Pool.submit`."""
         return [self._submit(cell) for cell in cells]
 
     def _submit(self, cell: Cell) -> Future[Ended]:
-        futures = self._futures
-        place = next(n for n in range(self.jobs) if n not in futures or futures[n].done())
+        workers = self._workers
+        place = next(n for n in range(self.jobs) if n not in workers or workers[n].future.done())
         try:
-            futures[place] = self._executors[place].submit(_run, cell, self._execution)
+            future = workers[place].executor.submit(_run, cell, self._execution)
+            workers[place] = workers[place]._replace(future=future)
         except (KeyError, BrokenProcessPool):  # there was none yet, or it is dead
             self._start(place, cell)
-        return futures[place]
+        return workers[place].future
 
     def _start(self, place: int, cell: Cell) -> None:
         others = set(active_children())
         context = multiprocessing.get_context("spawn")
         executor = ProcessPoolExecutor(1, mp_context=context, initializer=_begin)
         # What is set here is inherited, so that it holds before the worker imports PyTorch.
-        with confined(place, self.jobs), environ(own_gpu(place, self._execution)), _interrupts_blocked():
-            self._executors[place] = executor
-            self._futures[place] = executor.submit(_run, cell, self._execution)
-            (self._processes[place],) = set(active_children()) - others  # before an interrupt can come
+        gpu = own_gpu(place, self._execution.device)
+        with confined(place, self.jobs, **gpu), _interrupts_blocked():
+            future = executor.submit(_run, cell, self._execution)
+            (process,) = set(active_children()) - others
+            self._workers[place] = _Worker(executor, process, future)  # before an interrupt can come
 
     def close(self) -> None:
         """As `Pool.close`."""
-        for place, process in self._processes.items():
-            process.terminate()
-            self._executors[place].shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers.values():
+            worker.process.terminate()
+            worker.executor.shutdown(wait=False, cancel_futures=True)
         deadline = time.monotonic() + GRACE
-        for process in self._processes.values():
-            process.join(max(0.0, deadline - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                process.join()
-        for held in (self._executors, self._processes, self._futures):
-            held.clear()
-
-
-def own_gpu(place: int, execution: Execution) -> dict[str, str]:
-    """Variables that show the worker at `place` one GPU only, where there are several; taken in turn."""
-    count = torch.cuda.device_count()
-    if execution.device not in ("auto", "cuda") or count < 2:
-        return {}
-    name = "CUDA_VISIBLE_DEVICES"
-    visible = os.environ.get(name, "").split(",") if os.environ.get(name) else list(map(str, range(count)))
-    return {name: visible[place % count]}
+        for worker in self._workers.values():
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            worker.process.kill()
+            worker.process.join()
+        self._workers.clear()
 
 
 @contextlib.contextmanager
@@ -142,7 +131,6 @@ class _Stopping(Quiet):
     """An observer that ends a run although the signal has come where Python swallows exceptions."""
 
     def round(self, line: Mapping[str, Any]) -> None:
-        """A round is finished."""
         if _stopping.is_set():
             raise SystemExit
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from benchmark.experiment.estimate import Estimator
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import record_of
 from benchmark.launch import base
-from benchmark.launch.base import Ended, OnThisMachine, Outcome, Watcher
+from benchmark.launch.base import Ended, Launcher, Outcome, Watcher
 from benchmark.studies.grid import Cell
 
 __all__ = ["ATTEMPTS", "Pool", "Task"]
@@ -38,22 +38,19 @@ class Task(Protocol):
         """What `benchmark.launch.base.attempt` returned; an exception means that the worker is lost."""
 
 
-class Pool(OnThisMachine, ABC):
-    """A `benchmark.launch.base.Launcher` with workers; one of its own defines `submit` and `close`.
+class Pool(Launcher):
+    """A launcher with workers; one of its own defines `submit` and `close`.
 
     Attributes:
-        jobs: cells that run at once.
         room: cells that `submit` takes at once; those beyond `jobs` wait where they are.
         pause: seconds between looks at the tasks.
-        place: where cells run, as it follows "about 3:20".
     """
 
     pause = 0.1
 
     def __init__(self, jobs: int, place: str, execution: Execution) -> None:
-        super().__init__(execution)
-        self.jobs = self.room = jobs
-        self.place = place
+        super().__init__(jobs, place, execution)
+        self.room = jobs
 
     @abstractmethod
     def submit(self, cells: Sequence[Cell]) -> Sequence[Task]:
@@ -63,10 +60,10 @@ class Pool(OnThisMachine, ABC):
     def close(self) -> None:
         """End all workers, those at work as well; their checkpoints stay. Called after every `run`."""
 
-    def run(self, cells: Sequence[Cell], execution: Execution, watcher: Watcher) -> Outcome:
+    def run(self, cells: Sequence[Cell], watcher: Watcher) -> Outcome:
         """As `Launcher.run`."""
         try:
-            return _Filling(self, execution, watcher).run(cells)
+            return _Filling(self, self._execution, watcher).run(cells)
         finally:
             self.close()
 
@@ -181,8 +178,6 @@ class _Filling:
                 self._end(one.cell, result)
 
     def _end(self, cell: Cell, ended: Ended) -> None:
-        if ended.kind == "stop":
-            raise UserError(ended.problem)
         if ended.kind == "busy":
             self._busy.append(cell)
             self._looked = time.monotonic()

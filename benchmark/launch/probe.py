@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.connection import Connection, Pipe
-from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Barrier
 
 import torch
 
 from benchmark.engine.config import RunConfig
 from benchmark.engine.executors.threads import available_cores
-from benchmark.engine.local import LocalCall, LocalModel, Phase
-from benchmark.engine.params import expand
 from benchmark.experiment.estimate import Estimator
 from benchmark.experiment.execution import Execution
 from benchmark.launch.cores import confined, use_share
@@ -71,56 +69,45 @@ def most_useful(measured: Callable[[int], Reading], free: int, cores: int) -> in
 
 def measure(jobs: int, config: RunConfig, execution: Execution, seconds: float = SECONDS) -> Reading:
     """Let `jobs` processes train cohorts of `config` side by side on noise, for some seconds."""
-    device = execution.pick_device()
-    before = _free(device)
-    workers: list[tuple[SpawnProcess, Connection]] = []
-    try:
+    device, context = execution.pick_device(), get_context("spawn")
+    before, warm = _free(device), context.Barrier(jobs)
+    with ProcessPoolExecutor(jobs, context, _begin, (warm,)) as pool:
+        futures = []
         for place in range(jobs):
-            ours, theirs = Pipe()
-            arguments = (theirs, config, execution, seconds)
-            process = get_context("spawn").Process(target=_train, args=arguments, daemon=True)
-            with confined(place, jobs):
-                process.start()
-            theirs.close()
-            workers.append((process, ours))
-        for _, connection in workers:
-            connection.recv()  # it is warm
-        for _, connection in workers:
-            connection.send("go")
-        results = [connection.recv() for _, connection in workers]
-        memory = (before - _free(device)) // jobs
-    except (EOFError, OSError):  # one of them is dead: so many do not fit
-        return Reading(0.0)
-    finally:
-        for worker, _ in workers:
-            worker.kill()
-            worker.join()
-    return Reading(sum(samples / spent for samples, spent in results), memory)
+            with confined(place, jobs):  # for the process that begins with this task
+                futures.append(pool.submit(_train, config, execution, seconds))
+        try:
+            rates = [future.result() for future in futures]
+        except RuntimeError:  # one of them has died or has run out of memory: so many do not fit
+            return Reading(0.0)
+        return Reading(sum(rates), (before - _free(device)) // jobs)  # which workers keep until they end
 
 
 def _free(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
 
 
-def _train(connection: Connection, config: RunConfig, execution: Execution, seconds: float) -> None:
-    """One of the processes: say when it is warm, then train until time is up and tell how much that was."""
+# -- in a worker --------------------------------------------------------------------------------------------
+
+_warm: Barrier  # where workers wait for each other
+
+
+def _begin(warm: Barrier) -> None:
+    global _warm
+    _warm = warm
     use_share()
-    estimator = Estimator((), execution)
-    algorithm, schedule = estimator.rehearse(config, config.samples_per_client)
-    task, clients = algorithm.task, list(range(schedule.cohort_size))
-    phase = Phase.of(task.network.names, config.lr, epochs=1)
 
-    def train() -> int:
-        model = LocalModel(task.network, expand(task.initial, len(clients)))
-        outcome = task.executor.train(LocalCall(1, clients, {"model": model}, [phase]))
-        float(outcome.loss.sum())  # waits for a GPU
-        return outcome.samples
 
-    train()
-    connection.send("warm")
-    connection.recv()
-    samples, started = 0, time.perf_counter()
-    while (spent := time.perf_counter() - started) < seconds:
-        samples += train()
-    connection.send((samples, spent))
-    connection.recv()  # holds its memory until all have been measured
+def _train(config: RunConfig, execution: Execution, seconds: float) -> float:
+    """Samples a second in training, from when all workers are warm until time is up."""
+    try:
+        with Estimator((), execution).cohort(config, config.samples_per_client) as train:
+            train()
+            _warm.wait()
+            samples, started = 0, time.perf_counter()
+            while (spent := time.perf_counter() - started) < seconds:
+                samples += train()
+            return samples / spent
+    except Exception:
+        _warm.abort()  # the others need not wait
+        raise

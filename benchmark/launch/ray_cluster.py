@@ -5,35 +5,53 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import logging
 import os
+import signal
+import socket
 import uuid
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from benchmark.engine.executors.threads import CORES_VARIABLE
-from benchmark.engine.files import write_bytes, write_text
-from benchmark.engine.records import Busy, RunRecord
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import finished_summary, record_of
-from benchmark.launch.base import Ended, Options, Outcome, Watcher, absolute
-from benchmark.launch.pool import Pool, Task
-from benchmark.launch.ray_connect import Machine, connect, divide, import_ray
-from benchmark.launch.ray_task import Survey, clean_up, look, record_files, work
+import torch
+
+from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
+from benchmark.engine.records import Busy
+from benchmark.errors import UserError, optional
+from benchmark.experiment.runner import record_of
+from benchmark.launch.base import Ended, Options, absolute
+from benchmark.launch.pool import Pool
+from benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
 from benchmark.launch.registry import register
 from benchmark.records.environment import COMMIT_VARIABLE, commit
 from benchmark.studies.grid import Cell
 
-__all__ = ["RayCluster"]
+__all__ = ["RayCluster", "connect", "divide"]
 
+_ROOT = Path(__file__).resolve().parents[2]
+_NOT_SENT = ["/.venv", "/.git", "/results", "/tests"]  # of the checkout, to machines that join
+_SECONDS = 5.0  # for a cluster to answer, and for its machines to clean up
 _SECONDS_TO_LOOK = 120.0  # for what machines tell about themselves
-_SECONDS_TO_CLEAN = 5.0
+_SETTINGS = {  # of Ray, by its environment
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the default to come, which is otherwise announced at length
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_worker_niceness": "0",  # Ray's workers yield to all else: on a busy machine they hardly ever begin
+}
+
+ADDRESS = {
+    "default": "",
+    "metavar": "ADDRESS",
+    "help": "of the Ray cluster: HOST:PORT, or auto for the one that this machine belongs to (default: the "
+    "environment's RAY_ADDRESS, else a cluster of this machine alone, for as long as the command runs)",
+}
 
 
-@register("ray")
+@register("ray", "a Ray cluster", address=ADDRESS)
 class RayCluster(Pool):
-    """A pool of Ray tasks.
+    """A pool of Ray tasks; this process holds the locks of their records.
 
     Raises:
         UserError: Ray is not installed, the cluster cannot be reached, or is too small for the jobs.
@@ -42,205 +60,164 @@ class RayCluster(Pool):
     pause = 0.2
 
     def __init__(self, options: Options) -> None:
-        self._ray = import_ray()
-        address = options.address or os.environ.get("RAY_ADDRESS", "") or "local"
+        self._ray = optional("ray", "--launcher ray", ", or use --launcher local")
+        address = options.flags.get("address") or os.environ.get("RAY_ADDRESS") or "local"
         self._ours = connect(self._ray, address)
-        try:
-            resources = [node["Resources"] for node in self._nodes()]
-            machines = [Machine(int(r.get("CPU", 0)), int(r.get("GPU", 0))) for r in resources]
-            shares = divide(machines, options.jobs, len(options.cells), options.execution.device)
-        except UserError:
-            self._leave()
-            raise
+        have = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        machines = [(int(of["CPU"]), int(of.get("GPU", 0))) for of in have if of.get("CPU")]
+        jobs, cpus, gpus = divide(machines, options.jobs, len(options.cells), options.execution.device)
         where = "this machine" if address == "local" else f"{len(machines)} machine(s) as fast as this one"
-        execution = dataclasses.replace(absolute(options.execution), side_by_side=shares.jobs)
-        super().__init__(shares.jobs, f"on a Ray cluster of {where}, {shares.jobs} at a time", execution)
+        execution = dataclasses.replace(absolute(options.execution), side_by_side=jobs)
+        super().__init__(jobs, f"on a Ray cluster of {where}, {jobs} at a time", execution)
         # Not retried by Ray, but by the pool: with the checkpoint that there is by then.
-        self._work = self._ray.remote(
-            num_cpus=shares.cpus, num_gpus=shares.gpus, max_retries=0, num_returns="streaming"
-        )(work)
-        self._variables = {CORES_VARIABLE: str(shares.cpus), COMMIT_VARIABLE: commit()}
-        # Machines that see this file see the results folder.
-        self._marker = execution.results_dir / ".cache" / f"ray-{uuid.uuid4().hex}"
-        self._surveys: dict[str, Survey] = {}
-        self._tasks: list[_Task] = []
-        self._quiet = contextlib.ExitStack()
+        once = {"max_retries": 0, "num_returns": "streaming"}
+        self._work = self._ray.remote(num_cpus=cpus, num_gpus=gpus, **once)(work)
+        self._variables = {CORES_VARIABLE: str(cpus), COMMIT_VARIABLE: commit()}
+        self._scratch = uuid.uuid4().hex
+        self._threads = ThreadPoolExecutor(jobs)  # each follows a task
+        self._streams: list[Any] = []
+        self._closed = False
+        self._quiet = contextlib.redirect_stdout(io.StringIO())
 
     def __enter__(self) -> RayCluster:
-        # Ray prints the death of a worker to standard output, which is for results.
-        self._quiet.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        self._quiet.__enter__()  # Ray prints the death of a worker to standard output, which is for results
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._marker.unlink(missing_ok=True)
-        self._leave()
-        self._quiet.close()
-
-    def _leave(self) -> None:
         if self._ours:
             self._ray.shutdown()
+        self._quiet.__exit__(None, None, None)
 
-    # -- what is where ----------------------------------------------------------------------------------
+    def _on_every_node(self, function: Any, *arguments: Any) -> list[Any]:
+        """Answers that are awaited."""
+        remote = self._ray.remote(num_cpus=0)(function)
+        nodes = [node["NodeID"] for node in self._ray.nodes() if node["Alive"]]
+        selectors = [{"ray.io/node-id": node} for node in nodes]
+        return [remote.options(label_selector=selector).remote(*arguments) for selector in selectors]
 
-    def _nodes(self) -> list[dict[str, Any]]:
-        return [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
-
-    def _on_every_node(self, function: Any, *arguments: Any) -> dict[str, Any]:
-        """Answers that are awaited, by node."""
-        remote, affinity = self._ray.remote(function), self._ray.util.scheduling_strategies
-        return {
-            node["NodeID"]: remote.options(
-                num_cpus=0,
-                scheduling_strategy=affinity.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
-            ).remote(*arguments)
-            for node in self._nodes()
-        }
-
-    def _survey(self, cells: Sequence[Cell]) -> None:
-        """Ask all machines, once.
-
-        Raises:
-            UserError: one of them cannot tell.
-        """
-        if self._surveys:
-            return
-        if self._execution.results_dir.exists():  # a dry run makes no folder
-            self._marker.parent.mkdir(exist_ok=True)
-            write_text(self._marker, "")
+    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
+        """As `Launcher.unavailable`: what some machine lacks; workers download nothing."""
         samples = list({cell.config.dataset: cell for cell in cells}.values())
-        answers = self._on_every_node(look, samples, self._execution.data_dir, self._marker)
+        answers = self._on_every_node(look, samples, self._execution.data_dir)
         try:
-            surveys = self._ray.get(list(answers.values()), timeout=_SECONDS_TO_LOOK)
+            found = self._ray.get(answers, timeout=_SECONDS_TO_LOOK)
         except Exception as error:  # whatever keeps it from starting: most often a package
             reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
             raise UserError(
                 f"a Ray worker cannot be started: {reason}; the machines of the cluster need the packages of "
                 "requirements.txt, at the same versions"
             ) from error
-        self._surveys = dict(zip(answers, surveys, strict=True))
-
-    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
-        """As `Launcher.unavailable`; workers download nothing."""
-        if not cells:
-            return {}
-        self._survey(cells)
-        first, *others = self._surveys.values()
         return {
-            name: f"on Ray worker {first.host}: {problem}"
-            for name, problem in first.lacks.items()
-            if all(name in other.lacks for other in others)
+            name: f"on Ray worker {host}: {problem}"
+            for host, absent in found
+            for name, problem in absent.items()
         }
 
-    def run(self, cells: Sequence[Cell], execution: Execution, watcher: Watcher) -> Outcome:
-        """As `Launcher.run`."""
-        self._survey(cells)
-        lacks = {(survey.host, name) for survey in self._surveys.values() for name in survey.lacks}
-        for host, name in sorted(lacks):
-            watcher.note(f"Ray worker {host} lacks {name} and gets no such cells")
-        return super().run(cells, execution, watcher)
-
-    # -- cells ------------------------------------------------------------------------------------------
-
-    def submit(self, cells: Sequence[Cell]) -> Sequence[Task]:
+    def submit(self, cells: Sequence[Cell]) -> Sequence[Future[Ended]]:
         """As `Pool.submit`."""
-        return [self._submit(cell) for cell in cells]
+        return [self._threads.submit(self._follow, cell) for cell in cells]
 
-    def _submit(self, cell: Cell) -> Task:
-        record, files = None, None
-        if not all(survey.shares for survey in self._surveys.values()):
-            record = record_of(cell.config, self._execution.results_dir)
-            if (ended := _claim(record)) is not None:
-                settled: Future[Ended] = Future()
-                settled.set_result(ended)
-                return settled
-            files = record_files(record.folder)
-        have = [node for node, survey in self._surveys.items() if cell.config.dataset not in survey.lacks]
-        where = {} if len(have) == len(self._surveys) else {"ray.io/node-id": f"in({','.join(have)})"}
-        stream = self._work.options(label_selector=where).remote(
-            cell, self._execution, files, self._marker, self._variables
-        )
-        self._tasks.append(_Task(self._ray, stream, record, set(have) if where else None))
-        return self._tasks[-1]
+    def _follow(self, cell: Cell) -> Ended:
+        """Have a cell run, and take in what comes of its record."""
+        record = record_of(cell.config, self._execution.results_dir)
+        try:
+            record.acquire()
+        except Busy as error:
+            return Ended("busy", problem=str(error))
+        try:
+            files = read_files(record.folder)
+            stream = self._work.remote(cell, self._execution, files, self._scratch, self._variables)
+            self._streams.append(stream)
+            if self._closed:  # too late for `close` to have seen it
+                self._ray.cancel(stream, force=True)
+            while not isinstance(told := self._ray.get(next(stream)), Ended):
+                write_files(record.folder, told)
+            return told
+        finally:
+            record.release()
 
     def close(self) -> None:
         """As `Pool.close`."""
-        for task in self._tasks:
-            task.end()
-        self._tasks.clear()
-        if not all(survey.shares for survey in self._surveys.values()):
-            answers = list(self._on_every_node(clean_up, self._marker).values())
-            self._ray.wait(answers, num_returns=len(answers), timeout=_SECONDS_TO_CLEAN)
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for stream in self._streams:
+            self._ray.cancel(stream, force=True)
+        self._threads.shutdown()
+        answers = self._on_every_node(clean_up, self._scratch)
+        self._ray.wait(answers, num_returns=len(answers), timeout=_SECONDS)
 
 
-class _Task:
-    """A `benchmark.launch.pool.Task` of Ray.
-
-    Args:
-        record: of the cell, held here on behalf of a worker that cannot reach the results folder.
-        nodes: the only ones that have its data; None: all have.
-    """
-
-    def __init__(self, ray: Any, stream: Any, record: RunRecord | None, nodes: set[str] | None) -> None:
-        self._ray, self._stream, self._record, self._nodes = ray, stream, record, nodes
-        self._ended: Ended | Exception | None = None
-
-    def done(self) -> bool:
-        """Take in what has come; raises nothing."""
-        while self._ended is None and self._ray.wait([self._stream], timeout=0)[0]:
-            try:
-                told = self._ray.get(next(self._stream))
-                if isinstance(told, Ended):
-                    self._ended = told
-                elif self._record is not None:
-                    _store(self._record, told)
-            except Exception as error:  # the worker, its machine, or a folder of ours
-                self._ended = error
-        if self._ended is None and self._nodes is not None:  # for which Ray would wait for ever
-            alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
-            if not self._nodes & alive:
-                self._ended = RuntimeError("no machine that is left has its data")
-        return self._ended is not None
-
-    def result(self) -> Ended:
-        """As `Task.result`, of a task that is done."""
-        self.end()
-        assert self._ended is not None
-        if isinstance(self._ended, Exception):
-            raise self._ended
-        return self._ended
-
-    def end(self) -> None:
-        """End the worker if it is at work, and let the record go."""
-        if self._ended is None:
-            with contextlib.suppress(Exception):
-                self._ray.cancel(self._stream, force=True)
-        if self._record is not None:
-            self._record.release()
-
-
-def _claim(record: RunRecord) -> Ended | None:
-    """Take a run for a worker; how the cell has ended, if it cannot or need not be run."""
-    try:
-        record.acquire()
-        if record.done:  # by another process, since we looked
-            summary = finished_summary(record)
-            record.release()
-            return Ended("done", summary)
-    except Busy as error:
-        return Ended("busy", problem=str(error))
-    except UserError as error:
-        return Ended("stop", problem=str(error))
-    return None
-
-
-def _store(record: RunRecord, files: Mapping[str, bytes]) -> None:
-    """Write files of a record; those of an earlier attempt go.
+def connect(ray: Any, address: str) -> bool:
+    """Join the cluster at `address` (``local``: start one); says whether that is to be undone in the end.
 
     Raises:
-        UserError: that is impossible, which ends everything.
+        UserError: nothing answers there.
     """
-    for name, content in files.items():
-        write_bytes(record.folder / name, content)
-    for name in ("failed.json", "checkpoint.pt"):
-        if name not in files:
-            (record.folder / name).unlink(missing_ok=True)
+    if ray.is_initialized():
+        return False
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    if address == "local":
+        options |= {"num_cpus": available_cores(), "num_gpus": torch.cuda.device_count()}
+        options |= {"include_dashboard": False}
+    else:
+        # Machines of a cluster need not have this program, and never run another version of it.
+        options["runtime_env"] = {"working_dir": str(_ROOT), "excludes": _NOT_SENT}
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        if address not in ("local", "auto"):  # Ray itself would go on trying for minutes
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            if not host or not port.isdecimal():
+                raise ValueError("expected HOST:PORT, such as 10.0.0.1:6379")
+            socket.create_connection((host, int(port)), _SECONDS).close()
+        ray.init(address=address, **options)
+    except Exception as error:  # of many kinds; what is to be done is the same
+        ray.shutdown()
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(
+            f"cannot use the Ray cluster '{address}': {reason.rstrip('.')}; start one with `ray start "
+            "--head`, give its HOST:PORT (or auto) as --address, and call this on one of its machines, with "
+            "its RAY_AUTH_TOKEN if it asks for one; without --address one of this machine alone is used"
+        ) from error
+    finally:
+        with contextlib.suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGTERM, handler)  # which Ray takes for itself
+    return True
+
+
+def divide(
+    machines: Sequence[tuple[int, int]], jobs: int | None, cells: int, device: str
+) -> tuple[int, int, float]:
+    """Cells at a time, and the CPUs and GPUs (perhaps a part of one) of each: so that all can be placed.
+
+    Args:
+        machines: numbers of CPUs and GPUs.
+        jobs: None or 0: one a GPU where there are GPUs (and `device` allows), else one a CPU.
+
+    Raises:
+        UserError: more jobs than CPUs, or a device that the cluster has not.
+    """
+    with_gpu = [machine for machine in machines if machine[1] and device != "cpu"]
+    if device not in ("auto", "cpu") and not (device == "cuda" and with_gpu):
+        raise UserError(
+            f"--device {device}: expected auto or cpu on this Ray cluster, or cuda if it has a GPU"
+        )
+    used = with_gpu or [(cpus, cpus) for cpus, _ in machines]
+    most = sum(cpus for cpus, _ in used)
+    wanted = jobs or min(most, sum(slots for _, slots in used))
+    if not 1 <= wanted <= most:
+        whose = "machines with a GPU have" if with_gpu else "Ray cluster has"
+        raise UserError(
+            f"--jobs {wanted}: every job needs a CPU, and the {whose} {most}; give --jobs {max(1, most)} or "
+            "fewer, or add machines with `ray start --address`"
+        )
+    wanted = min(wanted, max(1, cells))
+
+    def room(share: int, on_each: int) -> int:
+        """For cells of `share` CPUs, of which `on_each` share a GPU."""
+        return sum(min(cpus // share, slots * on_each) for cpus, slots in used)
+
+    on_each = next(n for n in range(1, wanted + 1) if room(1, n) >= wanted)
+    share = max(n for n in range(1, most + 1) if room(n, on_each) >= wanted)
+    return wanted, share, 1 / on_each if with_gpu else 0.0

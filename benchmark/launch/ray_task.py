@@ -1,8 +1,7 @@
 """What runs on the machines of a Ray cluster; nothing here imports Ray.
 
-Where all machines see the results folder, tasks write into it. Otherwise they work in a folder of their own
-and send the files of the record along: at checkpoints those that another worker needs to go on, at the end
-all.
+Machines need not see the results folder: a task works in a folder of its own machine and sends the files of
+its record at checkpoints and at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark.engine.files import write_bytes
@@ -25,90 +23,74 @@ from benchmark.launch.base import Ended, Quiet, attempt, unavailable
 from benchmark.launch.cores import use_share
 from benchmark.studies.grid import Cell
 
-__all__ = ["Survey", "clean_up", "look", "record_files", "work"]
+__all__ = ["clean_up", "look", "read_files", "work", "write_files"]
 
-_TO_GO_ON = ("config.json", "rounds.jsonl", "checkpoint.pt")
+Files = Mapping[str, bytes]
+
 # In the order in which they may be written: what says that the record is whole comes last.
-_FILES = (*_TO_GO_ON, "clients.csv", "diagnostics.json", "summary.json", "failed.json", "done")
+_FILES = ["config.json", "rounds.jsonl", "checkpoint.pt", "clients.csv", "diagnostics.json"]
+_FILES += ["summary.json", "failed.json", "done"]
 _RARELY = 4  # times the engine's seconds between checkpoints: between those that are sent
 _LEAST = 0.1  # seconds between looks for a checkpoint
 
 
-@dataclass(frozen=True)
-class Survey:
-    """What is on a machine.
-
-    Attributes:
-        lacks: datasets that are not there, and why.
-        shares: whether the results folder can be reached.
-    """
-
-    host: str
-    lacks: Mapping[str, str]
-    shares: bool
-
-
-def look(cells: Sequence[Cell], data_dir: Path | None, marker: Path) -> Survey:
-    """Look for the data of `cells`, and for the results folder by the file that marks it."""
-    return Survey(socket.gethostname(), unavailable(cells, data_dir, download=False), marker.exists())
+def look(cells: Sequence[Cell], data_dir: Path | None) -> tuple[str, dict[str, str]]:
+    """The name of this machine, and the datasets of `cells` that are not on it, with the reason."""
+    return socket.gethostname(), unavailable(cells, data_dir, download=False)
 
 
 def work(
-    cell: Cell,
-    execution: Execution,
-    files: Mapping[str, bytes] | None,
-    marker: Path,
-    variables: Mapping[str, str],
-) -> Iterator[Mapping[str, bytes] | Ended]:
-    """Run a cell: files of its record as they come, if the results folder is out of reach; last how it ended.
+    cell: Cell, execution: Execution, files: Files, scratch: str, variables: Mapping[str, str]
+) -> Iterator[Files | Ended]:
+    """Run a cell: the files of its record as they come, last how it ended.
 
     Args:
-        files: what there is of its record; None: the results folder can be reached.
-        marker: the file that marks the results folder; its name is the study's.
+        files: what there is of its record.
+        scratch: name of the folder that the tasks on a machine share.
         variables: of the environment, to be set.
     """
     os.environ.update(variables)
-    if files is None:
-        use_share()
-        yield attempt(cell, execution, Quiet())
-        return
-    scratch = _scratch(marker)
-    folder = record_of(cell.config, scratch).folder
+    execution = dataclasses.replace(execution, results_dir=_folder(scratch))
+    folder = record_of(cell.config, execution.results_dir).folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for name, content in files.items():
-        write_bytes(folder / name, content)
-    apart = dataclasses.replace(execution, results_dir=scratch)
-    checkpoint, seen = folder / "checkpoint.pt", 0
-    pause = max(_LEAST, _RARELY * execution.checkpoint_seconds)
+    write_files(folder, files)
+    pause, sent = max(_LEAST, _RARELY * execution.checkpoint_seconds), 0
     with ThreadPoolExecutor(1, initializer=use_share) as thread:
-        running = thread.submit(attempt, cell, apart, Quiet())
+        running = thread.submit(attempt, cell, execution, Quiet())
         while wait([running], timeout=pause).not_done:
-            with contextlib.suppress(FileNotFoundError):  # none yet, or the run ends just now
-                if (written := checkpoint.stat().st_mtime_ns) != seen:
-                    yield record_files(folder, _TO_GO_ON)
-                    seen = written
-
-    def at_home(text: str) -> str:
-        """With the path that the record will have in the end."""
-        return text.replace(str(scratch), str(execution.results_dir))
-
-    ended = running.result()
-    summary = ended.summary and {**ended.summary, "record": at_home(ended.summary["record"])}
-    yield record_files(folder)
+            with contextlib.suppress(FileNotFoundError):  # no checkpoint yet, or the run ends just now
+                if (written := (folder / "checkpoint.pt").stat().st_mtime_ns) != sent:
+                    yield read_files(folder)
+                    sent = written
+    yield read_files(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    yield dataclasses.replace(ended, summary=summary, problem=at_home(ended.problem))
+    yield running.result()
 
 
-def clean_up(marker: Path) -> None:
-    """Remove the folder that the study's tasks have used on this machine."""
-    shutil.rmtree(_scratch(marker), ignore_errors=True)
+def clean_up(scratch: str) -> None:
+    """Remove the folder that the tasks have shared on this machine."""
+    shutil.rmtree(_folder(scratch), ignore_errors=True)
 
 
-def record_files(folder: Path, names: Sequence[str] = _FILES) -> dict[str, bytes]:
-    """The files of a record, finished or not, in the order in which they are to be written."""
-    return {name: path.read_bytes() for name in names if (path := folder / name).exists()}
+def read_files(folder: Path) -> Files:
+    """The files of a record, finished or not; what says that it is whole is read first."""
+    return {name: path.read_bytes() for name in reversed(_FILES) if (path := folder / name).exists()}
 
 
-def _scratch(marker: Path) -> Path:
-    return Path(tempfile.gettempdir()) / f"pfl-benchmark-{marker.name}"
+def write_files(folder: Path, files: Files) -> None:
+    """Write files of a record; those of an earlier attempt go.
+
+    Raises:
+        UserError: that is impossible.
+    """
+    for name in _FILES:
+        if name in files:
+            write_bytes(folder / name, files[name])
+    for name in ("failed.json", "checkpoint.pt"):
+        if name not in files:
+            (folder / name).unlink(missing_ok=True)
+
+
+def _folder(scratch: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"pfl-benchmark-{scratch}"

@@ -1,26 +1,39 @@
-"""Names of launchers."""
+"""Names and flags of launchers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from benchmark.errors import unknown
+from benchmark.errors import UserError, flag, unknown
 from benchmark.launch.base import Launcher, Options
 
-__all__ = ["LAUNCHERS", "find", "register"]
+__all__ = ["LAUNCHERS", "Entry", "add_flags", "find", "flags_of", "register"]
 
 Maker = Callable[[Options], Launcher]
 
-LAUNCHERS: dict[str, Maker] = {}
+
+@dataclass(frozen=True)
+class Entry:
+    """A launcher that can be asked for."""
+
+    make: Maker
+    where: str  # cells run, in a few words for the help text
+    flags: Mapping[str, Mapping[str, Any]]  # its own, each with the keywords of argparse's `add_argument`
 
 
-def register(name: str) -> Callable[[Maker], Maker]:
-    """Decorator of a function that makes a launcher: it becomes the value `name` of ``--launcher``."""
+LAUNCHERS: dict[str, Entry] = {}
+
+
+def register(name: str, where: str, **flags: Mapping[str, Any]) -> Callable[[Maker], Maker]:
+    """Decorator of what makes a launcher: it becomes the value `name` of ``--launcher`` (see `Entry`)."""
 
     def add(maker: Maker) -> Maker:
         if name in LAUNCHERS:
             raise ValueError(f"two launchers are called '{name}'")
-        LAUNCHERS[name] = maker
+        LAUNCHERS[name] = Entry(maker, where, flags)
         return maker
 
     return add
@@ -34,4 +47,35 @@ def find(name: str) -> Maker:
     """
     if name not in LAUNCHERS:
         raise unknown("launcher", name, sorted(LAUNCHERS))
-    return LAUNCHERS[name]
+    return LAUNCHERS[name].make
+
+
+def add_flags(group: argparse._ArgumentGroup) -> None:
+    """Add ``--launcher`` and the flags of all launchers."""
+    places = ", ".join(f"{name} ({entry.where})" for name, entry in LAUNCHERS.items())
+    group.add_argument(
+        "--launcher",
+        default="local",
+        metavar="NAME",
+        help=f"where cells run: {places} (default: local)",
+    )
+    for entry in LAUNCHERS.values():
+        for name, keywords in entry.flags.items():
+            group.add_argument(flag(name), **keywords)
+
+
+def flags_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The values of the flags of the launcher that was asked for.
+
+    Raises:
+        UserError: it is unknown, or a flag of another one was given.
+    """
+    find(arguments.launcher)
+    for launcher, entry in LAUNCHERS.items():
+        for name, keywords in entry.flags.items():
+            if launcher != arguments.launcher and getattr(arguments, name) != keywords.get("default"):
+                raise UserError(
+                    f"{flag(name)} is for --launcher {launcher}; add --launcher {launcher}, or drop "
+                    f"{flag(name)}"
+                )
+    return {name: getattr(arguments, name) for name in LAUNCHERS[arguments.launcher].flags}

@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from benchmark.errors import UserError
+from benchmark.errors import UserError, optional
 from benchmark.experiment.execution import Execution
-from benchmark.launch.base import Ended, Options, Quiet, absolute, attempt, package
+from benchmark.launch.base import Ended, Options, Quiet, absolute, attempt
 from benchmark.launch.cores import use_share
 from benchmark.launch.pool import Pool, Task
 from benchmark.launch.registry import register
 from benchmark.studies.grid import Cell
 
-__all__ = ["Slurm", "parameters", "slurm"]
+__all__ = ["Slurm", "parameters"]
 
 _ROOM = 1000  # of an array, by Slurm's own default
 _AT_ONCE = 256  # of it, unless --jobs says otherwise
@@ -24,40 +24,55 @@ _TIMEOUTS = 20  # after which a cell begins to count as lost; each time it goes 
 _OURS = ("array", "nodes", "ntasks", "ntasks_per_node", "output", "error", "signal", "requeue")
 
 
-@register("slurm")
-def slurm(options: Options) -> Slurm:
-    """A job array; the results folder and the data must be where all nodes see them.
+def pair(text: str) -> tuple[str, str]:
+    """A key and its value.
+
+    Raises:
+        UserError: it is not KEY=VALUE.
+    """
+    key, _, value = text.partition("=")
+    if not key or not value:
+        raise UserError(f"--slurm is '{text}'; expected KEY=VALUE, such as partition=gpu")
+    return key, value
+
+
+SLURM = {
+    "nargs": "+",
+    "action": "extend",
+    "default": [],
+    "type": pair,
+    "metavar": "KEY=VALUE",
+    "help": "options of sbatch for each job of the array, such as partition=gpu time=8:00:00 "
+    "gpus-per-node=1 cpus-per-task=4; time (minutes, or [DAYS-]HH:MM:SS) is needed, and a job that "
+    "reaches it is queued again",
+}
+
+
+@register("slurm", "a job array", slurm=SLURM)
+class Slurm(Pool):
+    """A pool of Slurm jobs; the results folder and the data must be where all nodes see them.
+
+    Args:
+        cluster: as submitit knows it; ``local`` has jobs run on this machine.
 
     Raises:
         UserError: submitit or Slurm are not there, or what it is asked for makes no sense.
     """
-    wanted = parameters(options.slurm)
-    submitit = package("submitit", "slurm")
-    if shutil.which("sbatch") is None or shutil.which("srun") is None:
-        raise UserError(
-            "--launcher slurm needs Slurm's sbatch and srun on the path; call this on a login node of the "
-            "cluster, or use --launcher local"
-        )
-    return Slurm(options, submitit, wanted)
-
-
-class Slurm(Pool):
-    """A pool of Slurm jobs.
-
-    Args:
-        wanted: of `submitit.AutoExecutor.update_parameters`.
-        cluster: as submitit knows it; ``local`` has jobs run on this machine.
-    """
 
     pause = 2.0
 
-    def __init__(
-        self, options: Options, submitit: Any, wanted: Mapping[str, Any], cluster: str = "slurm"
-    ) -> None:
+    def __init__(self, options: Options, cluster: str = "slurm") -> None:
+        self._wanted = parameters(options.flags.get("slurm", ()))
+        self._submitit = optional("submitit", "--launcher slurm", ", or use --launcher local")
+        if cluster == "slurm" and not (shutil.which("sbatch") and shutil.which("srun")):
+            raise UserError(
+                "--launcher slurm needs Slurm's sbatch and srun on the path; call this on a login node of "
+                "the cluster, or use --launcher local"
+            )
         jobs = min(options.jobs or _AT_ONCE, max(1, len(options.cells)))
         super().__init__(jobs, f"on Slurm, {jobs} at a time", absolute(options.execution))
         self.room = _ROOM
-        self._submitit, self._wanted, self._cluster = submitit, wanted, cluster
+        self._cluster = cluster
         self._jobs: list[Any] = []
 
     def submit(self, cells: Sequence[Cell]) -> Sequence[Task]:
@@ -74,7 +89,7 @@ class Slurm(Pool):
             executor.update_parameters(
                 name="pfl-benchmark", slurm_array_parallelism=self.jobs, **self._wanted
             )
-            jobs = executor.map_array(_Resumable(self._submitit), cells, [self._execution] * len(cells))
+            jobs = executor.map_array(_Resumable(), cells, [self._execution] * len(cells))
         except Exception as error:  # of many kinds: a partition that is none, a limit of the account
             reason = " ".join(str(error).split())
             raise UserError(f"Slurm does not take the jobs: {reason}; mend --slurm") from error
@@ -93,16 +108,15 @@ class Slurm(Pool):
 class _Resumable:
     """`attempt` in a job; at the end of its time, or when it is preempted, submitit queues it again."""
 
-    def __init__(self, submitit: Any) -> None:
-        self._again = submitit.helpers.DelayedSubmission
-
     def __call__(self, cell: Cell, execution: Execution) -> Ended:
         use_share()
         return attempt(cell, execution, Quiet())
 
     def checkpoint(self, cell: Cell, execution: Execution) -> Any:
         """The same once more: the run goes on from its own checkpoint."""
-        return self._again(self, cell, execution)
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self, cell, execution)
 
 
 def parameters(given: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -13,11 +13,13 @@ The text net is ours: the paper says "a recurrent neural network, followed by th
 from benchmark.models.catalogue import NETWORKS, build_network, cnn, rnn
 from benchmark.models.layers import Conv, DropoutSource, Layer, Linear, LowRank, Params
 from benchmark.models.network import Network
+from benchmark.models.normalisation import BatchNorm
 from benchmark.models.recurrent import CELLS, Recurrent
 
 __all__ = [
     "CELLS",
     "NETWORKS",
+    "BatchNorm",
     "Conv",
     "DropoutSource",
     "Layer",

@@ -49,7 +49,7 @@ class Layer(ABC):
 
     @abstractmethod
     def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
-        """Return the layer's output for the batch `x` [B, ...]; `dropout` None means evaluation mode."""
+        """The layer's output for the batch `x` [B, ...]; in evaluation mode where `dropout` is None."""
 
     def apply_stacked(
         self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
@@ -59,6 +59,14 @@ class Layer(ABC):
         Optional: a layer that does not define it cannot be trained by the executor `stacked`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no stacked form")
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """Names of the tensors that have no gradient: `apply` changes them in place in training mode.
+
+        They are in `shapes`, so that they are sent, averaged or kept with their layer like its other tensors.
+        """
+        return ()
 
     @property
     def stackable(self) -> bool:

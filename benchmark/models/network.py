@@ -66,8 +66,13 @@ class Network:
         """Tensor names of the named layers (default: all), in network order."""
         return list(self.shapes(layers))
 
+    @property
+    def buffers(self) -> set[str]:
+        """Names of all tensors that have no gradient (`Layer.buffers`)."""
+        return {name for layer in self.layers for name in layer.buffers}
+
     def count(self, layers: Iterable[str] | None = None) -> int:
-        """Number of parameters of the named layers (default: all)."""
+        """Number of parameters of the named layers (default: all), buffers included."""
         return sum(math.prod(shape) for shape in self.shapes(layers).values())
 
     def init(self, rng: np.random.Generator, device: torch.device | str = "cpu") -> Params:

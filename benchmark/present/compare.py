@@ -23,7 +23,7 @@ from benchmark.records.same_data import Kind
 from benchmark.records.store import Record, family
 from benchmark.studies.statistics import Comparison, compare_with_best, mean_and_std
 
-__all__ = ["Candidate", "Difference", "Group", "Row", "groups"]
+__all__ = ["Candidate", "Group", "Row", "groups"]
 
 _FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
 
@@ -55,35 +55,24 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Of accuracies in 0..1, a candidate's minus the reference's, clients weighted by their test samples.
-
-    Attributes:
-        by_seed: in the seeds and splits that both have.
-        standard_error: of `mean`, clients and seeds taken as independent; NaN of a single pair.
-    """
-
-    by_seed: Mapping[int, float]
-    standard_error: float
-
-    @property
-    def mean(self) -> float:
-        """Over the seeds."""
-        return float(np.mean(list(self.by_seed.values())))
-
-
-@dataclass(frozen=True)
 class Row:
-    """How a candidate fares against the reference.
+    """How a candidate fares against the reference, clients weighted by their test samples.
 
     Attributes:
-        difference, test: None of the reference itself, and where the two have no split in common.
-            In `test` the reference is `Comparison.best`.
+        by_seed: its accuracy (0..1) minus the reference's, in the seeds and splits that both have.
+        standard_error: of `difference`, clients and seeds taken as independent; NaN of a single pair.
+        test: None of the reference itself, which is `Comparison.best`, and where no split is in common.
     """
 
     candidate: Candidate
-    difference: Difference | None
+    by_seed: Mapping[int, float]
+    standard_error: float
     test: Comparison | None
+
+    @property
+    def difference(self) -> float:
+        """Mean over the seeds."""
+        return float(np.mean(list(self.by_seed.values())))
 
     @property
     def verdict(self) -> str:
@@ -92,17 +81,17 @@ class Row:
         With ``by ranks`` where the mean difference says otherwise: most clients gain a little, others lose
         much, or the reverse.
         """
-        if self.test is None or self.difference is None:
+        if self.test is None:
             return ""
         sign = -self.test.direction
         if not self.test.significant or not sign:
             return "undecided"
-        return ("better" if sign > 0 else "worse") + " by ranks" * (sign * self.difference.mean <= 0)
+        return ("better" if sign > 0 else "worse") + " by ranks" * (sign * self.difference <= 0)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Entrants on the same splits.
+    """Candidates on the same splits.
 
     Attributes:
         setting: in words, as far as all candidates have it in common.
@@ -125,40 +114,32 @@ class Group:
     def find(self, folder: Path) -> Candidate | None:
         """The candidate that has this record, or a copy of it."""
         identity = folder.resolve().name[-10:]
-        for candidate in self.candidates:
-            if identity in (record.config.hash for record in candidate.records.values()):
-                return candidate
-        return None
+        found = (c for c in self.candidates if identity in (r.config.hash for r in c.records.values()))
+        return next(found, None)
 
     def rows(self, reference: Candidate) -> list[Row]:
         """Everybody against `reference`, in the order of `candidates`."""
-        keys = {candidate.title: candidate for candidate in self.candidates}
         samples = {
-            title: {split: record.accuracies for split, record in candidate.by_split.items()}
-            for title, candidate in keys.items()
+            candidate.title: {split: record.accuracies for split, record in candidate.by_split.items()}
+            for candidate in self.candidates
         }
         tests = compare_with_best(samples, reference.title)
-        return [
-            Row(candidate, _difference(candidate, reference) if title in tests else None, tests.get(title))
-            for title, candidate in keys.items()
-        ]
+        return [_row(candidate, reference, tests.get(candidate.title)) for candidate in self.candidates]
 
 
-def _difference(candidate: Candidate, reference: Candidate) -> Difference:
+def _row(candidate: Candidate, reference: Candidate, test: Comparison | None) -> Row:
     ours, theirs = candidate.by_split, reference.by_split
-    common = sorted((split for split in ours if split in theirs), key=lambda split: split[1])
-    gaps = [ours[split].accuracies - theirs[split].accuracies for split in common]
-    samples = [ours[split].test_samples for split in common]
-    by_seed = {
-        split[1]: ours[split].summary["accuracy"] - theirs[split].summary["accuracy"] for split in common
-    }
-    weights = np.concatenate([counts / counts.sum() for counts in samples]) / len(common)
-    gap = np.concatenate(gaps)
+    pairs = [(ours[split], theirs[split]) for split in ours if split in theirs]
+    if test is None or not pairs:
+        return Row(candidate, {}, math.nan, None)
+    by_seed = {one.config.seed: one.summary["accuracy"] - other.summary["accuracy"] for one, other in pairs}
+    gap = np.concatenate([one.accuracies - other.accuracies for one, other in pairs])
+    weights = np.concatenate([one.test_samples / one.test_samples.sum() for one, _ in pairs]) / len(pairs)
     error = math.nan
     if len(gap) > 1:
         around = gap - np.mean(list(by_seed.values()))
         error = math.sqrt(np.sum((weights * around) ** 2) * len(gap) / (len(gap) - 1))
-    return Difference(by_seed, error)
+    return Row(candidate, by_seed, error, test)
 
 
 def groups(records: Iterable[Record]) -> list[Group]:

@@ -2,22 +2,120 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from benchmark.present.files import RenderedFiles, renderer_digest, section_file
+from benchmark.engine.files import read_bytes, read_json, write_bytes, write_json
+from benchmark.errors import UserError
 from benchmark.records.store import Record, Store
-from benchmark.studies import computed
 from benchmark.studies.grid import Profile, Study
-from benchmark.studies.results import Results, collect
+from benchmark.studies.results import collect
 
 if TYPE_CHECKING:
     from benchmark.render.picture import Picture
     from benchmark.render.table import Table
 
-__all__ = ["make", "render", "with_rendered"]
+__all__ = ["RenderedFiles", "render", "renderer_digest", "section_file", "with_rendered"]
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_SOURCES = ("studies/*.py", "present/**/*.*", "render/**/*.*", "papers/**/*.py")
+
+
+def section_file(study: str) -> str:
+    """Where a study's part of the report is kept, below the results folder; safe to delete at any time."""
+    return f".cache/report/{study}.html"
+
+
+class RenderedFiles:
+    """Which files each study has left in `root`, and from what they were made (``.rendered.json``).
+
+    Only names that lead to a place below `root` are written, trusted or deleted, whatever that file says.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._path = root / ".rendered.json"
+        try:
+            found = read_json(self._path)
+        except (OSError, ValueError):
+            found = {}
+        self._studies: dict[str, dict[str, Any]] = {n: entry for n, entry in found.items() if _fits(entry)}
+
+    def is_current(self, study: str, fingerprint: str) -> bool:
+        """Whether the study's files were made from exactly this, and are as they were written."""
+        entry = self._studies.get(study, {"files": {}})
+        return entry.get("fingerprint") == fingerprint and all(
+            self._inside(name) and _digest_of(self.root / name) == digest
+            for name, digest in entry["files"].items()
+        )
+
+    def fingerprint(self, study: str) -> str:
+        """What the study's files were made from; empty if there are none."""
+        return str(self._studies.get(study, {}).get("fingerprint", ""))
+
+    def files(self, study: str) -> list[Path]:
+        """What the study has left, as far as it is known."""
+        names = self._studies.get(study, {}).get("files", {})
+        return [self.root / name for name in names if self._inside(name)]
+
+    def write(self, study: str, fingerprint: str, contents: dict[str, str | bytes]) -> None:
+        """Write a study's files (paths below `root` and contents) and drop those it no longer makes.
+
+        Raises:
+            UserError: they cannot be written, or a folder there is a link to another place.
+        """
+        made = {name: text.encode() if isinstance(text, str) else text for name, text in contents.items()}
+        for name, content in made.items():
+            path = self.root / name
+            if not self._inside(name):
+                raise UserError(
+                    f"{path} leads out of {self.root}; remove the link, or choose another --results-dir"
+                )
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UserError(
+                    f"cannot make the folder {path.parent}: {error.strerror}; choose another --results-dir"
+                ) from error
+            write_bytes(path, content)
+        for path in self.files(study):
+            if str(path.relative_to(self.root)) not in made and path.is_file():
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in made.items()}
+        self._studies[study] = {"fingerprint": fingerprint, "files": digests}
+        write_json(self._path, self._studies)
+
+    def _inside(self, name: str) -> bool:
+        """Whether a name leads to a place below `root`, links included."""
+        root = self.root.resolve()
+        return root in (root / name).resolve().parents
+
+
+def _fits(entry: Any) -> bool:
+    files = entry.get("files") if isinstance(entry, dict) else None
+    return isinstance(files, dict) and all(isinstance(digest, str) for digest in files.values())
+
+
+def _digest_of(path: Path) -> str:
+    """SHA-256 of a file's content; empty if it cannot be read."""
+    try:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except (OSError, ValueError):
+        return ""
+
+
+def renderer_digest() -> str:
+    """Changes with the code that renders."""
+    digest = hashlib.sha256()
+    paths = [path for pattern in _SOURCES for path in sorted(_PACKAGE.glob(pattern))]
+    for path in paths:
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def render(
@@ -41,23 +139,26 @@ def render(
     """
     rendered, code, written = RenderedFiles(store.root), renderer_digest(), []
     for study in studies:
-        results = None if study.computed else collect(study, profile, store, seeds)
-        source = results.fingerprint() if results else computed.fingerprint(study, store.root)
+        results = None
+        if study.computed:
+            source = study.computed.digest(store.root)
+        else:
+            results = collect(study, profile, store, seeds)
+            source = results.fingerprint()
         fingerprint = hashlib.sha256(f"{code} {source}".encode()).hexdigest()
         if rendered.is_current(study.name, fingerprint) and not again:
             continue
-        records = results.all() if results else []
-        tables, figures = _make(study, profile, store, results)
-        rendered.write(study.name, fingerprint, _files(study, tables, figures, records))
+        # Matplotlib, pandas and SciPy take a second to import, which a call without anything to do saves.
+        from benchmark.present.figures import make_figures
+        from benchmark.present.tables import make_tables
+
+        if results is not None:
+            files = _files(study, make_tables(results), make_figures(results), results.all())
+        elif study.computed:
+            files = _files(study, *study.computed.make(profile, store.root), [])
+        rendered.write(study.name, fingerprint, files)
         written.append(study.name)
     return written
-
-
-def make(
-    study: Study, profile: Profile, store: Store, seeds: Sequence[int] | None = None
-) -> tuple[list[Table], list[Picture]]:
-    """All tables and figures of one study, from its records."""
-    return _make(study, profile, store, None if study.computed else collect(study, profile, store, seeds))
 
 
 def with_rendered(
@@ -70,18 +171,6 @@ def with_rendered(
         for study in known
         if study in chosen or (study.belongs_to(profile) and rendered.files(study.name))
     ]
-
-
-def _make(
-    study: Study, profile: Profile, store: Store, results: Results | None
-) -> tuple[list[Table], list[Picture]]:
-    # Matplotlib, pandas and SciPy take a second to import, which a call without anything to do saves.
-    from benchmark.present.figures import make_figures
-    from benchmark.present.tables import make_tables
-
-    if results is None:
-        return computed.make(study, profile, store.root)
-    return make_tables(results), make_figures(results)
 
 
 def _files(

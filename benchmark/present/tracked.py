@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmark.engine.files import read_json, write_json
 from benchmark.errors import UserError
-from benchmark.present.files import RenderedFiles
+from benchmark.present.render import RenderedFiles
 from benchmark.render.formats.json_file import from_json
 from benchmark.render.table import Table
 from benchmark.studies.catalogue import STUDIES

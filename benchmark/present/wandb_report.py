@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmark.errors import UserError
+from benchmark.errors import UserError, optional
 from benchmark.present.tracked import tables_of
 from benchmark.records.store import Store
 from benchmark.render.formats.markdown import markdown
 from benchmark.render.table import Table
 from benchmark.studies.catalogue import STUDIES
-from benchmark.studies.grid import Profile, Study
+from benchmark.studies.grid import Profile
 from benchmark.studies.results import collect
-from benchmark.track.access import require, require_key
+from benchmark.track.access import require_key
 from benchmark.track.base import describe, setting_of
 
 __all__ = ["build", "destination", "publish", "settings_of"]
@@ -49,8 +49,8 @@ def publish(entity: str, project: str, profile: Profile, store: Store) -> str:
     Raises:
         UserError: a package or a key is missing, there is nothing to publish, or W&B does not take it.
     """
-    require("wandb", f"report {_FLAG}")
-    require("wandb_workspaces", f"report {_FLAG}")
+    optional("wandb", f"report {_FLAG}")
+    optional("wandb_workspaces", f"report {_FLAG}")
     require_key(f"report {_FLAG}", "leave --wandb out")
     tables = tables_of(store.root)
     if not tables:
@@ -96,18 +96,34 @@ def build(
     import wandb_workspaces.expr as expr
     import wandb_workspaces.reports.v2 as wr
 
+    def charts(title: str, filters: Any, *groups: str) -> Any:
+        """Charts of some runs."""
+        accuracy: dict[str, Any] = {"y": ["accuracy"], "title_y": "test accuracy"}
+        sent = "cumulative/bytes"
+        panels: list[Any] = [
+            wr.LinePlot(title="Learning curves", x="round", title_x="communication round", **accuracy),
+            wr.LinePlot(
+                title="Accuracy against bytes", x=sent, title_x="bytes in all directions", **accuracy
+            ),
+            wr.BarPlot(title="Accuracy after the last round", metrics=["accuracy"]),
+        ]
+        return wr.PanelGrid(
+            runsets=[wr.Runset(name=title, filters=filters, groupby=[*groups, "config.method"])],
+            panels=panels,
+        )
+
     blocks: list[Any] = [wr.TableOfContents(), wr.P(_HOW)]
     if profile.warning:
         blocks.insert(0, wr.CalloutBlock(text=profile.warning))
     for study in STUDIES.values():
         if own := tables.get(study.name):
-            blocks += _section(study, own, settings.get(study.name, {}))
-    everything = wr.Runset(
-        name="all runs",
-        filters=expr.And(expr.Metric("JobType") != "tables"),
-        groupby=["config.study", "config.setting", "config.method"],
-    )
-    blocks += [wr.H2("All runs"), wr.PanelGrid(runsets=[everything], panels=_panels())]
+            # The heading of a table is one below that of the study.
+            blocks += [wr.H2(study.title), *(wr.MarkdownBlock(text=f"#{markdown(table)}") for table in own)]
+            for column, setting in settings.get(study.name, {}).items():
+                chosen = expr.And(expr.Tags().isin([study.name]), expr.Config("setting") == setting)
+                blocks += [wr.H3(column), charts(f"{study.name}: {column}", chosen)]
+    everything = expr.And(expr.Metric("JobType") != "tables")
+    blocks += [wr.H2("All runs"), charts("all runs", everything, "config.study", "config.setting")]
     return wr.Report(
         entity=entity,
         project=project,
@@ -116,39 +132,6 @@ def build(
         blocks=blocks,
         width="fluid",
     )
-
-
-def _section(study: Study, tables: Sequence[Table], settings: Mapping[str, str]) -> list[Any]:
-    """The blocks of one study: its tables, then charts of each setting with a line a method."""
-    import wandb_workspaces.expr as expr
-    import wandb_workspaces.reports.v2 as wr
-
-    blocks: list[Any] = [wr.H2(study.title)]
-    blocks += [wr.MarkdownBlock(text=f"#{markdown(table)}") for table in tables]  # a heading below the H2
-    for column, setting in settings.items():
-        runs = wr.Runset(
-            name=f"{study.name}: {column}",
-            filters=expr.And(expr.Tags().isin([study.name]), expr.Config("setting") == setting),
-            groupby=["config.method"],
-        )
-        blocks += [wr.H3(column), wr.PanelGrid(runsets=[runs], panels=_panels())]
-    return blocks
-
-
-def _panels() -> list[Any]:
-    import wandb_workspaces.reports.v2 as wr
-
-    accuracy: dict[str, Any] = {"y": ["accuracy"], "title_y": "test accuracy"}
-    return [
-        wr.LinePlot(title="Learning curves", x="round", title_x="communication round", **accuracy),
-        wr.LinePlot(
-            title="Accuracy against bytes",
-            x="cumulative/bytes",
-            title_x="bytes in all directions",
-            **accuracy,
-        ),
-        wr.BarPlot(title="Accuracy after the last round", metrics=["accuracy"]),
-    ]
 
 
 def _save(report: Any) -> str:

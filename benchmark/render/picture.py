@@ -59,16 +59,16 @@ class Picture:
 
     def to_svg(self) -> str:
         """The figure as text of an SVG file; letters are drawn as shapes, so no font is needed."""
-        buffer = io.StringIO()
-        with styled():
-            self.figure.savefig(buffer, format="svg", dpi=_DPI, metadata={"Date": None})
-        return buffer.getvalue()
+        return self._saved("svg", {"Date": None}).decode()
 
     def to_png(self) -> bytes:
         """The figure as a PNG file."""
+        return self._saved("png", {"Software": None})
+
+    def _saved(self, kind: str, metadata: dict[str, None]) -> bytes:
         buffer = io.BytesIO()
         with styled():
-            self.figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
+            self.figure.savefig(buffer, format=kind, dpi=_DPI, metadata=metadata)
         return buffer.getvalue()
 
 

@@ -7,9 +7,10 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,14 +24,14 @@ __all__ = [
     "Ceilings",
     "ceilings",
     "device_name",
-    "forget_peak",
     "peak_memory",
-    "seconds_of",
     "timed",
     "training_bytes",
     "training_flops",
     "wait_for",
 ]
+
+Key = TypeVar("Key")
 
 
 def wait_for(device: torch.device) -> None:
@@ -39,20 +40,15 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def seconds_of(call: Callable[[], object]) -> float:
-    """Seconds of one call."""
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
-
-
-def timed(calls: dict[str, Callable[[], int]], repeats: int) -> dict[str, tuple[float, int]]:
+def timed(calls: Mapping[Key, Callable[[], int]], repeats: int) -> dict[Key, tuple[float, int]]:
     """Median seconds and samples of each call: one warm-up, then the calls in turn, `repeats` times."""
     samples = {name: call() for name, call in calls.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    seconds: dict[Key, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
-            seconds[name].append(seconds_of(call))
+            started = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - started)
     return {name: (statistics.median(values), samples[name]) for name, values in seconds.items()}
 
 
@@ -73,10 +69,8 @@ def training_bytes(network: Network, shape: tuple[int, ...], batch: int) -> floa
     params = {
         name: torch.empty(size, device="meta", requires_grad=True) for name, size in network.shapes().items()
     }
-    x, y = (
-        torch.empty(batch, *shape, device="meta"),
-        torch.empty(batch, dtype=torch.int64, device="meta"),
-    )
+    x = torch.empty(batch, *shape, device="meta")
+    y = torch.empty(batch, dtype=torch.int64, device="meta")
     written = result_bytes(
         lambda: torch.autograd.grad(cross_entropy(network.apply(params, x), y), list(params.values()))
     )
@@ -98,12 +92,10 @@ def ceilings(device: torch.device) -> Ceilings:
     block = torch.ones((1024 if device.type == "cuda" else 64) * 2**20, dtype=torch.uint8, device=device)
 
     def product() -> int:
-        (left @ left)[0, 0].item()
-        return 0
+        return int((left @ left)[0, 0])
 
     def copy() -> int:
-        block.clone()[0].item()
-        return 0
+        return int(block.clone()[0])
 
     result = timed({"product": product, "copy": copy}, 5)
     return Ceilings(2 * size**3 / result["product"][0], 2 * block.numel() / result["copy"][0])
@@ -119,12 +111,6 @@ def peak_memory(device: torch.device) -> int:
         return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def forget_peak(device: torch.device) -> None:
-    """Let `peak_memory` of a GPU begin anew; of a process it cannot."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
 
 
 def device_name(device: torch.device) -> str:

@@ -8,10 +8,8 @@ differences cannot grow from round to round, and every call of a run counts by i
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import median_low
 from typing import Any
 
@@ -20,19 +18,16 @@ from torch import Tensor
 from algorithms import ALGORITHMS
 from benchmark.config.resolve import Run, resolve, with_hyper
 from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import Part
 from benchmark.engine.executors import EXECUTORS, Executor
 from benchmark.engine.local import LocalCall, Outcome
 from benchmark.engine.precision import precision
-from benchmark.engine.records import RunRecord
-from benchmark.engine.rounds import run
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import prepare
+from benchmark.launch.base import Quiet
 from benchmark.models import Network, Params
-from benchmark.speed.clock import device_name
-from benchmark.speed.workload import made_dataset
+from benchmark.speed.workload import made_dataset, whole_run
 
 __all__ = ["OUTLIER", "TOLERANCE", "VARIANTS", "Seen", "Twins", "difference", "equality"]
 
@@ -72,20 +67,18 @@ def difference(expected: object, found: object) -> float:
     """
     if isinstance(expected, Tensor):
         if not isinstance(found, Tensor) or expected.shape != found.shape:
-            return float("inf")
+            return math.inf
         if not expected.numel():
             return 0.0
         largest = float((expected.double() - found.double()).abs().max())
-        size = float(expected.abs().max())
-        relative = largest / max(size, 1e-6)
-        return relative if relative == relative else float("inf")
-    if isinstance(expected, Mapping):
-        assert isinstance(found, Mapping)
-        return max((difference(value, found[key]) for key, value in expected.items()), default=0.0)
+        relative = largest / max(float(expected.abs().max()), 1e-6)
+        return math.inf if math.isnan(relative) else relative
+    if isinstance(expected, Mapping) and isinstance(found, Mapping):
+        expected, found = [*expected.values()], [found[name] for name in expected]
     assert isinstance(expected, Sequence)
     assert isinstance(found, Sequence)
     if len(expected) != len(found):
-        return float("inf")
+        return math.inf
     return max((difference(a, b) for a, b in zip(expected, found, strict=True)), default=0.0)
 
 
@@ -110,19 +103,6 @@ class Seen:
     def equal(self) -> bool:
         exact = max([self.typical, *self.passes])
         return exact <= TOLERANCE and self.largest <= OUTLIER
-
-
-@dataclass
-class _Observer:
-    """Tells the twins which stage the next calls belong to: the one after the last finished round."""
-
-    tell: Callable[[int], None]
-
-    def start(self, rounds: int, done: int) -> None:
-        self.tell(1)
-
-    def round(self, line: Mapping[str, Any]) -> None:
-        self.tell(line["round"] + 1)
 
 
 @dataclass
@@ -174,22 +154,20 @@ def equality(
         cells: datasets whose networks are used.
         changes: fields of the configuration, such as ``dropout=0.3``.
     """
-    device = execution.pick_device()
     for cell in cells:
         for algo, ablation in variants:
             config = RunConfig(algo=algo, dataset=cell, **{**_PROTOCOL, **changes})
             resolved = resolve(with_hyper(config, {}, ablation))
+            if EXECUTORS[executor].unable(resolved.network, resolved.method.alone):
+                continue  # `auto` takes another one
             with precision(execution.tf32):
                 seen = _compared(resolved, execution, executor)
             for stage, found in sorted(seen.items()):
                 yield {
-                    "part": "equality",
                     "cell": cell,
                     "method": algo if ablation is None else f"{algo} {ablation}",
                     "stage": stage,
                     "executor": executor,
-                    "device": device_name(device),
-                    "tf32": execution.tf32,
                     "calls": len(found.trainings),
                     "passes": len(found.passes),
                     "typical": min(found.typical, 1e30),  # JSON knows no infinity
@@ -199,27 +177,26 @@ def equality(
                 }
 
 
+class _Stages(Quiet):
+    """Tells the twins which stage the next calls belong to: that of the round after the last finished one."""
+
+    def __init__(self, twins: Twins, algorithm: Algorithm, rounds: int) -> None:
+        self._twins, self._algorithm, self._rounds = twins, algorithm, rounds
+
+    def round(self, line: Mapping[str, Any]) -> None:
+        self._twins.stage = self._algorithm.stage(min(line["round"] + 1, self._rounds))
+
+
 def _compared(resolved: Run, execution: Execution, executor: str) -> dict[int, Seen]:
     config = resolved.config
-    dataset = made_dataset(config.dataset, config.clients, config)
-    prepared = prepare(resolved, replace(execution, executor="loop"), dataset)
+    prepared = prepare(resolved, replace(execution, executor="loop"), made_dataset(config))
     task = prepared.task
-    other = EXECUTORS[executor](config, task.data, task.streams)
-    twins = Twins(task.executor, other)
+    twins = Twins(task.executor, EXECUTORS[executor](config, task.data, task.streams))
     # The method and the engine see the twins in the place of an executor, and only call its two functions.
     prepared = replace(prepared, task=replace(task, executor=twins))  # type: ignore[arg-type]
-    algorithm: Algorithm = prepared.make(config.rounds)
-
-    def tell(number: int) -> None:
-        twins.stage = algorithm.stage(min(number, config.rounds))
-
+    algorithm = prepared.make(config.rounds)
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            record = RunRecord(Path(folder), config, config.algo)
-            record.folder.mkdir()
-            run(
-                algorithm, prepared.schedule, Plan(config.rounds, "rounds"), record, None, _Observer(tell), {}
-            )
+        whole_run(prepared, algorithm, _Stages(twins, algorithm, config.rounds))
     finally:
         twins.close()
     return twins.seen

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+import torch
 
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.precision import precision
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import Prepared
-from benchmark.speed.clock import device_name, forget_peak, peak_memory, timed, wait_for
+from benchmark.speed.clock import peak_memory, timed, wait_for
 from benchmark.speed.workload import COHORT, local_call, ready
 
 __all__ = ["COHORTS", "CROWDS", "cohorts", "crowds"]
@@ -29,45 +32,39 @@ def cohorts(
     """Seconds of a local call as the cohort grows."""
     for name in executors:
         prepared = ready(cell, name, execution, clients=max(sizes))
-        calls = {str(size): local_call(prepared, list(range(size))) for size in sizes}
-        with precision(execution.tf32):
-            results = timed(calls, repeats)
+        with precision(execution.tf32), contextlib.closing(prepared.task.executor):
+            results = timed({size: local_call(prepared, list(range(size))) for size in sizes}, repeats)
         for size, (seconds, samples) in results.items():
             yield {
-                "part": "cohorts",
                 "cell": cell,
                 "executor": name,
-                "device": device_name(prepared.task.data.device),
-                "clients": int(size),
+                "clients": size,
                 "seconds": seconds,
                 "samples_per_second": samples / seconds,
             }
-        prepared.task.executor.close()
 
 
 def crowds(execution: Execution, repeats: int, sizes: tuple[int, ...] = CROWDS) -> Iterator[dict[str, Any]]:
     """Seconds of a FedPer round with ten participants as the number of clients grows, on digits."""
     for size in sizes:
-        forget_peak(execution.pick_device())
+        if execution.pick_device().type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
         prepared = ready(
             "digits", execution.executor, execution, "fedper", clients=size, samples_per_client=20,
             test_samples_per_client=4, participation=COHORT / size,
         )  # fmt: skip
         rounds = ordinary_rounds(prepared)
-        with precision(execution.tf32):
-            ((seconds, samples),) = timed({"round": lambda: next(rounds)}, 5 * repeats).values()  # noqa: B023
+        with precision(execution.tf32), contextlib.closing(prepared.task.executor):
+            seconds, samples = timed({size: lambda: next(rounds)}, 5 * repeats)[size]  # noqa: B023
         yield {
-            "part": "crowds",
             "cell": "digits",
             "executor": prepared.executor_name,
-            "device": device_name(prepared.task.data.device),
             "crowd": size,
             "clients": COHORT,
             "seconds": seconds,
             "samples_per_second": samples / seconds,
             "peak_memory": peak_memory(prepared.task.data.device),
         }
-        prepared.task.executor.close()
 
 
 def ordinary_rounds(prepared: Prepared) -> Iterator[int]:
@@ -75,7 +72,7 @@ def ordinary_rounds(prepared: Prepared) -> Iterator[int]:
     algorithm, executor = prepared.make(2**30), prepared.task.executor
     for number in itertools.count(1):
         cohort = prepared.schedule.cohort(number, full=False)
-        outcome = executor.train(algorithm.begin(cohort, algorithm.download(), number))
+        outcome = executor.train(algorithm.begin(cohort, algorithm.message(cohort, number), number))
         algorithm.keep(outcome)
         wait_for(prepared.task.data.device)
         yield outcome.samples

@@ -19,7 +19,7 @@ from benchmark.engine.params import expand, row
 from benchmark.engine.precision import precision
 from benchmark.experiment.execution import Execution
 from benchmark.models import Conv, Network, Params, build_network
-from benchmark.speed.clock import device_name, timed, wait_for
+from benchmark.speed.clock import timed, wait_for
 from benchmark.speed.workload import COHORT
 from datasets import DATASETS
 
@@ -49,35 +49,20 @@ def one_by_one(network: Network, params: Params, x: Tensor, y: Tensor) -> Params
     return {name: torch.stack([one[name] for one in found]) for name in params}
 
 
-def _at_once(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
-    own = {name: tensor.detach().requires_grad_() for name, tensor in params.items()}
-    return _gradients(_loss(network.apply_stacked(own, x), y), own)
+def stacked(way: str) -> Way:
+    """All clients at once, convolutions computed by the method of `Conv` called `way`."""
 
+    class Convolution(Conv):
+        def apply_stacked(self, params: Any, x: Tensor, dropout: Any = None) -> Tensor:
+            return getattr(self, way)(params, x)
 
-class _Patches(Conv):
-    def apply_stacked(self, params: Any, x: Tensor, dropout: Any = None) -> Tensor:
-        return self.by_patches(params, x)
+    def gradients(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
+        convolutions = [layer for layer in network.layers if isinstance(layer, Conv)]
+        network = network.with_layers({layer.name: Convolution(**vars(layer)) for layer in convolutions})
+        own = {name: tensor.detach().requires_grad_() for name, tensor in params.items()}
+        return _gradients(_loss(network.apply_stacked(own, x), y), own)
 
-
-class _Groups(Conv):
-    def apply_stacked(self, params: Any, x: Tensor, dropout: Any = None) -> Tensor:
-        return self.by_groups(params, x)
-
-
-def _with(kind: type[Conv], network: Network) -> Network:
-    """`network` with its convolutions computed in one way."""
-    convolutions = [layer for layer in network.layers if isinstance(layer, Conv)]
-    return network.with_layers({layer.name: kind(**vars(layer)) for layer in convolutions})
-
-
-def patches(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
-    """All clients at once, a convolution as patches times kernels in one batched product."""
-    return _at_once(_with(_Patches, network), params, x, y)
-
-
-def grouped(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
-    """All clients at once, convolutions with a group for each client."""
-    return _at_once(_with(_Groups, network), params, x, y)
+    return gradients
 
 
 def mapped(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
@@ -89,7 +74,13 @@ def mapped(network: Network, params: Params, x: Tensor, y: Tensor) -> Params:
     return vmap(grad(loss))(params, x, y)
 
 
-WAYS: dict[str, Way] = {"loop": one_by_one, "bmm": patches, "grouped": grouped, "vmap": mapped}
+# As patches times kernels in one batched product; as one convolution with a group for each client.
+WAYS: dict[str, Way] = {
+    "loop": one_by_one,
+    "bmm": stacked("by_patches"),
+    "grouped": stacked("by_groups"),
+    "vmap": mapped,
+}
 
 
 def kernels(execution: Execution, repeats: int, cells: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -98,9 +89,8 @@ def kernels(execution: Execution, repeats: int, cells: Iterable[str]) -> Iterato
     default = torch.get_num_threads()
     for cell in cells:
         network, rng = build_network(cell), np.random.default_rng(0)
-        params = {
-            name: tensor.contiguous() for name, tensor in expand(network.init(rng, device), COHORT).items()
-        }
+        params = expand(network.init(rng, device), COHORT)
+        params = {name: tensor.contiguous() for name, tensor in params.items()}
         x = torch.randn(COHORT, BATCH, *DATASETS[cell].shape, device=device)
         y = torch.arange(COHORT * BATCH, device=device).view(COHORT, BATCH) % DATASETS[cell].classes
 
@@ -128,10 +118,8 @@ def kernels(execution: Execution, repeats: int, cells: Iterable[str]) -> Iterato
                 torch.set_num_threads(default)
             for name, (seconds, samples) in results.items():
                 yield {
-                    "part": "kernels",
                     "cell": cell,
                     "way": name,
-                    "device": device_name(device),
                     "threads": threads,
                     "clients": COHORT,
                     "milliseconds": 1000 * seconds / STEPS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.records.environment import environment
 from benchmark.speed.cells import cells
+from benchmark.speed.clock import device_name
 from benchmark.speed.equality import VARIANTS, equality
 from benchmark.speed.growth import COHORTS, CROWDS, cohorts, crowds
 from benchmark.speed.kernels import kernels
-from benchmark.speed.runs import side_by_side, tf32, whole_runs
+from benchmark.speed.runs import side_by_side, whole_runs
+from benchmark.speed.tables import TABLES
 from benchmark.speed.workload import CELLS, PLAIN, TRAINERS
 
 __all__ = ["PARTS", "Sizes", "load", "measure", "save", "sizes_for"]
@@ -73,42 +75,24 @@ def sizes_for(
 
 
 def _tf32(execution: Execution, sizes: Sizes) -> Iterator[Row]:
-    # CPUs have no TF32: there would be nothing to see.
-    return (
-        tf32(execution, sizes.repeats, sizes.cells[0], sizes.trainers)
-        if execution.pick_device().type == "cuda"
-        else iter(())
-    )
+    """Nothing on CPUs, which have no TF32."""
+    if execution.pick_device().type == "cuda":
+        for allowed in (False, True):
+            e = replace(execution, tf32=allowed)
+            yield from cells(e, sizes.repeats, sizes.cells[:1], sizes.trainers, sizes.apart)
 
 
-# What each part is called, what it says before it starts, and how it is measured.
-PARTS: dict[str, tuple[str, Callable[[Execution, Sizes], Iterator[Row]]]] = {
-    "cells": (
-        "every trainer on the same work, a cohort of ten, in turn",
-        lambda e, s: cells(e, s.repeats, s.cells, s.trainers, s.apart, s.epochs),
+PARTS: dict[str, Callable[[Execution, Sizes], Iterator[Row]]] = {
+    "cells": lambda e, s: cells(e, s.repeats, s.cells, s.trainers, s.apart, s.epochs),
+    "cohorts": lambda e, s: cohorts(
+        e, s.repeats, s.cohort_cell, s.cohorts, [name for name in s.trainers if name != PLAIN]
     ),
-    "cohorts": (
-        "growth with the size of the cohort",
-        lambda e, s: cohorts(e, s.repeats, s.cohort_cell, s.cohorts, [t for t in s.trainers if t != PLAIN]),
-    ),
-    "crowds": (
-        "growth with the number of clients, 10 of them taking part",
-        lambda e, s: crowds(e, s.repeats, s.crowds),
-    ),
-    "equality": (
-        "stacked against loop, every method and stage",
-        lambda e, s: equality(e, s.cells, variants=s.variants),
-    ),
-    "kernels": (
-        "ways to compute a step of ten clients",
-        lambda e, s: kernels(e, s.repeats, s.cells),
-    ),
-    "tf32": ("local training with and without TF32", _tf32),
-    "runs": ("whole runs", lambda e, s: whole_runs(e, s.setting, s.rounds)),
-    "side-by-side": (
-        "many runs one after the other and side by side",
-        lambda e, s: side_by_side(e, s.setting, s.side_rounds, s.side_runs, s.jobs),
-    ),
+    "crowds": lambda e, s: crowds(e, s.repeats, s.crowds),
+    "equality": lambda e, s: equality(e, s.cells, variants=s.variants),
+    "kernels": lambda e, s: kernels(e, s.repeats, s.cells),
+    "tf32": _tf32,
+    "runs": lambda e, s: whole_runs(e, s.setting, s.rounds),
+    "side-by-side": lambda e, s: side_by_side(e, s.setting, s.side_rounds, s.side_runs, s.jobs),
 }
 
 
@@ -129,13 +113,13 @@ def measure(
         The rows, and the parts in which a fault came up; its traceback has been printed.
     """
     rows: list[Row] = []
-    failed = []
+    failed, device = [], device_name(execution.pick_device())
     for part in parts:
-        about, rows_of = PARTS[part]
-        say(f"{part}: {about}")
+        say(f"{part}: {TABLES[part][0]}")
         try:
-            for row in rows_of(execution, sizes):
-                rows.append(row)
+            for row in PARTS[part](execution, sizes):
+                about = {"part": part, "device": device, "threads": torch.get_num_threads()}
+                rows.append({**about, "tf32": execution.tf32, **row})
         except UserError:
             raise
         except Exception:

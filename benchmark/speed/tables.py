@@ -9,7 +9,7 @@ from benchmark.render.formats.markdown import grid
 from benchmark.render.forms import size
 from benchmark.render.table import Cell, Head, Table
 
-__all__ = ["as_markdown", "part_of", "tables_of"]
+__all__ = ["TABLES", "as_markdown", "part_of", "tables_of"]
 
 Row = dict[str, Any]
 
@@ -22,18 +22,9 @@ def _times(name: str) -> Callable[[Row], str]:
     return text
 
 
+# Columns whose text is not simply the value of the row's key of that name.
 _COLUMNS: dict[str, Callable[[Row], str]] = {
-    "cell": lambda row: row["cell"],
-    "executor": lambda row: row["executor"],
-    "method": lambda row: row["method"],
-    "stage": lambda row: str(row["stage"]),
-    "way": lambda row: row["way"],
-    "device": lambda row: row["device"],
-    "threads": lambda row: str(row["threads"]),
     "tf32": lambda row: "yes" if row["tf32"] else "no",
-    "rounds": lambda row: str(row["rounds"]),
-    "runs": lambda row: str(row["runs"]),
-    "jobs": lambda row: str(row["jobs"]),
     "epochs": lambda row: str(row.get("local_epochs", 5)),  # files of before say nothing: all took five
     "clients": lambda row: f"{row['clients']}" + (f" of {row['crowd']:,}" if "crowd" in row else ""),
     "seconds": lambda row: f"{row['seconds']:.3f}",
@@ -54,63 +45,49 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "same bits": lambda row: "yes" if row["repeatable"] else "no",
 }
 
-_TRAINERS = (
-    "cell", "executor", "epochs", "seconds", "samples/s", "steps/s", "GFLOP/s", "of product", "of copy",
-    "vs plain", "vs loop", "memory",
-)  # fmt: skip
-_TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
+# What each part is called, and its columns.
+TABLES = {
     "cells": (
         "Trainers on the same work: times as fast as plain and loop (least, most of a turn)",
-        _TRAINERS,
+        "cell, executor, epochs, seconds, samples/s, steps/s, GFLOP/s, of product, of copy, vs plain, "
+        "vs loop, memory",
     ),
-    "cohorts": (
-        "Growth with the cohort",
-        ("cell", "executor", "device", "clients", "seconds", "samples/s"),
-    ),
+    "cohorts": ("Growth with the cohort", "cell, executor, device, clients, seconds, samples/s"),
     "crowds": (
         "Growth with the clients that sit out",
-        ("cell", "executor", "device", "clients", "seconds", "samples/s", "memory"),
+        "cell, executor, device, clients, seconds, samples/s, memory",
     ),
     "equality": (
         "Equality with the loop (calls: training + forward passes)",
-        (
-            "cell",
-            "method",
-            "stage",
-            "executor",
-            "device",
-            "calls",
-            "typical",
-            "largest difference",
-            "equal",
-            "same bits",
-        ),
+        "cell, method, stage, executor, device, calls, typical, largest difference, equal, same bits",
     ),
     "kernels": (
         "Ways to compute a step of ten clients",
-        ("cell", "way", "device", "threads", "ms a step", "samples/s"),
+        "cell, way, device, threads, ms a step, samples/s",
     ),
-    "tf32": ("TF32", ("cell", "executor", "device", "tf32", "seconds", "samples/s")),
-    "runs": (
-        "Whole runs",
-        ("cell", "method", "executor", "device", "rounds", "seconds", "samples/s"),
-    ),
+    "tf32": ("TF32", "cell, executor, device, tf32, seconds, samples/s"),
+    "runs": ("Whole runs", "cell, method, executor, device, rounds, seconds, samples/s"),
     "side-by-side": (
         "Many runs at the same time",
-        ("cell", "method", "device", "rounds", "runs", "jobs", "seconds", "vs one"),
+        "cell, method, device, rounds, runs, jobs, seconds, vs one",
     ),
 }
 _WORDS = {"cell", "executor", "method", "way", "device"}  # columns of words
 
 
+def _text(name: str, row: Row) -> str:
+    return _COLUMNS[name](row) if name in _COLUMNS else str(row[name])
+
+
 def tables_of(rows: Iterable[Row]) -> list[Table]:
     """One table for each part that was measured."""
     rows, tables = list(rows), []
-    for part, (title, names) in _TABLES.items():
-        columns = tuple(Head(name, words=name in _WORDS) for name in names)
-        own = [tuple(Cell(_COLUMNS[name](row)) for name in names) for row in rows if row["part"] == part]
+    for part, (title, columns) in TABLES.items():
+        names = columns.split(", ")
+        heads = tuple(Head(name, words=name in _WORDS) for name in names)
+        own = [tuple(Cell(_text(name, row)) for name in names) for row in rows if row["part"] == part]
         if own:
-            tables.append(Table(title, "", columns, tuple(own)))
+            tables.append(Table(title, "", heads, tuple(own)))
     return tables
 
 

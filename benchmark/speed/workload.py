@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from benchmark.config.resolve import resolve
 from benchmark.config.settings import find_setting
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.local import LocalCall, Outcome
+from benchmark.engine.records import RunRecord
+from benchmark.engine.rounds import Observer, run
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import Prepared, prepare
 from benchmark.speed.clock import wait_for
@@ -18,7 +24,17 @@ from benchmark.speed.plain import PlainTrainer
 from datasets import DATASETS, Dataset
 from datasets.noise import noise
 
-__all__ = ["CELLS", "COHORT", "PLAIN", "TRAINERS", "local_call", "made_dataset", "ready"]
+__all__ = [
+    "CELLS",
+    "COHORT",
+    "PLAIN",
+    "TRAINERS",
+    "local_call",
+    "made_dataset",
+    "ready",
+    "trainer_call",
+    "whole_run",
+]
 
 COHORT = 10
 PLAIN = "plain"
@@ -28,10 +44,10 @@ TRAINERS = (PLAIN, *EXECUTORS)
 CELLS = {"cifar10": ("cifar10-s2", 5), "digits": ("digits-s2", 5)}
 
 
-def made_dataset(name: str, clients: int, config: RunConfig) -> Dataset:
-    """Random images in the shape of a dataset, enough for every client."""
+def made_dataset(config: RunConfig) -> Dataset:
+    """Random images in the shape of a run's dataset, enough for every client."""
     each = max(config.samples_per_client, config.test_samples_per_client)
-    return noise(name, (2 * clients + DATASETS[name].classes) * each)
+    return noise(config.dataset, (2 * config.clients + DATASETS[config.dataset].classes) * each)
 
 
 def ready(cell: str, executor: str, execution: Execution, algo: str = "fedavg", **changes: Any) -> Prepared:
@@ -39,8 +55,7 @@ def ready(cell: str, executor: str, execution: Execution, algo: str = "fedavg", 
     setting, epochs = CELLS[cell]
     values = {**find_setting(setting).values, "augment": False, "local_epochs": epochs, **changes}
     config = RunConfig(algo=algo, **values)
-    dataset = made_dataset(config.dataset, config.clients, config)
-    return prepare(resolve(config), replace(execution, executor=executor), dataset)
+    return prepare(resolve(config), replace(execution, executor=executor), made_dataset(config))
 
 
 def local_call(
@@ -51,11 +66,21 @@ def local_call(
     train = train or prepared.task.executor.train
 
     def call() -> int:
-        outcome = train(algorithm.begin(cohort, algorithm.download(), 1))
+        outcome = train(algorithm.begin(cohort, algorithm.message(cohort, 1), 1))
         wait_for(prepared.task.data.device)
         return outcome.samples
 
     return call
+
+
+def whole_run(prepared: Prepared, algorithm: Algorithm, observer: Observer) -> dict[str, Any]:
+    """A run from its first round to the record, which is dropped; returns its summary."""
+    config = prepared.config
+    with tempfile.TemporaryDirectory() as folder:
+        record = RunRecord(Path(folder), config, config.algo)
+        record.folder.mkdir()
+        plan = Plan(config.rounds, "rounds")
+        return run(algorithm, prepared.schedule, plan, record, None, observer, {})
 
 
 def trainer_call(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from algorithms import ALGORITHMS
+from benchmark.config.settings import SETTINGS
 from benchmark.errors import UserError, unknown
-from benchmark.studies.grid import Profile, Study
-from benchmark.studies.methods import METHODS_STUDY
+from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from benchmark.studies.packs import offered
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
@@ -23,9 +24,27 @@ PROFILES = {
     )
 }
 
+_METHODS = tuple(Variant(method.title, name) for name, method in sorted(ALGORITHMS.items()))
+
+
+def _side_by_side(*settings: str) -> Grid:
+    return Grid(_METHODS, tuple(Column(SETTINGS[name].title, name) for name in settings))
+
+
+_OWN = Study(
+    "methods",
+    "All methods side by side",
+    {
+        "quick": _side_by_side("digits-s2", "digits-dir0.3"),
+        "paper": _side_by_side("cifar10-s5", "cifar10-s2"),
+    },
+    tables=("accuracy", "significance", "worst10", "communication"),
+    figures=("learning-curves", "accuracy-bytes"),
+    on_request=True,
+)
+
 STUDIES: dict[str, Study] = {
-    study.name: study
-    for study in (*(study for pack in offered("studies") for study in pack.STUDIES), METHODS_STUDY)
+    study.name: study for study in (*(study for pack in offered("studies") for study in pack.STUDIES), _OWN)
 }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from algorithms import ALGORITHMS
 from benchmark.config.fields import in_words
@@ -15,7 +17,11 @@ from benchmark.engine.config import RunConfig
 from benchmark.errors import NotDefined
 from benchmark.studies.printed import PrintedTable
 
-__all__ = ["Cell", "Claim", "Column", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
+if TYPE_CHECKING:
+    from benchmark.render.picture import Picture
+    from benchmark.render.table import Table
+
+__all__ = ["Cell", "Column", "Computed", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
 
 
 @dataclass(frozen=True)
@@ -71,20 +77,6 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """Something that the paper says: that one row is better than each of some others.
-
-    Attributes:
-        papers: printed tables that say so; of a column the first that has it counts.
-    """
-
-    text: str
-    better: Variant
-    others: tuple[Variant, ...]
-    papers: tuple[PrintedTable, ...]
-
-
-@dataclass(frozen=True)
 class Profile:
     """A scale at which all studies can be made.
 
@@ -99,6 +91,26 @@ class Profile:
     changes: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
 
+    def warned(self, caption: str) -> str:
+        """A caption that begins with the warning."""
+        return f"{self.warning} {caption}".strip()
+
+
+class Computed(Protocol):
+    """Makes the numbers of a study itself and keeps them in a results folder."""
+
+    def is_done(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> bool:
+        """Whether the numbers are there and up to date; `seeds` None stands for its own."""
+
+    def fill(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> None:
+        """Compute the numbers and keep them."""
+
+    def digest(self, root: Path) -> str:
+        """Changes with the numbers; empty if there are none."""
+
+    def make(self, profile: Profile, root: Path) -> tuple[list[Table], list[Picture]]:
+        """Tables, the one with the study's name first, and figures; none if there are no numbers."""
+
 
 @dataclass(frozen=True)
 class Study:
@@ -111,11 +123,9 @@ class Study:
         highlight: title of the row that figures draw strongly.
         paper: the same table as a publication prints it.
         axis: what the columns of a sweep vary, with its unit.
-        remark: last sentence of the caption of its table of bytes.
         settings_as_rows: print settings as rows and methods as columns, as the paper does.
-        computed: module that makes the numbers itself, without runs (`benchmark.studies.computed`).
+        computed: what makes its numbers without runs.
         on_request: made only if it is named, not with all the others.
-        claims: what the table of claims tests.
         borrows: shows runs of other studies and asks for none itself.
     """
 
@@ -127,11 +137,9 @@ class Study:
     highlight: str = ""
     paper: PrintedTable | None = None
     axis: str = ""
-    remark: str = ""
     settings_as_rows: bool = False
-    computed: str = ""
+    computed: Computed | None = None
     on_request: bool = False
-    claims: tuple[Claim, ...] = ()
     borrows: bool = False
 
     def grid(self, profile: Profile) -> Grid:
@@ -187,28 +195,17 @@ def plan(
     Args:
         settings: names of the only settings that count; none: all.
     """
-    cells: dict[str, Cell] = {}
-    for seed in seeds:
-        for study in studies:
-            if study.borrows:
+    found: dict[str, tuple[RunConfig, str, dict[str, None]]] = {}
+    for seed, study in itertools.product(seeds, studies):
+        grid = study.grid(profile)
+        for column, variant in itertools.product(grid.columns, grid.variants):
+            if study.borrows or (settings and column.setting not in settings):
                 continue
-            grid = study.grid(profile)
-            for column in grid.columns:
-                if settings and column.setting not in settings:
-                    continue
-                for variant in grid.variants:
-                    config = configure(variant, column, profile, seed)
-                    if config is None:
-                        continue
-                    before = cells.get(config.hash)
-                    if before is None:
-                        title = f"{_name(variant)} on {_setting(column)}, seed {seed}"
-                        cells[config.hash] = Cell(config, title, (study.name,))
-                    elif study.name not in before.studies:
-                        cells[config.hash] = dataclasses.replace(
-                            before, studies=(*before.studies, study.name)
-                        )
-    return list(cells.values())
+            config = configure(variant, column, profile, seed)
+            if config is not None:
+                title = f"{_name(variant)} on {_setting(column)}, seed {seed}"
+                found.setdefault(config.hash, (config, title, {}))[2][study.name] = None
+    return [Cell(config, title, tuple(users)) for config, title, users in found.values()]
 
 
 def _name(variant: Variant) -> str:

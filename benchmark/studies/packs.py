@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Mapping
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -37,9 +37,7 @@ def offered(part: str) -> list[ModuleType]:
     return [importlib.import_module(name) for name in names if importlib.util.find_spec(name) is not None]
 
 
-def makers(part: str, general: Mapping[str, Any]) -> dict[str, Any]:
-    """The `general` makers of a part, tables or figures, and those of the packs, by name."""
-    found = dict(general)
-    for pack in offered(part):
-        found |= getattr(pack, part.upper())
-    return found
+@cache
+def makers(part: str) -> dict[str, Any]:
+    """The makers of tables or figures that packs add, by the names that studies use."""
+    return {name: maker for pack in offered(part) for name, maker in getattr(pack, part.upper()).items()}

@@ -53,6 +53,11 @@ class Results:
         return [column.title for column in self.grid.columns]
 
     @property
+    def begun(self) -> list[str]:
+        """The columns that have any record."""
+        return [column for column in self.columns if any(place[1] == column for place in self.records)]
+
+    @property
     def seeds(self) -> list[int]:
         """All seeds that any record has."""
         return sorted({seed for found in self.records.values() for seed in found})

@@ -1,9 +1,8 @@
-"""What Weights & Biases needs: its packages, and a key."""
+"""The key that Weights & Biases needs."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import netrc
 import os
 from pathlib import Path
@@ -11,31 +10,9 @@ from urllib.parse import urlsplit
 
 from benchmark.errors import UserError
 
-__all__ = ["require", "require_key"]
+__all__ = ["require_key"]
 
 _HOST = "api.wandb.ai"  # where `wandb login` leaves a key for, unless told otherwise
-
-
-def require(package: str, what: str) -> None:
-    """Check that an optional package can be imported.
-
-    Args:
-        what: needs it.
-
-    Raises:
-        UserError: it cannot.
-    """
-    name = package.replace("_", "-")
-    try:
-        importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if (error.name or package).split(".")[0] != package:
-            raise UserError(f"{what}: {name} cannot be imported ({error}); pip install {name}") from error
-        raise UserError(
-            f"{what} needs the package {name}, which is not installed: pip install {name}"
-        ) from error
-    except Exception as error:  # whatever an installation that does not fit together raises
-        raise UserError(f"{what}: {name} cannot be imported ({error}); pip install {name}") from error
 
 
 def require_key(what: str, instead: str) -> None:

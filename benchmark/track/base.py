@@ -70,18 +70,15 @@ class Tracker(Protocol):
 
 
 class Tracking(Protocol):
-    """What was asked of a tracker; picklable.
-
-    Attributes:
-        title: its name, as in "W&B tracking has stopped".
-        place: where it logs to, in a few words.
-    """
+    """What was asked of a tracker; picklable."""
 
     @property
-    def title(self) -> str: ...
+    def title(self) -> str:
+        """Its name, as in "W&B tracking has stopped"."""
 
     @property
-    def place(self) -> str: ...
+    def place(self) -> str:
+        """Where it logs to, in a few words."""
 
     def check(self) -> None:
         """Refuse what cannot work before anything is run.

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.errors import UserError, nearest
-from benchmark.track.access import require, require_key
+from benchmark.errors import UserError, nearest, optional
+from benchmark.track.access import require_key
 from benchmark.track.base import About, Warn, describe, setting_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class WeightsAndBiases:
         if self.mode not in MODES:
             known = ", ".join(MODES)
             raise UserError(f"--wandb is '{self.mode}'; expected one of: {known}{nearest(self.mode, MODES)}")
-        require("wandb", f"--wandb {self.mode}")
+        optional("wandb", f"--wandb {self.mode}")
         if self.mode == "online":
             require_key("--wandb online", "use --wandb offline")
 
@@ -203,24 +203,22 @@ class _Run:
 
 
 def _settings() -> Any:
-    """No words on our terminal, nothing of the machine but what the record says; as far as it can be set."""
+    """No words on our terminal, nothing of the machine but what the record says."""
     import wandb
 
-    wanted: dict[str, Any] = {
-        "silent": True,
-        "console": "off",
-        "disable_git": True,
-        "disable_code": True,
-        "init_timeout": _INIT_SECONDS,
-        "finish_timeout": _FINISH_SECONDS,
-        "finish_timeout_raises": True,
-        "x_disable_meta": True,
-        "x_disable_machine_info": True,
-        "x_save_requirements": False,
-        "host": "-",  # left out, the package asks the system
-    }
-    known = wandb.Settings.model_fields
-    return wandb.Settings(**{name: value for name, value in wanted.items() if name in known})
+    return wandb.Settings(
+        silent=True,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        init_timeout=_INIT_SECONDS,
+        finish_timeout=_FINISH_SECONDS,
+        finish_timeout_raises=True,
+        x_disable_meta=True,
+        x_disable_machine_info=True,
+        x_save_requirements=False,
+        host="-",  # left out, the package asks the system
+    )
 
 
 @contextlib.contextmanager

@@ -132,9 +132,9 @@ def test_fedavg_of_one_client_is_sgd_with_a_fresh_momentum_each_round(decay, tin
 def test_fedavg_averages_its_participants(tiny, ready):
     played = ready(tiny("fedavg"))
     algorithm, executor = played.algorithm, played.prepared.task.executor
-    outcome = executor.train(algorithm.begin([1, 4, 5], algorithm.download(), 1))
+    outcome = executor.train(algorithm.begin([1, 4, 5], algorithm.message([1, 4, 5], 1), 1))
     stacked = algorithm.upload(outcome)
-    lone = [executor.train(algorithm.begin([k], algorithm.download(), 1)) for k in (1, 4, 5)]
+    lone = [executor.train(algorithm.begin([k], algorithm.message([k], 1), 1)) for k in (1, 4, 5)]
     for name, tensor in stacked.items():
         assert torch.equal(tensor, torch.cat([one.models["model"][name] for one in lone]))
 
@@ -152,7 +152,9 @@ def test_fine_tuning_is_an_ordinary_local_call_on_copies(tiny, play):
         play(tiny(name, {"ft_epochs": 1} if "-" in name else {})) for name in ("fedavg-ft", "fedavg")
     )
     assert tuned.summary["test_loss"] != plain.summary["test_loss"]
-    again = tuned.prepared.task.executor.train(plain.algorithm.begin(EVERYONE, plain.algorithm.server, 5))
+    again = tuned.prepared.task.executor.train(
+        plain.algorithm.begin(EVERYONE, plain.algorithm.message(EVERYONE, 5), 5)
+    )
     task = plain.prepared.task
     losses = [
         F.cross_entropy(
@@ -511,7 +513,7 @@ def test_dittos_anchor_is_the_model_as_received(tiny, ready):
     config = tiny("ditto", {"lam": 20.0}, batch_size=20)  # lr 0.05
     played = ready(config)
     algorithm, task = played.algorithm, played.prepared.task
-    outcome = task.executor.train(algorithm.begin([3], algorithm.download(), 1))
+    outcome = task.executor.train(algorithm.begin([3], algorithm.message([3], 1), 1))
     params = {name: t.clone().requires_grad_() for name, t in task.initial.items()}
     loss = F.cross_entropy(task.network.apply(params, task.data.inputs(3)), task.data.labels(3))
     for (name, start), gradient in zip(
@@ -646,12 +648,12 @@ def on_paper_network(dataset, algo, hyper):
 
 def floats_of(algorithm):
     """Floats really in the messages of a client-round (down, up); nothing needs to be trained for that."""
-    message = algorithm.download()
+    message = algorithm.message([0], 1)
     call = algorithm.begin([0], message, 1)
     outcome = Outcome(
         1, [0], {slot: model.params for slot, model in call.models.items()}, torch.zeros(1), 0, 0
     )
-    return nbytes(message) // 4, nbytes(algorithm.upload(outcome)) // 4
+    return message.nbytes(1) // 4, nbytes(algorithm.upload(outcome)) // 4
 
 
 @pytest.mark.parametrize("column", range(3), ids=list(SHAPES))

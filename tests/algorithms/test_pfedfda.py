@@ -298,7 +298,7 @@ def test_floats_of_a_client_round(dataset):
     task = Task(config, network, data, streams, 160, initial, LoopExecutor(config, data, streams))
     algorithm = PFedFDA(task, PFedFDAHyper())
 
-    message = algorithm.download()
+    message = algorithm.message([0], 1)
     model = algorithm.begin([0], message, 1).models["model"]
     seen = torch.rand(40, width), torch.arange(40) % 2
     outcome = Outcome(1, [0], {"model": model.params}, torch.zeros(1), 0, 0, [seen])
@@ -344,7 +344,7 @@ def test_participants_count_by_their_samples(tiny, ready):
 
 def participate(algorithm, clients=(0, 2, 5)):
     """One round of some clients up to their uploads: (call, outcome, uploads)."""
-    call = algorithm.begin(list(clients), algorithm.download(), 1)
+    call = algorithm.begin(list(clients), algorithm.message(list(clients), 1), 1)
     outcome = algorithm.task.executor.train(call)
     return call, outcome, algorithm.upload(outcome)
 

@@ -100,7 +100,7 @@ def test_kills(algo, tiny, tmp_path):
     while kills < KILLS // len(METHODS):
         root = tmp_path / "killed" / str(runs)
         runs += 1
-        while not killed(lambda root=root: _go(tiny, algo, root), rng.uniform(0.005, 0.4)):
+        while killed(lambda root=root: _go(tiny, algo, root), rng.uniform(0.005, 0.4)):
             kills += 1
         _go(tiny, algo, root)  # a finished run is not run again; removes what was left
         folder = record_of(tiny(algo), root).folder

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+import benchmark.commands.list as listed
 from algorithms import ALGORITHMS
 from benchmark.cli import main
 from benchmark.commands import command_names
@@ -218,7 +219,7 @@ def test_a_fault_of_ours_shows_its_traceback(capsys, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr("benchmark.commands.list.settings", broken)
+    monkeypatch.setitem(listed._PARTS, "settings", (broken, print))
     assert main(["list", "settings"]) == 1
     assert "Traceback" in (shown := capsys.readouterr().err)
     assert "ZeroDivisionError: a fault" in shown

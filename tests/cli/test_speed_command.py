@@ -26,17 +26,16 @@ def kept(tmp_path):
     return file
 
 
-def test_measuring_prints_keeps_and_draws(command, tmp_path, monkeypatch):
+def test_measuring_prints_and_keeps(command, tmp_path, monkeypatch):
     sizes = report.Sizes(1, crowds=(20,))
     monkeypatch.setattr(report, "sizes_for", lambda device, repeats, cells, epochs: sizes)
     monkeypatch.setitem(workload.CELLS, "digits", ("digits-s2", 1))
-    out, plot = tmp_path / "speed.json", tmp_path / "speed.svg"
-    answer = command("speed --device cpu --only crowds --json --output", str(out), "--plot", str(plot))
+    out = tmp_path / "speed.json"
+    answer = command("speed --device cpu --only crowds --json --output", str(out))
     assert answer.code == 0
     (row,) = answer.json
     assert {"cell", "executor", "device", "samples_per_second"} <= set(row)
     assert json.loads(out.read_text())["rows"] == [row]
-    assert plot.read_text().startswith("<?xml")
 
 
 def test_without_flags_the_trainers_are_compared(command, monkeypatch):
@@ -46,15 +45,14 @@ def test_without_flags_the_trainers_are_compared(command, monkeypatch):
     assert asked == [["cells"]]
 
 
-def test_a_kept_measurement_is_shown_drawn_and_put_into_a_document(command, kept, tmp_path):
-    document, plot = tmp_path / "speed.md", tmp_path / "speed.png"
+def test_a_kept_measurement_is_shown_and_put_into_a_document(command, kept, tmp_path):
+    document = tmp_path / "speed.md"
     document.write_text(DOCUMENT)
-    answer = command("speed --from", str(kept), "--into", str(document), "--plot", str(plot))
+    answer = command("speed --from", str(kept), "--into", str(document))
     assert answer.code == 0
     assert "digits  plain" in answer.out
     cells = [[part.strip() for part in line.split("|")[1:6]] for line in document.read_text().splitlines()]
     assert ["digits", "plain", "1", "2.000", "1,500"] in cells
-    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 def test_an_executor_that_is_not_equal_ends_with_1(command, tmp_path):
@@ -81,7 +79,6 @@ def test_an_executor_that_is_not_equal_ends_with_1(command, tmp_path):
         ("--from speed.json --epochs 2", "--epochs"),
         ("--from nowhere.json", "cannot read nowhere.json"),
         ("--into README.md", "--output FILE, or --from FILE"),
-        ("--plot speed.jpg", ".svg or .png"),
         ("--output nowhere/speed.json", "a folder that exists"),
         ("--output .", "a folder that exists"),
         ("--output speed.json --into nowhere.md", "no such document"),

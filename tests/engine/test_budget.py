@@ -59,7 +59,7 @@ def test_a_run_costs_what_was_planned_and_learns(algo, tiny, plan, launch, tmp_p
     assert run.summary["budget"] == dataclasses.asdict(expected)
     assert len(run.lines) == run.summary["rounds"] == expected.rounds
     assert run.lines[-1]["participants"] == 6
-    assert run.summary["accuracy"] > 0.3
+    assert run.summary["accuracy"] > (0.15 if ALGORITHMS[algo].learns_little else 0.3)
 
 
 # Particular methods

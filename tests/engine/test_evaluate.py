@@ -7,14 +7,8 @@ import torch.nn.functional as F
 
 from benchmark.engine import evaluate as module
 from benchmark.engine.algorithm import Member
-from benchmark.engine.evaluate import (
-    SPACES,
-    ClientMetrics,
-    chunks,
-    ensemble_scores,
-    evaluate,
-    evaluate_adapted,
-)
+from benchmark.engine.ensemble import SPACES, ensemble_scores
+from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.params import expand
 
@@ -73,7 +67,7 @@ def test_the_size_of_chunks_does_not_matter(
 def test_accuracy_and_loss_of_a_client(tiny, ready):
     algorithm = ready(tiny("fedavg")).algorithm
     task = algorithm.task
-    metrics = evaluate(algorithm, task.executor)
+    metrics = evaluate(algorithm)
     for client in range(6):
         logits = task.network.apply(task.initial, task.data.inputs(client, "test"))
         labels = task.data.labels(client, "test")
@@ -102,7 +96,7 @@ def test_a_single_model_is_measured_alike_in_either_space(tiny, ready):
         tensor.mul_(30)
     found = {}
     for algorithm.ensemble_space in SPACES:
-        found[algorithm.ensemble_space] = evaluate(algorithm, algorithm.task.executor).loss
+        found[algorithm.ensemble_space] = evaluate(algorithm).loss
     assert found["logit"].max() > 30  # a probability that float32 makes 0
     assert found["probability"].tolist() == found["vote"].tolist() == found["logit"].tolist()
 
@@ -142,7 +136,7 @@ def test_adaptation_works_on_copies(tiny, ready, differing):
     algorithm = ready(tiny("fedavg-ft")).algorithm
     before = {name: tensor.clone() for name, tensor in algorithm.server.items()}
     ledger = Ledger()
-    adapted = evaluate_adapted(algorithm, algorithm.task.executor, 5, ledger)
+    adapted = evaluate_adapted(algorithm, 5, ledger)
     assert differing(algorithm.server, before) == []
     assert ledger == Ledger(adaptation_samples=6 * 5 * 20)
-    assert adapted.loss.mean() < evaluate(algorithm, algorithm.task.executor).loss.mean()
+    assert adapted.loss.mean() < evaluate(algorithm).loss.mean()

@@ -2,14 +2,17 @@
 
 import dataclasses
 import time
+from typing import ClassVar
 
 import pytest
 import torch
 
+from algorithms.ditto import Pull
 from benchmark.engine.executors import EXECUTORS, choose_executor
 from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
-from benchmark.engine.local import LocalCall, LocalModel, Phase, Proximal
+from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
+from benchmark.engine.step import Rule
 from benchmark.models import NETWORKS, LowRank
 
 OTHERS = sorted(set(EXECUTORS) - {"loop"})
@@ -42,16 +45,18 @@ def start_of(task, clients=CLIENTS):
     }
 
 
-def outcomes(tasks, phases, weights=None, chances=None):
+def outcomes(tasks, phases, weights=None, chances=None, beside=None, constants=None):
     found = []
     for task in tasks:
         models = {
             "model": LocalModel(task.network, start_of(task)),
             "personal": LocalModel(task.network, expand(task.initial, len(CLIENTS))),
         }
+        models["model"].params.update(beside or {})
         sizes = [task.data.train_sizes[k] for k in CLIENTS]
         own, drawn = ([make(n) for n in sizes] if make else None for make in (weights, chances))
-        found.append(task.executor.train(LocalCall(3, CLIENTS, models, phases(task), own, drawn)))
+        call = LocalCall(3, CLIENTS, models, phases(task), own, drawn, constants or {})
+        found.append(task.executor.train(call))
     return found
 
 
@@ -88,7 +93,8 @@ def test_the_clients_of_these_tests_are_uneven(both):
                 Phase.of(LAYERS, 0.05, 2),
                 model="personal",
                 stream="batches-personal",
-                proximal=Proximal(2.0, {name: t * 0.5 for name, t in task.initial.items()}),
+                rule=Pull(2.0),
+                constants={"anchor": {name: t * 0.5 for name, t in task.initial.items()}},
             ),
         ],
         "masks": lambda task: [
@@ -106,6 +112,55 @@ def test_the_clients_of_these_tests_are_uneven(both):
 )
 def test_phases(both, phases):
     assert_same(*outcomes(both(), phases[1]))
+
+
+def regularised(step):
+    """Cross-entropy, a pull to a model common to all, and a tilt that each client has of its own."""
+    tilt = (step.params["extra.tilt"] * step.constants["own"]["slope"]).sum(1)
+    features = step.mean(step.features.flatten(2).square().mean(2))
+    return step.cross_entropy() + 0.3 * step.squared_distance(step.constants["goal"]) + tilt + 0.1 * features
+
+
+@dataclasses.dataclass(frozen=True)
+class LookAhead(Rule):
+    """The engine's own step with gradients of one half of the batch, where the other half has led to."""
+
+    rate: float
+    batches: ClassVar[int] = 2
+
+    def __call__(self, step):
+        first, second = step.split(2)
+        own = {name: step.params[name] for name in step.rates}
+        gradients, losses = first.gradient(own)
+        slopes, _ = second.gradient({name: own[name] - self.rate * gradients[name] for name in own})
+        step.descend(slopes)
+        return losses
+
+
+@pytest.mark.parametrize("weights", [None, lambda size: torch.linspace(0.2, 1.8, size)], ids=["", "weights"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"dropout": 0.4}, {"augment": True, "momentum": 0.9, "weight_decay": 0.05}, {"batch_size": 5}],
+    ids=str,
+)
+def test_own_objectives_and_rules(both, changes, weights):
+    """Some clients sit out steps: neither penalties nor rules may move them, nor their momentum."""
+    rates = {"fc1": 0.02, "fc3": 0.05, "extra": 0.1}
+    beside = {"extra.tilt": torch.ones(len(CLIENTS), 3)}
+    constants = {"own": {"slope": torch.linspace(-1, 1, 3 * len(CLIENTS)).view(-1, 3)}}
+
+    def phases(task):
+        goal = {"goal": {name: 0.5 * task.initial[name] for name in ("fc1.weight", "fc3.bias")}}
+        return [
+            Phase(rates, 2, objective=regularised, constants=goal, collect="fc3"),
+            Phase.of(LAYERS, 0.02, 2),
+            dataclasses.replace(Phase.of(LAYERS, 0.02, 2), rule=LookAhead(0.03), passes=2),
+        ]
+
+    loop, other = outcomes(both(**changes), phases, weights, None, beside, constants)
+    assert_same(loop, other)
+    moved = loop.models["model"]["extra.tilt"] - 1
+    assert (moved.abs().amax(1) > 0).all()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import torch
 
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import Outcome
-from benchmark.engine.params import WeightedMean, clone, expand, nbytes, row, select
+from benchmark.engine.message import WeightedMean
+from benchmark.engine.params import clone, expand, nbytes, row, select
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_bytes_are_those_of_the_numbers_sent(params):
 def mean_of(parts):
     mean = WeightedMean()
     for stacked, weights in parts:
-        mean.add(stacked, torch.tensor(weights))
+        mean.add(range(len(weights)), stacked, torch.tensor(weights))
     return mean.value()
 
 

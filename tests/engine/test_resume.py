@@ -19,7 +19,6 @@ from algorithms import ALGORITHMS
 from algorithms.adaptation import FineTuning
 from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.executors import LoopExecutor
-from benchmark.engine.local import Proximal
 from benchmark.engine.rounds import Diverged
 from benchmark.engine.trunks import TrunkStore
 from benchmark.errors import UserError
@@ -306,22 +305,7 @@ def test_divergence_of_a_model_that_is_not_trained_last(tiny, launch, tmp_path, 
 TRUNKED = sorted(name for name, method in ALGORITHMS.items() if method.trunks is not Algorithm.trunks)
 
 
-@pytest.fixture
-def fedprox(monkeypatch):
-    """FedProx by hand: of FedAvg it overrides nothing but the phases."""
-
-    class FedProx(ALGORITHMS["fedavg"]):
-        name, title, reference = "fedprox", "FedProx", "Li et al., MLSys 2020"
-
-        def phases(self, round):
-            (phase,) = super().phases(round)
-            return [dataclasses.replace(phase, proximal=Proximal(1.0, self.server))]
-
-    monkeypatch.setitem(ALGORITHMS, "fedprox", FedProx)
-
-
-@pytest.mark.usefixtures("fedprox")
-@pytest.mark.parametrize("algo", [*TRUNKED, "fedprox"])
+@pytest.mark.parametrize("algo", TRUNKED)
 def test_sharing_a_beginning_changes_nothing(algo, tiny, ready, launch, trained_rounds, tmp_path):
     """What FedAvg leaves after so many rounds, or else what the method itself has left."""
     config = tiny(algo, {"lg_warm": 2} if algo == "lg-fedavg" else {})
@@ -381,8 +365,6 @@ def test_what_trains_otherwise_shares_nothing(own, shares, place, tiny, ready, m
     assert bool(trunks.trunks_of(ready(tiny("halved")).algorithm)) == shares
 
 
-@pytest.mark.usefixtures("fedprox")
-@pytest.mark.parametrize("algo", [*sorted(ALGORITHMS), "fedprox"])
 def test_no_registered_method_loses_its_beginning(algo, tiny, ready, play, differing):
     """Unless it trains otherwise than the method from which it inherits it."""
     algorithm = ready(tiny(algo)).algorithm

@@ -6,6 +6,7 @@ import pytest
 import torch
 from tape import TapeRecorder
 
+from algorithms import ALGORITHMS
 from benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
 from benchmark.engine.executors.memory import clients_that_fit, step_bytes
 from benchmark.engine.local import LocalCall, LocalModel, Phase
@@ -79,6 +80,9 @@ def assert_same(expected, found):
 def test_replayed_steps_are_the_loop_for_every_method_and_stage(case, taped):
     rounds = 4 if case[0] == "ppfe" else 2
     rows = list(equality(Execution(device="cpu"), ["digits"], variants=[case], rounds=rounds, local_epochs=1))
+    if case == ("fedbn", None):
+        assert rows == [], "its network has no stacked form"
+        return
     assert [row["stage"] for row in rows] == ([1, 2, 3, 4] if case[0] == "ppfe" else [1])
     for row in rows:
         assert row["calls"] > 0
@@ -348,10 +352,27 @@ def test_auto_takes_the_next_best_executor(device, lonely):
 
 def test_a_wish_that_cannot_be_met_is_refused(lonely):
     execution, device = Execution(device="cpu", executor="stacked"), torch.device("cpu")
-    assert execution.pick_executor(device, NETWORKS["digits"]) == "stacked"
+    fedavg = ALGORITHMS["fedavg"]
+    assert execution.pick_executor(device, NETWORKS["digits"], fedavg) == "stacked"
     with pytest.raises(UserError, match="fc2"):
-        execution.pick_executor(device, lonely)
-    assert dataclasses.replace(execution, executor="auto").pick_executor(device, lonely) == "threads"
+        execution.pick_executor(device, lonely, fedavg)
+    assert dataclasses.replace(execution, executor="auto").pick_executor(device, lonely, fedavg) == "threads"
+
+
+def test_a_method_that_needs_clients_one_by_one_is_refused_by_name(tiny, launch, monkeypatch, tmp_path):
+    """Before anything is written; `auto` takes another executor."""
+    reason = "its steps look at values"
+    monkeypatch.setattr(ALGORITHMS["fedavg"], "alone", reason)
+    with pytest.raises(
+        UserError, match=f"--executor stacked cannot train 'fedavg': {reason}; use --executor auto"
+    ):
+        launch(tiny("fedavg"), tmp_path, executor="stacked")
+    assert list(tmp_path.iterdir()) == []
+    assert choose_executor("cpu", NETWORKS["digits"], reason) == "threads"
+    assert (
+        launch(tiny("fedavg", rounds=1), tmp_path, executor="auto").summary["environment"]["executor"]
+        == "threads"
+    )
 
 
 def test_a_network_that_comes_up_in_the_run_is_refused_or_trained_one_by_one(make, lonely):

@@ -14,8 +14,8 @@ from watching import Killer, Log
 
 from benchmark.engine.executors.threads import available_cores
 from benchmark.experiment.execution import Execution
-from benchmark.launch.cores import confined
-from benchmark.launch.local import Processes, own_gpu
+from benchmark.launch.cores import confined, own_gpu
+from benchmark.launch.local import Processes
 from benchmark.studies.grid import Cell
 
 pytestmark = pytest.mark.skipif(available_cores() < 2, reason="two workers need two cores")
@@ -27,7 +27,7 @@ ROUNDS = 120  # of the run whose worker is killed after 20: enough for the news 
 def side_by_side(cells, folder, log):
     execution = Execution(device="cpu", executor="loop", results_dir=folder, checkpoint_seconds=0)
     with Processes(2, execution) as launcher:
-        return launcher.run(cells, execution, log)
+        return launcher.run(cells, log)
 
 
 def until(happened):
@@ -172,8 +172,8 @@ def test_shares_of_the_cores_are_disjoint_and_are_all_of_them(monkeypatch):
 def test_several_gpus_are_taken_in_turn(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    shown = [own_gpu(place, Execution()).get("CUDA_VISIBLE_DEVICES") for place in range(3)]
+    shown = [own_gpu(place, "auto").get("CUDA_VISIBLE_DEVICES") for place in range(3)]
     assert shown == ["0", "1", "0"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
-    assert own_gpu(1, Execution(device="cuda"))["CUDA_VISIBLE_DEVICES"] == "6"
-    assert own_gpu(1, Execution(device="cuda:0")) == {}
+    assert own_gpu(1, "cuda")["CUDA_VISIBLE_DEVICES"] == "6"
+    assert own_gpu(1, "cuda:0") == {}

@@ -73,7 +73,7 @@ def run(tmp_path, log):
     def go(cells, jobs=2, scripts=None):
         pool = Scripted(tmp_path, jobs, scripts)
         try:
-            outcome = pool.run(cells, Execution(results_dir=tmp_path), log)
+            outcome = pool.run(cells, log)
         finally:
             assert pool.closed
         return outcome, pool.sent

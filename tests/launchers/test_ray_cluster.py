@@ -3,7 +3,10 @@
 import contextlib
 import dataclasses
 import json
+import tempfile
 import time
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from watching import Killer, Log
@@ -12,12 +15,13 @@ from benchmark.engine.executors.threads import available_cores
 from benchmark.engine.records import Busy, RunRecord
 from benchmark.experiment.execution import Execution
 from benchmark.launch.base import Options
-from benchmark.launch.ray_cluster import RayCluster
-from benchmark.launch.ray_connect import connect
+from benchmark.launch.ray_cluster import RayCluster, connect
 from benchmark.studies.grid import Cell
 
-ray = pytest.importorskip("ray", reason="the optional package ray is not installed")
-pytestmark = pytest.mark.skipif(available_cores() < 2, reason="two workers need two cores")
+pytestmark = [
+    pytest.mark.skipif(not find_spec("ray"), reason="the optional package ray is not installed"),
+    pytest.mark.skipif(available_cores() < 2, reason="two workers need two cores"),
+]
 
 ROUNDS, KILLED = 60, 3  # long enough for the news of a round to arrive here before the last
 
@@ -25,6 +29,8 @@ ROUNDS, KILLED = 60, 3  # long enough for the news of a round to arrive here bef
 @pytest.fixture(scope="module", autouse=True)
 def cluster(tmp_path_factory):
     """One cluster for all tests of this module; its workers find no downloaded data."""
+    import ray  # only here: it takes half a second
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("PFL_DATA_DIR", raising=False)
@@ -45,7 +51,7 @@ def start(tmp_path):
                 device="cpu", executor="loop", results_dir=folder, data_dir=tmp_path, checkpoint_seconds=0
             )
             launcher = stack.enter_context(RayCluster(Options(2, execution, cells)))
-            return launcher, execution, folder
+            return launcher, folder
 
         yield go
 
@@ -94,32 +100,20 @@ def check(outcome, watcher, cells, folder, alone):
     assert f"The record {failed.name} ends with round" in problem
 
 
-def test_workers_that_share_the_results_folder(start, work, alone, capfd):
-    launcher, execution, folder = start(work)
+def test_records_are_those_of_this_process_and_a_killed_worker_is_replaced(start, work, alone, capfd):
+    launcher, folder = start(work)
     assert launcher.jobs == 2
     assert launcher.unavailable(work) == {}
-    watcher = Killer(KILLED)
-    outcome = launcher.run(work, execution, watcher)
-    assert all(survey.shares for survey in launcher._surveys.values())
-    assert capfd.readouterr() == ("", "")
-    check(outcome, watcher, work, folder, alone)
-
-
-def test_workers_that_cannot_reach_the_results_folder(start, work, alone, monkeypatch, capfd):
-    """Records, and what another worker needs to go on, are sent."""
-    launcher, execution, folder = start(work)
-    # The file that marks the folder is never written, so never found.
-    monkeypatch.setattr("benchmark.launch.ray_cluster.write_text", lambda path, text: None)
     elsewhere = Cell(dataclasses.replace(work[0].config, dataset="emnist"), "elsewhere", ())
     absent = launcher.unavailable([*work, elsewhere])
     assert list(absent) == ["emnist"]
     assert "on Ray worker" in absent["emnist"]
     assert "--data-dir" in absent["emnist"]
     watcher = Killer(KILLED)
-    outcome = launcher.run(work, execution, watcher)
-    assert not any(survey.shares for survey in launcher._surveys.values())
+    outcome = launcher.run(work, watcher)
     assert capfd.readouterr() == ("", "")
     check(outcome, watcher, work, folder, alone)
+    assert not list(Path(tempfile.gettempdir()).glob(f"pfl-benchmark-{launcher._scratch}"))
 
 
 def test_an_interrupt_ends_the_workers_and_leaves_their_checkpoints(tiny, tmp_path):
@@ -133,8 +127,7 @@ def test_an_interrupt_ends_the_workers_and_leaves_their_checkpoints(tiny, tmp_pa
 
     def run():
         with RayCluster(Options(1, execution, [cell])) as launcher:
-            launcher.unavailable([cell])
-            launcher.run([cell], execution, Interrupter())
+            launcher.run([cell], Interrupter())
 
     with pytest.raises(KeyboardInterrupt):
         run()

@@ -10,7 +10,7 @@ from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.launch import find
 from benchmark.launch.base import Options
-from benchmark.launch.ray_connect import Machine, Shares, connect, divide
+from benchmark.launch.ray_cluster import connect, divide
 
 
 def fake(error):
@@ -31,13 +31,13 @@ def test_without_the_package(monkeypatch):
 def test_an_address_where_nothing_listens():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    with pytest.raises(UserError, match=f"no Ray cluster answers at 127.0.0.1:{port} .*ray start --head"):
+    with pytest.raises(UserError, match=f"the Ray cluster '127.0.0.1:{port}': .*refused.*ray start --head"):
         connect(fake(AssertionError("not asked")), f"127.0.0.1:{port}")
 
 
-@pytest.mark.parametrize("address", ["nowhere", "host:", ":6379", "host:port", "host:99999999"])
+@pytest.mark.parametrize("address", ["nowhere", "host:", ":6379", "host:port"])
 def test_an_address_that_is_none(address):
-    with pytest.raises(UserError, match="expected HOST:PORT"):
+    with pytest.raises(UserError, match=f"cannot use the Ray cluster '{address}': expected HOST:PORT"):
         connect(fake(AssertionError("not asked")), address)
 
 
@@ -51,22 +51,23 @@ def test_a_cluster_that_cannot_be_joined(error):
     assert "\n" not in str(refused.value)
 
 
-TWO, WITH_GPU = [Machine(3), Machine(5)], [Machine(8), Machine(16, 2)]
+TWO, WITH_GPU = [(3, 0), (5, 0)], [(8, 0), (16, 2)]
 
 
 @pytest.mark.parametrize(
     ("machines", "jobs", "cells", "device", "expected"),
     [
-        (TWO, None, 99, "auto", Shares(8, 1, 0.0)),
-        (TWO, 0, 99, "auto", Shares(8, 1, 0.0)),
-        (TWO, 8, 99, "auto", Shares(8, 1, 0.0)),
-        (TWO, 3, 99, "auto", Shares(3, 2, 0.0)),  # 1 on three CPUs, 2 on five
-        (TWO, 2, 99, "auto", Shares(2, 3, 0.0)),
-        (TWO, None, 2, "auto", Shares(2, 3, 0.0)),  # two cells: no use for more workers
-        (WITH_GPU, None, 99, "auto", Shares(2, 8, 1.0)),
-        (WITH_GPU, 4, 99, "cuda", Shares(4, 4, 0.5)),
-        (WITH_GPU, 3, 99, "auto", Shares(3, 5, 0.5)),
-        (WITH_GPU, None, 99, "cpu", Shares(24, 1, 0.0)),
+        (TWO, None, 99, "auto", (8, 1, 0.0)),
+        (TWO, 0, 99, "auto", (8, 1, 0.0)),
+        (TWO, 8, 99, "auto", (8, 1, 0.0)),
+        (TWO, 3, 99, "auto", (3, 2, 0.0)),  # 1 on three CPUs, 2 on five
+        (TWO, 2, 99, "auto", (2, 3, 0.0)),
+        (TWO, None, 2, "auto", (2, 3, 0.0)),  # two cells: no use for more workers
+        (WITH_GPU, None, 99, "auto", (2, 8, 1.0)),
+        (WITH_GPU, 4, 99, "cuda", (4, 4, 0.5)),
+        (WITH_GPU, 3, 99, "auto", (3, 5, 0.5)),
+        (WITH_GPU, None, 99, "cpu", (24, 1, 0.0)),
+        ([(1, 4), (8, 1)], 9, 99, "auto", (9, 1, 1 / 8)),  # eight of them on the one GPU with eight CPUs
     ],
 )
 def test_a_cluster_is_divided_so_that_all_find_room(machines, jobs, cells, device, expected):
@@ -83,10 +84,9 @@ def test_a_cluster_is_divided_so_that_all_find_room(machines, jobs, cells, devic
             "--jobs 9: every job needs a CPU, and the Ray cluster has 8; give --jobs 8 or fewer",
         ),
         (WITH_GPU, 17, "auto", "machines with a GPU have 16"),
-        (TWO, 2, "cuda", "the Ray cluster has no GPU"),
-        (WITH_GPU, 2, "cuda:1", "--device cuda:1 has no meaning on a Ray cluster"),
-        ([Machine(0)], None, "auto", "the Ray cluster has 0"),
-        ([Machine(1, 4), Machine(8, 1)], 9, "auto", "have room for 3"),
+        (TWO, 2, "cuda", "--device cuda: expected auto or cpu on this Ray cluster, or cuda if it has a GPU"),
+        (WITH_GPU, 2, "cuda:1", "--device cuda:1: expected auto or cpu"),
+        ([], None, "auto", "the Ray cluster has 0"),
     ],
 )
 def test_what_a_cluster_cannot_do(machines, jobs, device, message):

@@ -14,7 +14,7 @@ from benchmark.studies.grid import Cell
 
 
 def fill(cells, execution, log):
-    return Sequential(execution).run(cells, execution, log)
+    return Sequential(execution).run(cells, log)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ TIME = [("time", "30")]
 
 
 def test_cells_run_as_jobs_and_a_killed_one_goes_on(tiny, launch, tmp_path, monkeypatch):
-    submitit = pytest.importorskip("submitit", reason="the optional package submitit is not installed")
+    pytest.importorskip("submitit", reason="the optional package submitit is not installed")
     monkeypatch.setattr(Slurm, "pause", 0.05)
     monkeypatch.setenv(CORES_VARIABLE, "1")  # tiny tensors lose much by a second thread
     cells = [
@@ -28,9 +28,9 @@ def test_cells_run_as_jobs_and_a_killed_one_goes_on(tiny, launch, tmp_path, monk
     ]
     folder = tmp_path / "results"
     execution = Execution(device="cpu", executor="loop", results_dir=folder, checkpoint_seconds=0)
-    options, watcher = Options(None, execution, cells), Killer(3)
-    with Slurm(options, submitit, parameters(TIME), cluster="local") as launcher:
-        outcome = launcher.run(cells, execution, watcher)
+    options, watcher = Options(None, execution, cells, {"slurm": TIME}), Killer(3)
+    with Slurm(options, cluster="local") as launcher:
+        outcome = launcher.run(cells, watcher)
     assert [cell.title for cell in outcome.done] == ["long"]
     ((cell, problem),) = outcome.failed
     assert (cell.title, "training diverged" in problem) == ("diverging", True)
@@ -71,14 +71,14 @@ def test_options_that_make_no_sense(given, message):
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UserError, match=r"pip install submitit.*--launcher local"):
-        find("slurm")(Options(2, Execution(), [], slurm=TIME))
+        find("slurm")(Options(2, Execution(), [], {"slurm": TIME}))
 
 
 def test_without_slurm(monkeypatch):
     pytest.importorskip("submitit")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(UserError, match="needs Slurm's sbatch and srun"):
-        find("slurm")(Options(2, Execution(), [], slurm=TIME))
+        find("slurm")(Options(2, Execution(), [], {"slurm": TIME}))
 
 
 def test_an_array_as_sbatch_gets_it(cells, tmp_path, monkeypatch):
@@ -91,7 +91,7 @@ def test_an_array_as_sbatch_gets_it(cells, tmp_path, monkeypatch):
         (tools / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     execution = Execution(results_dir=tmp_path / "results")
-    options = Options(2, execution, cells, slurm=[*TIME, ("partition", "gpu"), ("reservation", "mine")])
+    options = Options(2, execution, cells, {"slurm": [*TIME, ("partition", "gpu"), ("reservation", "mine")]})
     launcher = find("slurm")(options)
     assert launcher.jobs == 2
     assert [job.job_id for job in launcher.submit(cells)] == ["7_0", "7_1", "7_2"]
@@ -107,6 +107,6 @@ def test_an_array_that_slurm_refuses(cells, tmp_path, monkeypatch):
         (tmp_path / name).write_text("#!/bin/sh\necho invalid partition >&2\nexit 1\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    launcher = find("slurm")(Options(None, Execution(results_dir=tmp_path), cells, slurm=TIME))
+    launcher = find("slurm")(Options(None, Execution(results_dir=tmp_path), cells, {"slurm": TIME}))
     with pytest.raises(UserError, match=r"Slurm does not take the jobs: .*invalid partition"):
         launcher.submit(cells)

@@ -9,7 +9,7 @@ import pytest
 from own_studies import (
     AS_ROWS,
     BYTES,
-    CLAIMS,
+    COSTS,
     DITTO,
     EVERY,
     FEDAVG,
@@ -26,10 +26,9 @@ from own_studies import (
 )  # fmt: skip
 from printed_tables import facts_frame, printed_frame
 from record_folders import amend, write_record, write_records
-from scipy import stats
 
 from benchmark.config.settings import SETTINGS
-from benchmark.present.tables import _GENERAL, make_table, make_tables
+from benchmark.present.tables import GENERAL, make_table, make_tables
 from benchmark.records.store import Store
 from benchmark.render.formats.latex import latex
 from benchmark.render.formats.markdown import markdown
@@ -72,7 +71,7 @@ def cell(table, row, column):
 
 
 def test_every_kind_of_table_is_tested():
-    assert {kind for study in EVERY for kind in study.tables} == set(_GENERAL)
+    assert {kind for study in EVERY for kind in study.tables} == set(GENERAL)
 
 
 def test_mean_and_standard_deviation_over_seeds(main, table):
@@ -124,6 +123,8 @@ def test_the_best_of_half_the_methods_or_fewer_is_not_marked(more, marks, tmp_pa
 
 
 def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
+    from scipy import stats  # takes a second to import
+
     column = ONE.title
     best = main.means()[column].idxmax()
     others = [row for row in main.rows if row != best and main.at(row, column)]
@@ -143,12 +144,12 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
     assert marked == {row for row, p in expected.items() if p >= 0.05}
 
 
-def test_only_the_first_table_bears_the_name_and_title_of_its_study(main):
+def test_only_the_first_table_bears_the_name_and_title_of_its_study(main, folder):
     names = [(table.name, table.title) for table in make_tables(main)]
     assert names[0] == ("main", MAIN.title)
     assert names[1] == ("main-significance", "Significance: the main of tests")
     assert names[-1] == ("main-communication", "Bytes by method and stage")
-    (bytes_,) = make_tables(dataclasses.replace(main, study=BYTES))
+    (bytes_,) = make_tables(read(BYTES, folder))
     assert (bytes_.name, bytes_.title) == ("bytes", BYTES.title)
     shouted = dataclasses.replace(main, study=dataclasses.replace(MAIN, title="PPFE alone"))
     assert make_table(shouted, "significance").title == "Significance: PPFE alone"
@@ -308,6 +309,17 @@ def test_extra_traffic_is_not_hidden(tmp_path):
     amend(record / "rounds.jsonl", send_more)
     table = make_table(read(BYTES, tmp_path), "communication")
     assert f"More is sent up than by FedAvg: Staged on {TEXTS.title} (132.5 %)." in table.caption
+    assert any("synthetic" in name.lower() for name in printed_frame(table)["setting"])
+
+
+def test_where_a_method_is_not_defined(tmp_path):
+    for variant in (FEDAVG, STAGED):
+        write_record(tmp_path, configure(variant, TEXTS, PROFILE))
+    for study, kind in ((COSTS, "communication"), (COSTS, "accuracy")):
+        notes = make_table(read(study, tmp_path), kind).notes
+        assert [note for note in notes if "not defined" in note] == [
+            f"pFedFDA is not defined for {TEXTS.title}"
+        ]
 
 
 def test_the_stages_of_a_method_name_it_once_where_rows_keep_their_order(main):
@@ -331,18 +343,6 @@ def test_a_diverged_run_is_named_below_the_table_and_in_its_cell(tmp_path):
     assert {cell.reason for row in table.rows if row[0].value == REP.title for cell in row[1:]} == {
         "no record"
     }
-
-
-def test_claims_are_tested_against_each_of_the_others(main):
-    table = make_table(dataclasses.replace(main, study=CLAIMS), "claims")
-    line = facts_frame(table).set_index("setting").loc[ONE.title]
-    means = main.means()[ONE.title]
-    assert line["paper_difference"] == pytest.approx(70.10 - 69.00)
-    assert (line["against"], line["compared"], line["others"]) == ("FedAvg+FT", 3, 3)
-    assert line["difference"] == pytest.approx(100 * (means["Ditto"] - means["FedAvg+FT"]))
-    row = printed_frame(table).set_index("setting").loc[ONE.title]
-    assert row["paper"] == "+1.10 (FedAvg+FT)"
-    assert row["by seed"].count(":") == 3
 
 
 def test_the_fingerprint_follows_records_and_nothing_else(folder, main):

@@ -38,8 +38,12 @@ class Executor(ABC):
         """Run ``task(0) … task(count − 1)`` and return the results in that order."""
 
     @classmethod
-    def unable(cls, network: Network) -> str:
-        """What of `network` this executor cannot carry out, in words; empty if it can everything."""
+    def unable(cls, network: Network, alone: str = "") -> str:
+        """What this executor cannot carry out, in words; empty if it can everything.
+
+        Args:
+            alone: why the method's steps cannot be computed for several clients at once, if so.
+        """
         return ""
 
     def train(self, call: LocalCall) -> Outcome:

@@ -13,8 +13,9 @@ every cohort, which a captured step cannot follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,11 +25,17 @@ from torch import Tensor
 from benchmark.engine.data import FederatedData
 from benchmark.engine.executors.replay import Recorder
 from benchmark.engine.executors.tables import Tables, draw_dropout, dropout_shapes
-from benchmark.engine.local import Phase, Proximal
-from benchmark.engine.sgd import Update
-from benchmark.models import Network, Params
+from benchmark.engine.local import Phase
+from benchmark.engine.params import expand
+from benchmark.engine.sgd import Update, quick, take
+from benchmark.engine.step import Noise, Objective, Rule, Step
+from benchmark.models import DropoutSource, Network, Params
 
 __all__ = ["Inputs", "Pool", "Program", "Signature", "signature"]
+
+
+# Group, name, shape of one client's, and type of some tensors.
+Shapes = tuple[tuple[str, str, tuple[int, ...], torch.dtype], ...]
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,11 @@ class Signature:
 
     network: Network
     rates: tuple[tuple[str, float], ...]
-    strength: float | None  # of the proximal pull
+    objective: Objective | None
+    rule: Rule | None
+    beside: Shapes  # tensors of the model that are not the network's
+    common: Shapes  # constants of the phase, one for all clients
+    own: Shapes  # constants of the call, one for each client
     masked: tuple[str, ...]
     collect: str | None
     start: int  # first layer that is run
@@ -63,20 +74,37 @@ class Signature:
     pool: Pool | None  # None: samples come from the stored data
 
 
+def _shapes(groups: Mapping[str, Params], stacked: bool) -> Shapes:
+    return tuple(
+        (group, name, tuple(tensor.shape[1:] if stacked else tensor.shape), tensor.dtype)
+        for group, tensors in groups.items()
+        for name, tensor in tensors.items()
+    )
+
+
 def signature(
     network: Network,
-    phase: Phase,
+    inputs: Inputs,
     start: int,
-    tables: Tables,
     batch: int,
     most: int,
     pool: Pool | None,
 ) -> Signature:
-    """The signature of a phase; tables have room for a client of `most` samples, whoever takes part."""
+    """The signature of a phase; tables have room for a client of `most` samples, whoever takes part.
+
+    Args:
+        batch: places of a step.
+    """
+    phase, tables, shapes = inputs.phase, inputs.tables, network.shapes()
+    beside = {name: tensor for name, tensor in inputs.params.items() if name not in shapes}
     return Signature(
         network=network,
         rates=tuple(phase.rates.items()),
-        strength=phase.proximal.strength if phase.proximal else None,
+        objective=phase.objective,
+        rule=phase.rule,
+        beside=_shapes({"": beside}, stacked=True),
+        common=() if phase.plain else _shapes(phase.constants, stacked=False),
+        own=() if phase.plain else _shapes(inputs.constants, stacked=True),
         masked=tuple(phase.masks or ()),
         collect=phase.collect,
         start=start,
@@ -97,6 +125,7 @@ class Inputs:
         params: stacked parameters [m, ...].
         own: where each client's samples are among the stored ones [m, n], filled up to the longest.
         weights: sample weights [m, n], or None for ones.
+        constants: each client's own tensors for objective and rule, by name, stacked [m, ...].
     """
 
     params: Params
@@ -104,6 +133,7 @@ class Inputs:
     tables: Tables
     own: Tensor
     weights: Tensor | None
+    constants: Mapping[str, Params]
 
 
 class Program:
@@ -118,12 +148,20 @@ class Program:
             name: self._zeros(m, *shape) for name, shape in network.shapes(network.names[key.start :]).items()
         }
         shapes = network.shapes()
-        pulled = network.keys(dict(key.rates)) if key.strength is not None else ()
-        self._anchor = {name: self._zeros(*shapes[name]) for name in pulled}
+        self._params |= {name: self._zeros(m, *shape, dtype=dtype) for _, name, shape, dtype in key.beside}
         self._masks = {name: self._zeros(*shapes[name]) for name in key.masked}
-        proximal = Proximal(key.strength, self._anchor) if key.strength is not None else None
-        self._phase = Phase(dict(key.rates), 1, proximal=proximal, masks=self._masks, collect=key.collect)
+        self._common: dict[str, Params] = {}
+        for group, name, shape, dtype in key.common:
+            self._common.setdefault(group, {})[name] = self._zeros(*shape, dtype=dtype)
+        self._own: dict[str, Params] = {}
+        for group, name, shape, dtype in key.own:
+            self._own.setdefault(group, {})[name] = self._zeros(m, *shape, dtype=dtype)
+        self._constants = {**{group: expand(given, m) for group, given in self._common.items()}, **self._own}
+        self._phase = Phase(
+            dict(key.rates), 1, masks=self._masks, collect=key.collect, objective=key.objective, rule=key.rule
+        )
         self._update = Update(network, self._params, self._phase, momentum, weight_decay)
+        self._quick = quick(network, self._phase, self._update)
         self._cut = network.index(key.collect) if key.collect is not None else None
 
         stored, labels = data.stored()
@@ -135,6 +173,7 @@ class Program:
         self._targets = self._zeros(key.steps, m * key.batch, dtype=labels.dtype)
         self._scale = self._zeros(key.steps, m, key.batch)
         self._present = self._zeros(key.steps, m)
+        self._counts = self._zeros(key.steps, m, dtype=torch.int64)
         self._share = self._zeros(key.steps, m)
         self._counter = self._zeros(1, dtype=torch.int64)
         self._loss = self._zeros(m)
@@ -161,29 +200,62 @@ class Program:
     def _encoded(self, x: Tensor) -> Tensor:
         return x if self.key.pool is not None and self.key.pool.encoded else self._data.encode(x)
 
-    def _noise(self) -> Callable[[tuple[int, ...], float], Tensor]:
+    def _noise(self) -> DropoutSource:
         tables: Iterator[Tensor] = iter(self._kept)
         return lambda shape, rate: self._row(next(tables)).float().div_(1 - rate)
 
     def _step(self) -> None:
         """Forward, backward and update of all clients; nothing here looks at a value on the host."""
-        key, params, noise = self.key, self._params, self._noise()
         x = self._encoded(self._source.index_select(0, self._row(self._rows)))
-        x, start = x.unflatten(0, (key.clients, key.batch)), key.start
-        if self._cut is not None:
-            x, start = key.network.apply_stacked(params, x, start, self._cut, noise), self._cut
-            self._features.index_copy_(0, self._counter, x.detach().flatten(2).unsqueeze(0))
-        logits = key.network.apply_stacked(params, x, start, None, noise)
-        losses = F.cross_entropy(logits.flatten(0, 1), self._row(self._targets), reduction="none")
-        losses = (losses.view(key.clients, key.batch) * self._row(self._scale)).sum(1)
-        # Each client's loss depends on its own slice only: the gradient of the sum is all their gradients.
-        grads = torch.autograd.grad(losses.sum(), self._update.leaves)
+        x = x.unflatten(0, (self.key.clients, self.key.batch))
+        present = None if self.key.everyone else self._row(self._present)
+        losses = (self._plain_step if self._phase.plain else self._own_step)(x, present)
         with torch.no_grad():
-            self._update(grads, None if key.everyone else self._row(self._present))
             share = self._row(self._share)
             # Steps before the last epoch must not count even where their loss is infinite.
             self._loss.add_(torch.where(share > 0, losses * share, torch.zeros_like(losses)))
             self._counter.add_(1)
+
+    def _plain_step(self, x: Tensor, present: Tensor | None) -> Tensor:
+        """SGD on cross-entropy; returns each client's loss [m]."""
+        params, noise, start = self._params, self._noise(), self.key.start
+        if self._cut is not None:
+            x, start = self.key.network.apply_stacked(params, x, start, self._cut, noise), self._cut
+            self._features.index_copy_(0, self._counter, x.detach().flatten(2).unsqueeze(0))
+        losses = self._losses(x, start, noise)
+        # Each client's loss depends on its own slice only: the gradient of the sum is all their gradients.
+        self._update(torch.autograd.grad(losses.sum(), self._update.leaves), present)
+        return losses
+
+    def _losses(self, x: Tensor, start: int, noise: DropoutSource) -> Tensor:
+        """Each client's weighted mean cross-entropy [m] for the output `x` of the layers before `start`."""
+        key = self.key
+        logits = key.network.apply_stacked(self._params, x, start, None, noise)
+        losses = F.cross_entropy(logits.flatten(0, 1), self._row(self._targets), reduction="none")
+        return (losses.view(key.clients, key.batch) * self._row(self._scale)).sum(1)
+
+    def _gradients(self, x: Tensor) -> tuple[Params, Tensor]:
+        """Gradients and values of `_losses` as `Step.gradient` returns them."""
+        with torch.enable_grad():
+            losses = self._losses(x, self.key.start, self._noise())
+            found = torch.autograd.grad(losses.sum(), self._update.leaves)
+        return dict(zip(self._update.names, found, strict=True)), losses.detach()
+
+    def _own_step(self, x: Tensor, present: Tensor | None) -> Tensor:
+        """A step of the phase's own rule or objective; returns each client's loss [m]."""
+        key = self.key
+        step = Step(
+            key.network, self._params, self._constants, self._update.rates,
+            x, self._row(self._targets).view(key.clients, key.batch), self._row(self._scale),
+            self._row(self._counts), Noise(self._noise(), key.batch, 1),
+            partial(self._update.descend, present=present), key.objective, self._cut,
+            quick=partial(self._gradients, x) if self._quick else None,
+        )  # fmt: skip
+        losses = take(step, self._phase, self._update, present)
+        if self._cut is not None:
+            features = step.features.detach().flatten(2)
+            self._features.index_copy_(0, self._counter, features.unsqueeze(0))
+        return losses
 
     def _reset(self) -> None:
         self._counter.zero_()
@@ -198,9 +270,10 @@ class Program:
             buffer.copy_(inputs.params[name])
         for name, mask in self._masks.items():
             mask.copy_((phase.masks or {})[name])
-        anchor = phase.proximal.anchor if phase.proximal else {}
-        for name, buffer in self._anchor.items():
-            buffer.copy_(anchor[name])
+        for buffers, given in ((self._common, phase.constants), (self._own, inputs.constants)):
+            for group, tensors in buffers.items():
+                for name, buffer in tensors.items():
+                    buffer.copy_(given[group][name])
         torch._foreach_zero_([*self._update.buffers, self._loss])
         self._counter.zero_()
         places = self._upload(tables.rows)
@@ -213,6 +286,7 @@ class Program:
         self._fill(self._targets, self._data.stored()[1][stored])
         self._fill(self._scale, scale)
         self._fill(self._present, self._upload(tables.counts > 0))
+        self._fill(self._counts, self._upload(tables.counts))
         self._fill(self._share, self._upload(tables.share))
         for table, drawn in zip(self._kept, draw_dropout(self._drops, tables.counts, dropouts), strict=True):
             self._fill(table, self._upload(drawn))
@@ -235,8 +309,7 @@ class Program:
 
     def trained(self) -> Params:
         """Copies of the parameters that the phase trains, stacked [m, ...]."""
-        names = self.key.network.keys(dict(self.key.rates))
-        return {name: self._params[name].detach().clone() for name in names}
+        return {name: self._params[name].detach().clone() for name in self._update.names}
 
     def loss(self) -> Tensor:
         """Mean loss of each client over the phase's last epoch [m]."""

@@ -23,9 +23,9 @@ from benchmark.engine.executors.base import Executor
 from benchmark.engine.executors.memory import clients_that_fit, free_bytes, ran_out, step_bytes
 from benchmark.engine.executors.program import Inputs, Pool, Program, Signature, signature
 from benchmark.engine.executors.replay import Recorder
-from benchmark.engine.executors.tables import Tables, draw_tables
+from benchmark.engine.executors.tables import draw_tables
 from benchmark.engine.executors.threads import CorePool
-from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
+from benchmark.engine.local import LocalCall, LocalModel, Outcome
 from benchmark.engine.sgd import first_layer
 from benchmark.engine.streams import Purpose
 from benchmark.errors import UserError
@@ -52,7 +52,6 @@ class StackedExecutor(Executor):
         super().__init__(*args, **options)
         self._pool = CorePool() if self.data.device.type == "cpu" else None
         self._slots = self._pool.size if self._pool else 1
-        self._batch = min(self._work.config.batch_size, max(self.data.train_sizes))  # places in a step
         self._recorders = [Recorder(self.data.device) for _ in range(self._slots)]
         self._programs: list[dict[Signature, Program]] = [{} for _ in range(self._slots)]
         self._fits: dict[Network, int] = {}  # clients of a network in a stack, by the memory free at first
@@ -61,7 +60,9 @@ class StackedExecutor(Executor):
         self._noted = False
 
     @classmethod
-    def unable(cls, network: Network) -> str:
+    def unable(cls, network: Network, alone: str = "") -> str:
+        if alone:
+            return alone
         names = [layer.name for layer in network.layers if not layer.stackable]
         if not names:
             return ""
@@ -180,12 +181,16 @@ class StackedExecutor(Executor):
             if phase.stream not in orders:
                 orders[phase.stream] = [streams.get(phase.stream, call.round, client) for client in clients]
             rngs = orders[phase.stream]
-            tables = draw_tables(sizes, phase.epochs, self._batch, rngs, call.chances)
+            places = config.batch_size * phase.batches
+            if phase.batches == 1:
+                places = min(places, max(self.data.train_sizes))
+            tables = draw_tables(sizes, phase.epochs, places, rngs, call.chances)
             network, params = call.models[phase.model].network, models[phase.model]
             start = first_layer(network, phase, config.augment)
             hidden = self._outputs(network, params, own, "train", start) if start else None
-            program = self._program(slot, network, phase, start, tables, hidden)
-            program.load(Inputs(params, phase, tables, own, weights), dropouts)
+            inputs = Inputs(params, phase, tables, own, weights, call.constants)
+            program = self._program(slot, network, inputs, start, places, hidden)
+            program.load(inputs, dropouts)
             if hidden is not None:
                 program.refill(hidden)
             for _ in range(phase.epochs):
@@ -196,7 +201,7 @@ class StackedExecutor(Executor):
             outcome.loss = program.loss()
             if phase.collect is not None:
                 collected.append(program.collected(tables))
-            outcome.samples += sum(sizes) * phase.epochs
+            outcome.samples += sum(sizes) * phase.epochs * phase.passes
             outcome.steps += int((tables.counts > 0).sum())
         outcome.features = [
             (torch.cat([z for z, _ in parts]), torch.cat([y for _, y in parts]))
@@ -209,7 +214,7 @@ class StackedExecutor(Executor):
         return outcome
 
     def _program(
-        self, slot: int, network: Network, phase: Phase, start: int, tables: Tables, hidden: Tensor | None
+        self, slot: int, network: Network, inputs: Inputs, start: int, places: int, hidden: Tensor | None
     ) -> Program:
         """The recorded step for a phase, made now or in an earlier round."""
         config = self._work.config
@@ -219,7 +224,7 @@ class StackedExecutor(Executor):
         elif config.augment:
             stored = self.data.stored()[0]
             pool = Pool(tuple(stored.shape[1:]), stored.dtype, encoded=False)
-        key = signature(network, phase, start, tables, self._batch, max(self.data.train_sizes), pool)
+        key = signature(network, inputs, start, places, max(self.data.train_sizes), pool)
         programs = self._programs[slot]
         if key not in programs:
             if (
@@ -287,7 +292,11 @@ def _part_of(call: LocalCall, part: slice) -> LocalCall:
     }
     weights = call.sample_weights[part] if call.sample_weights is not None else None
     chances = call.chances[part] if call.chances is not None else None
-    return LocalCall(call.round, call.clients[part], models, call.phases, weights, chances)
+    constants = {
+        name: {key: tensor[part] for key, tensor in tensors.items()}
+        for name, tensors in call.constants.items()
+    }
+    return LocalCall(call.round, call.clients[part], models, call.phases, weights, chances, constants)
 
 
 def _pad(parts: Sequence[Tensor]) -> Tensor:

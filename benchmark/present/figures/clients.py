@@ -14,7 +14,7 @@ __all__ = ["client_accuracies"]
 
 def client_accuracies(results: Results) -> Picture | None:
     """Every client's test accuracy, by method: dots, and a box from the lower to the upper quartile."""
-    columns = [column for column in results.columns if any(results.at(row, column) for row in results.rows)]
+    columns = results.begun
     if not columns:
         return None
     rows = [row for row in results.rows if any(results.at(row, column) for column in columns)]
@@ -30,8 +30,7 @@ def client_accuracies(results: Results) -> Picture | None:
         "Test accuracy of every client after the last round, all seeds together. Boxes: from the lower to "
         "the upper quartile, with the median; diamonds: mean of the worst 10 % of clients."
     )
-    caption = " ".join(part for part in (results.profile.warning, caption) if part)
-    return Picture("client-accuracies", "Accuracy by client", caption, figure)
+    return Picture("client-accuracies", "Accuracy by client", results.profile.warned(caption), figure)
 
 
 def _panel(panel: Axes, results: Results, column: str, rows: list[str]) -> None:

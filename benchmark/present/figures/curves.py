@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,33 +21,32 @@ _HOW = (
 )
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """What a panel's horizontal axis shows."""
-
-    field: str
-    label: str
-    unit: Callable[[float], tuple[float, str]]
+_Units = tuple[tuple[float, str], ...]
+_BYTES: _Units = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
+_COUNTS: _Units = ((1e6, ", millions"), (1e3, ", thousands"), (1, ""))
 
 
 def learning_curves(results: Results) -> Picture | None:
     """Accuracy against rounds."""
-    axis = _Axis("round", "communication round", lambda most: (1, ""))
-    return _draw(results, "learning-curves", "Learning curves", axis, "")
+    return _draw(results, "learning-curves", "Learning curves", "round", "communication round", ((1, ""),))
 
 
 def accuracy_bytes(results: Results) -> Picture | None:
     """Accuracy against all bytes sent."""
-    axis = _Axis("bytes", "bytes sent in all directions, {}", _bytes)
-    text = "Bytes up, down and broadcast, added up from the first round on."
-    return _draw(results, "accuracy-bytes", "Accuracy against bytes", axis, text)
+    label, text = (
+        "bytes sent in all directions, ",
+        "Bytes up, down and broadcast, added up from the first round on.",
+    )
+    return _draw(results, "accuracy-bytes", "Accuracy against bytes", "bytes", label, _BYTES, text)
 
 
 def accuracy_samples(results: Results) -> Picture | None:
     """Accuracy against compute."""
-    axis = _Axis("samples", "training samples processed{}", _count)
-    text = "Samples of local training, fine-tuning of the final model included."
-    return _draw(results, "accuracy-samples", "Accuracy against compute", axis, text)
+    label, text = (
+        "training samples processed",
+        "Samples of local training, fine-tuning of the final model included.",
+    )
+    return _draw(results, "accuracy-samples", "Accuracy against compute", "samples", label, _COUNTS, text)
 
 
 def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
@@ -70,28 +68,27 @@ def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
     return dict(zip(("round", "bytes", "samples", "accuracy"), np.array(means).T, strict=True))
 
 
-def _draw(results: Results, name: str, title: str, axis: _Axis, text: str) -> Picture | None:
-    columns = [column for column in results.columns if any(results.at(row, column) for row in results.rows)]
+def _draw(
+    results: Results, name: str, title: str, field: str, label: str, units: _Units, text: str = ""
+) -> Picture | None:
+    """A panel for each setting; `field` of `curve` runs along its horizontal axis."""
+    columns = results.begun
     if not columns:
         return None
     with styled():
         figure, axes = panels(columns, width=2.75, height=2.3, right=1.0)
         for panel, column in zip(axes, columns, strict=True):
-            _panel(panel, results, column, axis)
-    caption = " ".join(part for part in (results.profile.warning, _HOW, text) if part)
-    return Picture(name, title, caption, figure)
+            _panel(panel, results, column, field, label, units)
+    return Picture(name, title, results.profile.warned(f"{_HOW} {text}".strip()), figure)
 
 
-def _panel(panel: Axes, results: Results, column: str, axis: _Axis) -> None:
+def _panel(panel: Axes, results: Results, column: str, field: str, label: str, units: _Units) -> None:
     curves = {row: curve(found) for row in results.rows if (found := results.at(row, column))}
-    factor, unit = axis.unit(max(float(line[axis.field][-1]) for line in curves.values()))
+    most = max(float(line[field][-1]) for line in curves.values())
+    factor, unit = next((each for each in units if most >= each[0]), units[-1])
     ends = []
     for place, (row, line) in enumerate(curves.items()):
-        color, x, y = (
-            color_of(row, place),
-            line[axis.field] / factor,
-            100 * line["accuracy"],
-        )
+        color, x, y = color_of(row, place), line[field] / factor, 100 * line["accuracy"]
         strong = row == results.study.highlight
         width, order = (2.0, 4.0) if strong else (1.2, 3.0)
         # The last evaluation is of another model than those before where a method ends with adaptation.
@@ -104,8 +101,8 @@ def _panel(panel: Axes, results: Results, column: str, axis: _Axis) -> None:
         panel.plot(x[-1:], y[-1:], "o", color=color, markersize=3.5, zorder=order + 1)
         ends.append(End(float(x[-1]), float(y[-1]), row, color, strong))
     panel.margins(x=0.03, y=0.06)
-    panel.set_xlim(left=0 if axis.field == "round" else None)
-    tidy(panel, axis.label.format(unit), "test accuracy, %")
+    panel.set_xlim(left=0 if field == "round" else None)
+    tidy(panel, label + unit, "test accuracy, %")
     label_ends(panel, ends)
 
 
@@ -114,13 +111,3 @@ def _changes(records: list[Record]) -> bool:
     first = records[0]
     adapted = any(line["adaptation_samples"] for line in first.rounds)
     return adapted or bool(first.diagnostics.get("stages"))
-
-
-def _bytes(most: float) -> tuple[float, str]:
-    units = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-    return next(((factor, unit) for factor, unit in units if most >= factor), (1.0, "B"))
-
-
-def _count(most: float) -> tuple[float, str]:
-    units = ((1e6, ", millions"), (1e3, ", thousands"))
-    return next(((factor, unit) for factor, unit in units if most >= factor), (1.0, ""))

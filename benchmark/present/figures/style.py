@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -130,60 +131,28 @@ def _write_column(axis: Axes, ends: Sequence[End], across: float) -> None:
     assert figure is not None
     height = axis.get_position().height * figure.get_size_inches()[1]
     order = sorted(ends, key=lambda end: end.y)
-    wanted = [(end.y - low) / (high - low) for end in order]
-    for end, place in zip(order, spread_out(wanted, _LINE_HEIGHT / height), strict=True):
+    tips = [((end.x - left) / (right - left), (end.y - low) / (high - low)) for end in order]
+    places = spread_out([y for _, y in tips], _LINE_HEIGHT / height)
+    for end, tip, place in zip(order, tips, places, strict=True):
+        weight = "bold" if end.strong else "normal"
         axis.text(
-            across,
-            place,
-            end.text,
-            transform=axis.transAxes,
-            va="center",
-            fontsize=7.5,
-            fontweight="bold" if end.strong else "normal",
-            zorder=6,
-            **halo,
-        )
-        tip = ((end.x - left) / (right - left), (end.y - low) / (high - low))
-        axis.add_line(
-            Line2D(
-                (tip[0], across - 0.008),
-                (tip[1], place),
-                transform=axis.transAxes,
-                clip_on=False,
-                color=end.color,
-                linewidth=0.7,
-                zorder=2,
-            )
-        )
+            across, place, end.text, transform=axis.transAxes, va="center", fontsize=7.5, fontweight=weight,
+            zorder=6, **halo,
+        )  # fmt: skip
+        joint = Line2D(
+            (tip[0], across - 0.008), (tip[1], place), transform=axis.transAxes, clip_on=False,
+            color=end.color, linewidth=0.7, zorder=2,
+        )  # fmt: skip
+        axis.add_line(joint)
 
 
 def spread_out(wanted: Sequence[float], distance: float) -> list[float]:
     """Places as near as possible to the `wanted` ones (increasing), at least `distance` apart, within 0..1.
 
-    Labels that are too near become a group around their mean; groups that touch join. Where there are too
-    many for 0..1 they go on below it.
+    Where there are too many for 0..1 they go on below it.
     """
-    groups: list[list[float]] = []
-    for place in wanted:
-        groups.append([place])
-        while (
-            len(groups) > 1 and _bounds(groups[-2], distance)[1] + distance > _bounds(groups[-1], distance)[0]
-        ):
-            last = groups.pop()
-            groups[-1] += last
-    places = []
-    for group in groups:
-        start, _ = _bounds(group, distance)
-        places += [start + i * distance for i in range(len(group))]
-    for i in range(len(places) - 1):  # the lower end first, then the upper, which wins
-        places[i] = max(places[i], i * distance)
-        places[i + 1] = max(places[i + 1], places[i] + distance)
-    for i in range(len(places) - 1, -1, -1):
-        most = 1.0 if i == len(places) - 1 else places[i + 1] - distance
-        places[i] = min(places[i], most)
-    return places
+    from scipy.optimize import isotonic_regression  # takes long to import
 
-
-def _bounds(group: Sequence[float], distance: float) -> tuple[float, float]:
-    center, half = sum(group) / len(group), (len(group) - 1) * distance / 2
-    return center - half, center + half
+    steps = distance * np.arange(len(wanted))
+    room = 1 - steps[-1]
+    return list(isotonic_regression(wanted - steps).x.clip(min(0, room), room) + steps)

@@ -20,28 +20,23 @@ def sweep(results: Results) -> Picture | None:
         figure, (panel,) = panels([study.title], width=4.2, height=2.9, right=1.0)
         ends = []
         for place, row in enumerate(results.rows):
-            points = [(c.x, results.values(row, c.title)) for c in results.grid.columns]
-            points = [(x, values) for x, values in points if values]
+            points = [
+                (column.x, 100 * np.array(values))
+                for column in results.grid.columns
+                if (values := results.values(row, column.title))
+            ]
             if not points:
                 continue
             x = [place for place, _ in points]
-            mean = np.array([100 * np.mean(values) for _, values in points])
-            least = np.array([100 * min(values) for _, values in points])
-            most = np.array([100 * max(values) for _, values in points])
+            mean = np.array([values.mean() for _, values in points])
+            bars = [[values.mean() - values.min(), values.max() - values.mean()] for _, values in points]
             color = color_of(row, place)
             strong = row == study.highlight
             width, order = (2.0, 4) if strong else (1.2, 3)
             panel.errorbar(
-                x,
-                mean,
-                yerr=[mean - least, most - mean],
-                color=color,
-                linewidth=width,
-                elinewidth=0.8,
-                marker="o",
-                markersize=3.5,
-                zorder=order,
-            )
+                x, mean, np.transpose(bars), marker="o", markersize=3.5, color=color, linewidth=width,
+                elinewidth=0.8, zorder=order,
+            )  # fmt: skip
             ends.append(End(x[-1], float(mean[-1]), row, color, strong))
         panel.margins(x=0.04, y=0.06)
         panel.set_xticks([column.x for column in results.grid.columns])
@@ -51,5 +46,4 @@ def sweep(results: Results) -> Picture | None:
         "Test accuracy after the last round, weighted by test samples. Mean over seeds, bars from the "
         "smallest to the largest."
     )
-    caption = " ".join(part for part in (results.profile.warning, caption) if part)
-    return Picture(study.name, study.title, caption, figure)
+    return Picture(study.name, study.title, results.profile.warned(caption), figure)

@@ -1,4 +1,4 @@
-"""What the page is about: the studies' runs, the cells they should have, and those that are missing."""
+"""What the page is about: the studies' runs, the cells they should have, and what is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import benchmark
 from benchmark.records.store import Record, Store
 from benchmark.studies.grid import Cell, Profile, Study, plan
 
-__all__ = ["Content", "bytes_sent"]
+__all__ = ["Content"]
 
 
 @dataclass
@@ -54,6 +54,28 @@ class Content:
         return total - sum(study.name in cell.studies for cell in self.missing), total
 
     @property
+    def gaps(self) -> dict[str, list[str]]:
+        """The cells that have not been run, those that failed, and damaged records, under headings."""
+        failed, damaged = self.store.failed, self.store.damaged
+        waiting: dict[str, list[str]] = {}
+        for cell in self.missing:
+            if cell.config.hash not in failed:
+                name, _, seed = cell.title.rpartition(", seed ")
+                waiting.setdefault(name, []).append(seed)
+        titles = {key: cell.title for key, cell in self.planned.items()}
+        return {
+            f"Not run yet: {sum(map(len, waiting.values())):,}": [
+                f"{name}, seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}" for name, seeds in waiting.items()
+            ],
+            f"Stopped, since training diverged: {len(failed)}": [
+                f"{titles.get(key, f'run {key}')}: {reason}" for key, reason in failed.items()
+            ],
+            f"Damaged records, not used: {len(damaged)}": [
+                f"{found.folder.name}: {found.reason}" for found in damaged
+            ],
+        }
+
+    @property
     def source(self) -> tuple[object, ...]:
         """All that the page is made from besides the studies' parts and the program."""
         damaged = [(found.folder.name, found.reason) for found in self.store.damaged]
@@ -64,8 +86,3 @@ class Content:
     @property
     def _wanted(self) -> Sequence[int]:
         return self.profile.seeds if self.seeds is None else self.seeds
-
-
-def bytes_sent(record: Record) -> int:
-    """Bytes of a run in all directions."""
-    return sum(record.summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast"))

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from benchmark.engine.files import write_bytes
 from benchmark.errors import UserError, unknown
 from benchmark.present.document import Document, lines_of
-from benchmark.present.figures import figure_maker
+from benchmark.present.figures.curves import learning_curves
 from benchmark.present.tables import make_table
 from benchmark.records.store import Store
 from benchmark.render.formats.markdown import body
@@ -80,7 +80,7 @@ class DocumentParts:
                 self._new[name] = body(make_table(collect(study, self._profile, store, seeds), kind))
                 continue
             results = _known(self._profile, store, seeds)
-            figure = figure_maker("learning-curves")(results)
+            figure = learning_curves(results)
             if figure is None:
                 raise UserError(f"there are no records of the study main in {store.root}; make some first")
             self._picture = figure.to_png()

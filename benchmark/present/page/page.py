@@ -7,24 +7,49 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import benchmark
-from benchmark.console.terminal import duration
-from benchmark.present.files import RenderedFiles, renderer_digest, section_file
-from benchmark.present.page.content import Content, bytes_sent
-from benchmark.present.page.flat import RUNS, runs_csv
-from benchmark.present.page.mixtures import UNKNOWN, counts, in_words, mixed, modified
-from benchmark.present.page.runs import HEADS, run_entry
-from benchmark.present.page.state import environment, gaps
+from benchmark.console.terminal import duration, shown_path
+from benchmark.present.page.content import Content
+from benchmark.present.page.mixtures import UNKNOWN, cautions, counts, environment, in_words, mixed, modified
+from benchmark.present.page.runs import HEADS, RUNS, bytes_sent, run_entry, runs_csv
+from benchmark.present.render import RenderedFiles, render, renderer_digest, section_file
 from benchmark.records.store import Record, Store
 from benchmark.render.forms import size
 from benchmark.render.markup import template
 from benchmark.studies.grid import Profile, Study
 
-__all__ = ["NAME", "write_page"]
+__all__ = ["write_all", "write_page"]
 
-NAME = "report.html"
-
+_NAME = "report.html"
 _HERE = Path(__file__).resolve().parent
 _FEW = 12  # lines that are shown without being asked for
+
+
+def write_all(
+    studies: Sequence[Study],
+    profile: Profile,
+    store: Store,
+    seeds: Sequence[int] | None = None,
+    again: bool = False,
+) -> tuple[list[str], list[str]]:
+    """Write tables, figures and the page into the store's folder, as far as they have changed.
+
+    Args:
+        seeds: the only ones to show; None stands for all that have records.
+        again: also write what has not changed.
+
+    Returns:
+        The names of the studies that were written, and lines to print: cautions, and where the page is.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    written = render(studies, profile, store, seeds, again)
+    write_page(studies, profile, store, seeds, again)
+    return written, [
+        *cautions(studies, profile, store, seeds),
+        f"{shown_path(store.root / RUNS)}  every run, for pandas and the like",
+        shown_path(store.root / _NAME),
+    ]
 
 
 def write_page(
@@ -34,19 +59,10 @@ def write_page(
     seeds: Sequence[int] | None = None,
     again: bool = False,
 ) -> bool:
-    """Write ``report.html`` and ``runs.csv`` into the store's folder, unless they are up to date.
-
-    `render` the studies first.
-
-    Args:
-        seeds: the only ones to show; None stands for all that have records.
-        again: write them even then.
+    """Write ``report.html`` and ``runs.csv``, as `write_all` does; the studies must have been rendered.
 
     Returns:
         Whether they were written.
-
-    Raises:
-        UserError: they cannot be written.
     """
     content, rendered = Content(studies, profile, store, seeds), RenderedFiles(store.root)
     parts = [rendered.fingerprint(study.name) for study in studies]
@@ -55,7 +71,7 @@ def write_page(
     fingerprint = hashlib.sha256(source.encode()).hexdigest()
     if rendered.is_current("report", fingerprint) and not again:
         return False
-    rendered.write("report", fingerprint, {NAME: _html(content), RUNS: runs_csv(runs)})
+    rendered.write("report", fingerprint, {_NAME: _html(content), RUNS: runs_csv(runs)})
     return True
 
 
@@ -83,10 +99,10 @@ def _html(content: Content) -> str:
         flags=_flags(content),
         commit=_commit(records),
         studies=[_study(content, study) for study in content.studies],
-        gaps=gaps(content),
+        gaps=content.gaps,
         few=_FEW,
         planned=bool(content.planned),
-        environment=environment(content),
+        environment=environment(records),
         heads=HEADS,
         runs=[run_entry(record, users.get(record.config.hash, ()), content.profile) for record in records],
     )

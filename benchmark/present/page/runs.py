@@ -1,4 +1,4 @@
-"""The list of runs: what each reached and cost, and on demand its whole configuration and environment."""
+"""All runs: the list on the page, and one flat table for pandas, R or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from benchmark.config.fields import setting_in_words
 from benchmark.console.terminal import duration
 from benchmark.engine.origins import foreign_rounds
 from benchmark.present.page.command import command
-from benchmark.present.page.content import bytes_sent
 from benchmark.present.page.mixtures import UNKNOWN
 from benchmark.records.store import Record
 from benchmark.render.forms import percent, size
 from benchmark.render.table import Head
 from benchmark.studies.grid import Profile
 
-__all__ = ["HEADS", "run_entry"]
+__all__ = ["HEADS", "RUNS", "bytes_sent", "run_entry", "runs_csv"]
+
+RUNS = "runs.csv"
 
 _MADE_WITH = ("device", "executor", "commit")
 HEADS = (
@@ -26,6 +29,11 @@ HEADS = (
     *(Head(text, words=True) for text in _MADE_WITH),
 )
 _COSTS = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "adaptation_samples", "steps", "rounds")
+
+
+def bytes_sent(record: Record) -> int:
+    """Bytes of a run in all directions."""
+    return sum(record.summary[name] for name in _COSTS[:3])
 
 
 def run_entry(record: Record, studies: Sequence[str], profile: Profile) -> dict[str, Any]:
@@ -89,3 +97,42 @@ def _value(value: Any) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else json.dumps(value)
+
+
+def runs_csv(records: Sequence[Record]) -> str:
+    """One line a run: its folder, method, configuration, ``result.…``, ``hyper.…``, ``environment.…``."""
+    lines = [_line(record) for record in records]
+    names = sorted({name: None for line in lines for name in line}, key=_place)
+    table = pd.DataFrame(lines, columns=names).convert_dtypes()  # whole numbers stay whole beside gaps
+    return table.to_csv(index=False, lineterminator="\n")
+
+
+def _place(name: str) -> int:
+    part, dot, _ = name.partition(".")
+    return ("result", "budget", "hyper", "environment").index(part) if dot else -1
+
+
+def _line(record: Record) -> dict[str, Any]:
+    config, summary = record.config.to_dict(), dict(record.summary)
+    parts = {
+        "hyper": config.pop("hyper"),
+        "budget": summary.pop("budget", {}),
+        "environment": summary.pop("environment"),
+        "result": summary,
+    }
+    line = {
+        "record": record.folder.name,
+        "method": record.method,
+        "split": record.split,
+        "data": record.data.checksum,
+        **config,
+        **{f"{part}.{name}": value for part, found in parts.items() for name, value in found.items()},
+    }
+    return {name: _plain(value) for name, value in line.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value as a cell; text that a spreadsheet would take for a formula has an apostrophe before it."""
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value

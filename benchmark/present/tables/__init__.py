@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from functools import cache
 
-from benchmark.present.tables.accuracy import accuracy, ranks, significance, spread, worst10
-from benchmark.present.tables.best_round import best_round
-from benchmark.present.tables.claims import claims
+from benchmark.present.tables.accuracy import accuracy, best_round, ranks, significance, spread, worst10
 from benchmark.present.tables.communication import communication
-from benchmark.present.tables.protocol import calibration, points, rates, tuning
 from benchmark.render.table import Table
 from benchmark.studies.packs import makers
 from benchmark.studies.results import Results
 
-__all__ = ["make_table", "make_tables"]
+__all__ = ["GENERAL", "make_table", "make_tables"]
 
-_GENERAL: dict[str, Callable[[Results], Table]] = {
+GENERAL: dict[str, Callable[[Results], Table]] = {
     "accuracy": accuracy,
     "significance": significance,
     "ranks": ranks,
     "worst10": worst10,
     "spread": spread,
     "best-round": best_round,
-    "claims": claims,
     "communication": communication,
-    "calibration": calibration,
-    "tuning": tuning,
-    "rates": rates,
-    "points": points,
 }
 
 
@@ -39,14 +30,9 @@ def make_table(results: Results, kind: str) -> Table:
     Args:
         kind: what studies call it (`benchmark.studies.grid.Study.tables`).
     """
-    study, table = results.study, _makers()[kind](results)
+    study, table = results.study, (GENERAL | makers("tables"))[kind](results)
     title = study.title if kind == study.tables[0] else table.title
     return dataclasses.replace(table, name=study.table_name(kind), title=title)
-
-
-@cache
-def _makers() -> dict[str, Callable[[Results], Table]]:
-    return makers("tables", _GENERAL)
 
 
 def make_tables(results: Results) -> list[Table]:

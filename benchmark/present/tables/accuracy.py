@@ -1,4 +1,5 @@
-"""Tables of methods × settings: accuracy with the paper's beside it, tests, ranks, worst clients, spread."""
+"""Tables of methods × settings: accuracy with the paper's beside it, tests, ranks, worst clients, spread,
+and what choosing the best round by test accuracy would add."""
 
 from __future__ import annotations
 
@@ -6,11 +7,12 @@ from collections.abc import Callable
 
 from benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST, caption, costs, reason
 from benchmark.present.tables.places import Papers, bold, cells_of, heads, places_table
+from benchmark.records.store import Record
 from benchmark.render.table import Cell, Plain, Table
 from benchmark.studies.results import Results
 from benchmark.studies.statistics import average_ranks
 
-__all__ = ["accuracy", "ranks", "significance", "spread", "worst10"]
+__all__ = ["accuracy", "best_round", "ranks", "significance", "spread", "worst10"]
 
 _TEST = f"{TEST} between the best and every other method of a setting, Holm-corrected within the setting"
 
@@ -44,6 +46,31 @@ def spread(results: Results) -> Table:
     text = f"Standard deviation of test accuracy over clients in percentage points, {SELECTION}."
     text += f" {bold('smallest', 'column', results)}"
     return places_table(results, "Spread between clients", cells, text)
+
+
+def best_round(results: Results) -> Table:
+    """By how much the best evaluated round is better than the last one, which is the result."""
+
+    def values(row: str, column: str) -> list[float]:
+        return [gain for record in results.at(row, column) if (gain := _gain(record)) is not None]
+
+    cells = cells_of(results, values)
+    counts = {results.configs[place].eval_every for place in results.records}
+    which = f" (one in {max(counts)}, and the last)" if len(counts) == 1 and max(counts) > 1 else ""
+    text = (
+        f"Percentage points of test accuracy by which the best of the evaluated rounds{which} is above the "
+        "last round, which is the result: what a report of the best round would add by choosing on test data."
+    )
+    if any(cells[place].value is None for place in results.records):
+        text += " Methods that fine-tune clients after the last round alone have no earlier one to choose."
+    return places_table(results, "What the best round on test data would add", cells, text)
+
+
+def _gain(record: Record) -> float | None:
+    """None where the last round alone is evaluated as the result is: with fine-tuned copies."""
+    if record.summary["adaptation_samples"]:
+        return None
+    return max(line["accuracy"] for line in record.rounds if "accuracy" in line) - record.summary["accuracy"]
 
 
 def significance(results: Results) -> Table:

@@ -76,19 +76,15 @@ def costs(results: Results) -> str:
     """Costs of methods and ablations that train or send more than FedAvg, on the column with most of them."""
     most: list[str] = []
     where = ""
+    plain = [variant.title for variant in results.grid.variants if not (variant.hyper or variant.changes)]
     for column in results.columns:
-        reference = _cost(list(results.fedavg[column].values()))
-        dearer = []
-        for variant in results.grid.variants:
-            own = _cost(results.at(variant.title, column))
-            plain = not variant.hyper and not variant.changes
-            if (
-                plain
-                and own
-                and reference
-                and any(a > 1.005 * b for a, b in zip(own, reference, strict=True))
-            ):
-                dearer.append(f"{variant.title} {own[0]:.2f} and {own[1]:.2f}")
+        reference = _cost([*results.fedavg[column].values()])
+        found = {title: _cost(results.at(title, column)) for title in plain}
+        dearer = [
+            f"{title} {own[0]:.2f} and {own[1]:.2f}"
+            for title, own in found.items()
+            if reference and own and any(a > 1.005 * b for a, b in zip(own, reference, strict=True))
+        ]
         if reference and dearer and len(dearer) >= len(most):
             most = [f"FedAvg {reference[0]:.2f} and {reference[1]:.2f}", *dearer]
             where = column

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import pandas as pd
 
 from benchmark.present.tables.captions import SELECTION, caption, notes
 from benchmark.present.tables.places import heads
@@ -12,33 +14,17 @@ from benchmark.render.table import MISSING, Cell, Head, Table
 from benchmark.studies.results import Results
 from benchmark.studies.statistics import mean_and_std
 
-__all__ = ["communication", "traffic"]
+__all__ = ["communication"]
 
-_SUMS = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "adaptation_samples", "participants")
+_SENT = ["bytes_up", "bytes_down", "bytes_broadcast"]
 
 
-def traffic(records: Sequence[Record]) -> dict[int, dict[str, float]]:
-    """Bytes and samples by stage, means over the records (seeds).
+def communication(results: Results, remark: str = "") -> Table:
+    """Bytes by method and stage, as shares of FedAvg's, with accuracy and training samples.
 
-    Returns:
-        By stage: ``rounds``, ``bytes_up``, ``bytes_down``, ``bytes_broadcast``, ``samples``,
-        ``adaptation_samples``, ``participants``.
+    Args:
+        remark: to stand in the caption, before seeds and protocol.
     """
-    stages: dict[int, dict[str, float]] = {}
-    for record in records:
-        for line in record.rounds:
-            sums = stages.setdefault(line["stage"], dict.fromkeys(("rounds", *_SUMS), 0.0))
-            sums["rounds"] += 1
-            for name in _SUMS:
-                sums[name] += line[name]
-    return {
-        stage: {name: total / len(records) for name, total in sums.items()}
-        for stage, sums in sorted(stages.items())
-    }
-
-
-def communication(results: Results) -> Table:
-    """Bytes by method and stage, as shares of FedAvg's, with accuracy and training samples."""
     found = [line for column in results.columns for line in _lines(results, column)]
     settings = [line["setting"] for line in found]
     rules = [place for place in range(1, len(found)) if settings[place] != settings[place - 1]]
@@ -58,11 +44,9 @@ def communication(results: Results) -> Table:
         text += f" More is sent up than by FedAvg: {', '.join(more)}."
     if any("rounds" not in line for line in found):
         text += f" {MISSING}: no record."
-    if results.study.remark and any(config.dataset == "cifar100" for config in results.configs.values()):
-        text += f" {results.study.remark}"
     return Table(
         title="Bytes by method and stage",
-        caption=caption(results, text),
+        caption=caption(results, text, remark),
         heads=(Head("setting", words=True, once=True), *heads("method", "stage", *_FIGURES, "accuracy")),
         rows=tuple(map(_cells, found)),
         notes=notes(results),
@@ -89,45 +73,42 @@ _FIGURES = {  # heads, entries of a line and their forms
 
 def _lines(results: Results, column: str) -> list[dict[str, Any]]:
     """A line for every method and, where it has several, for each of its stages."""
-    reference = next((v.title for v in results.grid.variants if v.algo == "fedavg"), "")
-    fedavg = results.at(reference, column)
-    whole = _sum(traffic(fedavg).values()) if fedavg else None
+    fedavg = _stages([*results.fedavg[column].values()])
     lines: list[dict[str, Any]] = []
     for row in results.rows:
-        records = results.at(row, column)
-        if not records:
-            lines.append({"setting": column, "method": row, "stage": "all"})
+        stages = _stages(results.at(row, column))
+        named = {"setting": column, "method": row, "stage": "all"}
+        if stages is None:
+            lines.append(named)
             continue
-        stages = traffic(records)
+        if fedavg is not None:
+            whole = fedavg.loc["all"]
+            stages["up_of_fedavg"] = stages["bytes_up"] / whole["bytes_up"]
+            stages["share_of_fedavg"] = stages["bytes_total"] / whole["bytes_total"]
+            model = whole["bytes_up"] / whole["participants"]
+            stages["share_of_model"] = stages["bytes_up"] / stages["participants"] / model
         accuracy = mean_and_std(results.values(row, column))[0]
-        named = {"setting": column, "method": row}
-        lines.append({**named, "stage": "all", **_line(_sum(stages.values()), whole), "accuracy": accuracy})
-        if len(stages) > 1:
-            lines.extend(
-                {**named, "stage": str(stage), **_line(sums, whole)} for stage, sums in stages.items()
-            )
+        found: dict[Any, dict[Any, Any]] = stages.to_dict("index")
+        lines.append({**named, **found.pop("all"), "accuracy": accuracy})
+        if len(found) > 1:
+            lines.extend({**named, "stage": str(stage), **line} for stage, line in found.items())
     return lines
 
 
-def _sum(stages: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    found = list(stages)
-    return {name: sum(stage[name] for stage in found) for name in found[0]}
-
-
-def _line(sums: Mapping[str, float], fedavg: Mapping[str, float] | None) -> dict[str, float]:
-    total = _total(sums)
-    line = {name: sums[name] for name in ("rounds", "bytes_up", "bytes_down", "bytes_broadcast")}
-    line |= {"bytes_total": total, "samples": sums["samples"] + sums["adaptation_samples"]}
-    if fedavg is not None:
-        model = fedavg["bytes_up"] / fedavg["participants"]
-        line["up_of_fedavg"] = sums["bytes_up"] / fedavg["bytes_up"]
-        line["share_of_fedavg"] = total / _total(fedavg)
-        line["share_of_model"] = sums["bytes_up"] / sums["participants"] / model
-    return line
-
-
-def _total(sums: Mapping[str, float]) -> float:
-    return sums["bytes_up"] + sums["bytes_down"] + sums["bytes_broadcast"]
+def _stages(records: Sequence[Record]) -> pd.DataFrame | None:
+    """Rounds, bytes, samples and participants by stage and in ``all``, means over the records (seeds)."""
+    if not records:
+        return None
+    names = ["stage", *_SENT, "samples", "adaptation_samples", "participants"]
+    rounds = pd.concat([pd.DataFrame(record.rounds, columns=names) for record in records])
+    rounds = rounds.assign(
+        rounds=1,
+        bytes_total=rounds[_SENT].sum(axis=1),
+        samples=rounds["samples"] + rounds["adaptation_samples"],
+    )
+    stages = rounds.groupby("stage").sum() / len(records)
+    stages.loc["all"] = stages.sum()
+    return stages
 
 
 def _cells(line: dict[str, Any]) -> tuple[Cell, ...]:

@@ -89,8 +89,7 @@ def _is_judged(results: Results, column: str) -> bool:
 
 def bold(what: str, line: str, results: Results) -> str:
     """The caption's sentence on bold figures."""
-    begun = [column for column in results.columns if any(results.at(row, column) for row in results.rows)]
-    if all(_is_judged(results, column) for column in begun):
+    if all(_is_judged(results, column) for column in results.begun):
         return f"Bold: {what} of its {line}."
     return f"Bold: {what} of its {line}, where more than half of the methods have a record."
 

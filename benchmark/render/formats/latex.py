@@ -12,32 +12,11 @@ from benchmark.render.table import MISSING, Cell, Table, plain
 __all__ = ["latex"]
 
 _TEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "_": r"\_",
-    "#": r"\#",
-    "$": r"\$",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "|": r"\textbar{}",
-    "α": r"$\alpha$",
-    "β": r"$\beta$",
-    "ε": r"$\varepsilon$",
-    "λ": r"$\lambda$",
-    "ω": r"$\omega$",
-    "Σ": r"$\Sigma$",
-    "²": r"$^2$",
-    "±": r"$\pm$",
-    "≥": r"$\geq$",
-    "−": "$-$",
-    "–": "--",
-    "†": r"$^{\dagger}$",
-    "‡": r"$^{\ddagger}$",
-    "<": "$<$",
-    ">": "$>$",
+    **{letter: f"\\{letter}" for letter in "&%_#${}"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"},
+    **{"α": r"$\alpha$", "β": r"$\beta$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "ω": r"$\omega$"},
+    **{"Σ": r"$\Sigma$", "²": "$^2$", "±": r"$\pm$", "≥": r"$\geq$", "<": "$<$", ">": "$>$"},
+    **{"−": "$-$", "–": "--", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$"},
 }
 
 

@@ -7,7 +7,6 @@ import pytest
 
 import datasets
 from benchmark.config.resolve import with_hyper
-from benchmark.engine.params import WeightedMean
 from benchmark.models import NETWORKS
 
 EIGHT = {"rounds": 8, "eval_every": 3}  # four stages of two rounds: 1-2, 3-4, 5-6, 7-8
@@ -39,12 +38,12 @@ def advance():
         for number in rounds:
             algorithm.start_round(number)
             cohort = schedule.cohort(number, number in full)
-            call = algorithm.begin(cohort, algorithm.download(), number)
+            call = algorithm.begin(cohort, algorithm.message(cohort, number), number)
             outcome = played.prepared.task.executor.train(call)
-            mean = WeightedMean()
-            mean.add(algorithm.upload(outcome), algorithm.weights(cohort))
+            combiner = algorithm.combiner()
+            combiner.add(cohort, algorithm.upload(outcome), algorithm.weights(cohort))
             algorithm.keep(outcome)
-            algorithm.aggregate(mean.value())
+            algorithm.aggregate(combiner.value())
             algorithm.finish_round(number)
 
     return go

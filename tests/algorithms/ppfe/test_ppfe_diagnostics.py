@@ -10,7 +10,7 @@ import torch
 
 from algorithms.ppfe.diagnostics import StageRecord, describe
 from algorithms.ppfe.ensemble import _simplex, best_common_weights
-from benchmark.engine.evaluate import SPACES, summand
+from benchmark.engine.ensemble import SPACES, summand
 
 CLIENTS = range(6)
 STAGE_KEYS = [

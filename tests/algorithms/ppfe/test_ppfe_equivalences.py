@@ -180,7 +180,7 @@ def test_where_the_start_of_a_reduced_stage_comes_from(fc_init, stage, staged, r
 def test_without_new_shapes_every_layer_goes_on(reduction, staged):
     assert staged({"reduction": reduction}).hyper["fc_init"] == "prev"
     assert staged({"reduction": reduction, "fc_init": "prev"}) == staged({"reduction": reduction})
-    assert staged({"reduction": "width"}).hyper["fc_init"] == staged().hyper["fc_init"] == "fedavg_heads"
+    assert staged({"reduction": "width"}).hyper["fc_init"] == staged().hyper["fc_init"] == "fedavg"
 
 
 def test_the_second_stage_starts_everything_from_fedavg(staged, ready, advance, differing):

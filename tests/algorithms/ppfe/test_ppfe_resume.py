@@ -19,7 +19,7 @@ class Killer:
 VARIANTS = [
     {},
     {"reduction": "sparse"},
-    {"reduction": "width", "rw_target": "ensemble", "ens_space": "probability", "fc_init": "fedavg"},
+    {"reduction": "width", "rw_target": "ensemble", "ens_space": "probability", "fc_init": "fedavg_heads"},
     {"rw_apply": "resample", "personal_start": "average", "ens_space": "vote", "fc_init": "fedavg_chain"},
 ]
 

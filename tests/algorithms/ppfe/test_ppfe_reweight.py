@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
 from algorithms.ppfe.hyper import PPFEHyper
 from algorithms.ppfe.reweight import SMALLEST_LOSS, reweight, sample_losses
-from benchmark.engine.evaluate import SPACES, summand
+from benchmark.engine.ensemble import SPACES, summand
 
 N, CLASSES = 50, 7
 LOSSES = ["ce_norm", "zero_one", "ce_raw"]

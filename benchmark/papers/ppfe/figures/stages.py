@@ -40,8 +40,7 @@ def ppfe_stages(results: Results) -> Picture | None:
         "all stages so far, whose last point is the method's result. Mean over seeds, bands from the "
         "smallest to the largest. Below the stages: the layers that are personal in them."
     )
-    caption = " ".join(part for part in (results.profile.warning, caption) if part)
-    return Picture("ppfe-stages", "PPFE by stage", caption, figure)
+    return Picture("ppfe-stages", "PPFE by stage", results.profile.warned(caption), figure)
 
 
 def _told(record: Record) -> bool:

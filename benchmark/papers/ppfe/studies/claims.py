@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from benchmark.papers.ppfe.studies.columns import DIRICHLET, DISTINCT, PLAIN, SIX
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.rows import BASELINES, FIXED_HEADS, PROGRESSION, REDUCTION, SPARSE
-from benchmark.studies.grid import Claim, Grid, Study, Variant
+from benchmark.studies.grid import Grid, Study, Variant
+from benchmark.studies.printed import PrintedTable
 
-__all__ = ["CLAIMS"]
+__all__ = ["CLAIMS", "Claim", "ClaimsStudy"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that the paper says: that one row is better than each of some others.
+
+    Attributes:
+        papers: printed tables that say so; of a column the first that has it counts.
+    """
+
+    text: str
+    better: Variant
+    others: tuple[Variant, ...]
+    papers: tuple[PrintedTable, ...]
+
+
+@dataclass(frozen=True)
+class ClaimsStudy(Study):
+    """A study whose table tests claims."""
+
+    claims: tuple[Claim, ...] = ()
+
 
 _WP, _WPW, _PPFE = PROGRESSION
 
@@ -28,7 +53,7 @@ def _rows() -> tuple[Variant, ...]:
 
 _COLUMNS = (*SIX, *PLAIN, *DISTINCT, *DIRICHLET)
 
-CLAIMS = Study(
+CLAIMS = ClaimsStudy(
     "claims",
     "The paper's claims, tested",
     {"paper": Grid(_rows(), _COLUMNS)},

@@ -1,8 +1,7 @@
-"""The rows of tables: all methods, and variants of PPFE."""
+"""The rows of tables: the methods of the paper, and variants of PPFE."""
 
 from __future__ import annotations
 
-from algorithms import ALGORITHMS
 from benchmark.studies.grid import Variant
 
 __all__ = [
@@ -18,7 +17,7 @@ __all__ = [
     "method",
 ]
 
-_OF_THE_PAPER = (
+METHODS = (
     Variant("Local Only", "local"),
     Variant("FedAvg", "fedavg"),
     Variant("FedAvg+FT", "fedavg-ft"),
@@ -30,16 +29,7 @@ _OF_THE_PAPER = (
     Variant("pFedFDA", "pfedfda"),
     Variant("PPFE", "ppfe"),
 )
-BASELINES, _PPFE = _OF_THE_PAPER[:-1], _OF_THE_PAPER[-1]
-# A method that is registered beside them joins their tables.
-METHODS = (
-    *_OF_THE_PAPER,
-    *(
-        Variant(method.title, name)
-        for name, method in sorted(ALGORITHMS.items())
-        if name not in {row.algo for row in _OF_THE_PAPER}
-    ),
-)
+BASELINES, _PPFE = METHODS[:-1], METHODS[-1]
 
 
 def method(algo: str) -> Variant:

@@ -41,7 +41,7 @@ _PPFE = method("ppfe")
 _HEAD_OF_FT = _switch(_FT, ", 10 epochs of the head", ft_part="head", ft_epochs=10)
 _LONGER_BABU = _switch(_BABU, ", 10 epochs", ft_epochs=10)
 _STARTS = {  # of reduced stages: results/ppfe.md, "How stages begin"; `PREVIOUS` is one more
-    "fedavg": "dense layers from FedAvg",
+    "fedavg_heads": "heads from FedAvg",
     "fedavg_chain": "stage 3 from FedAvg",
     "fedavg_all": "stages 3 and 4 from FedAvg",
 }

@@ -1,4 +1,4 @@
-"""The synthetic linear study as a study among the others (`benchmark.studies.computed`)."""
+"""The synthetic linear study as a study among the others (`benchmark.papers.ppfe.studies.computed`)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def figures(numbers: pd.DataFrame, profile: Profile) -> list[Picture]:
         dataclasses.replace(
             picture,
             name=f"synthetic-{picture.name}",
-            caption=" ".join(part for part in (profile.warning, picture.caption) if part),
+            caption=profile.warned(picture.caption),
         )
         for picture in (clients_picture(numbers), ratio_picture(numbers))
     ]

@@ -1,7 +1,17 @@
 """Tables that only this paper needs."""
 
-from benchmark.papers.ppfe.tables.stages import stages
+from benchmark.papers.ppfe.tables.claims import claims
+from benchmark.papers.ppfe.tables.protocol import calibration, points, rates, tuning
+from benchmark.papers.ppfe.tables.stages import stages, stages_sent
 
 __all__ = ["TABLES"]
 
-TABLES = {"stages": stages}
+TABLES = {
+    "stages": stages,
+    "stages-sent": stages_sent,
+    "claims": claims,
+    "calibration": calibration,
+    "tuning": tuning,
+    "rates": rates,
+    "points": points,
+}

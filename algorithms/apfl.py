@@ -1,0 +1,106 @@
+"""APFL: a mixture of a global and a personal model, whose weight can be learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Member, Task
+from benchmark.engine.clients import ClientStore
+from benchmark.engine.hyper import option
+from benchmark.engine.local import LocalCall, Phase
+from benchmark.engine.message import Message
+from benchmark.engine.params import beside, within
+from benchmark.engine.step import Rule, Step
+from benchmark.models import Params
+
+__all__ = ["APFL"]
+
+PERSONAL = "personal"
+SHRINK = 0.02  # flow_utils.py: weight of α itself in its gradient
+
+
+@dataclass(frozen=True)
+class APFLHyper:
+    """Hyper-parameters of APFL."""
+
+    alpha: float = option(
+        0.5, "weight α of the personal model in the mixture, at first", least=0, below=1.001
+    )
+    adaptive: bool = option(False, "learn α: a step on it with the first batch of every participation")
+
+
+@dataclass(frozen=True)
+class Mixed(Rule):
+    """``w ← w − η ∇ℓ(w)`` and ``v ← v − η α ∇ℓ(u)``, ``α ← α − η ⟨∇ℓ(u), v − w⟩`` at u = α v + (1 − α) w."""
+
+    def __call__(self, step: Step) -> Tensor:
+        personal = within(PERSONAL, step.params)
+        common = {name: step.params[name] for name in personal}
+        alpha, due = step.params["mix.alpha"], step.params["mix.due"]
+        gradients, _ = step.gradient(common)
+        slopes, losses = step.gradient(mixture(alpha, personal, common))
+        gaps = [(slopes[n] * (personal[n] - common[n])).flatten(1).sum(1, keepdim=True) for n in personal]
+        new = alpha - step.rates[f"{PERSONAL}.{next(iter(personal))}"] * (sum(gaps) + SHRINK * alpha)
+        for name, own in personal.items():
+            own.sub_(_weight(alpha, own) * slopes[name], alpha=step.rates[f"{PERSONAL}.{name}"])
+            common[name].sub_(gradients[name], alpha=step.rates[name])
+        if "mix.alpha" in step.rates:
+            alpha.copy_(torch.where(due > 0, new.clamp(0, 1), alpha))
+            due.zero_()
+        return losses
+
+
+def mixture(alpha: Tensor, personal: Params, common: Params) -> Params:
+    """Stacked models α v + (1 − α) w, for weights [m, 1]."""
+    return {n: common[n] + _weight(alpha, v) * (v - common[n]) for n, v in personal.items()}
+
+
+def _weight(alpha: Tensor, like: Tensor) -> Tensor:
+    return alpha.view(-1, *[1] * (like.dim() - 1))
+
+
+@register
+class APFL(Algorithm):
+    """Clients train the global model, which is sent, and a personal one as a part of their mixture.
+
+    Source: Deng et al., 2020, Algorithm 1 (the mixture is one of parameters);
+    MLOPTPSU/FedTorch comms/trainings/federated/apfl.py and flow_utils.py, whose defaults these are: α = 0.5,
+    not adaptive, and with ``adaptive`` one step on α a round, with 0.02 α added to its gradient, cut to
+    [0, 1]. Deviations: all gradients of a step are taken at its start (there the personal model's after the
+    global one's step), without momentum; samples count twice; clients are evaluated with the mixture of
+    their personal model and the last aggregate, not their own copy of it.
+    """
+
+    name = "apfl"
+    title = "APFL"
+    reference = "Deng et al., arXiv 2003.13461; MLOPTPSU/FedTorch"
+    Hyper = APFLHyper
+    tuning = ({"alpha": 0.25}, {"alpha": 0.75}, {"adaptive": True})
+
+    def __init__(self, task: Task, hyper: APFLHyper) -> None:
+        super().__init__(task, hyper)
+        alpha = torch.full((1,), hyper.alpha, device=task.data.device)
+        kept = {**beside(PERSONAL, task.initial), "mix.alpha": alpha}
+        self.clients = ClientStore(kept, task.data.clients)
+
+    def phases(self, round: int) -> list[Phase]:
+        names = (*self.network.names, PERSONAL, *(["mix"] if self.hyper.adaptive else []))
+        (phase,) = super().phases(round)
+        return [replace(phase, rates=dict.fromkeys(names, self.config.lr), rule=Mixed(), passes=2)]
+
+    def first_download(self) -> Params:
+        return self.task.initial
+
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
+        call, kept = super().begin(clients, message, round), self.clients.gather(clients)
+        call.models["model"].params.update(kept, **{"mix.due": torch.ones_like(kept["mix.alpha"])})
+        return call
+
+    def members(self, clients: Sequence[int]) -> list[Member]:
+        kept, common = self.clients.gather(clients), self.assemble(clients, self.server)
+        return [Member(self.network, mixture(kept["mix.alpha"], within(PERSONAL, kept), common))]

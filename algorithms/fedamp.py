@@ -1,0 +1,113 @@
+"""FedAMP: every client is drawn to a mixture of models that are like its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Traffic
+from benchmark.engine.hyper import option
+from benchmark.engine.local import LocalCall, Outcome, Phase
+from benchmark.engine.message import Message
+from benchmark.engine.params import beside, within
+from benchmark.engine.step import Step
+from benchmark.models import Params
+
+__all__ = ["FedAMP", "attention"]
+
+CLOUD = "cloud"
+
+
+@dataclass(frozen=True)
+class FedAMPHyper:
+    """Hyper-parameters of FedAMP."""
+
+    alpha: float = option(1.0, "step α of the cloud models; larger values mix more", least=1e-12)
+    sigma: float = option(1.0, "scale σ of the squared distance of models that are alike", least=1e-12)
+    lam: float = option(1.0, "strength λ of the pull to the cloud model, which is λ / α", least=0)
+
+
+@dataclass(frozen=True)
+class Attracted:
+    """Cross-entropy and (λ / 2α) ‖w − u‖² for the client's cloud model u."""
+
+    strength: float
+
+    def __call__(self, step: Step) -> Tensor:
+        return step.cross_entropy() + self.strength / 2 * step.squared_distance(step.constants[CLOUD])
+
+
+def attention(distances: Tensor, alpha: float, sigma: float) -> Tensor:
+    """Weights ξ [m, K] of others' models for squared distances [m, K], which are infinite for one's own.
+
+    ``α exp(−d/σ) / σ``, scaled down where a client's sum is above 1: its own model has what is left.
+    """
+    weights = alpha * torch.exp(-distances / sigma) / sigma
+    return weights / weights.sum(1, keepdim=True).clamp(min=1)
+
+
+@register
+class FedAMP(Algorithm):
+    """The server holds everybody's model and sends each client its own mixture, which attracts the model.
+
+    Source: Huang et al., AAAI 2021, Algorithm 1 with A(x) = 1 − exp(−x/σ); there is no official code, values
+    are the defaults of PFLlib (system/main.py; flcore/servers/serveramp.py, clients/clientamp.py). There all
+    clients of the last round are mixed, here all that have taken part. The paper wants α so small that no
+    weight of a client's own model is negative; here the weights of others are scaled down to a sum of 1.
+    """
+
+    name = "fedamp"
+    title = "FedAMP"
+    reference = "Huang et al., AAAI 2021; no official code, PFLlib serveramp.py"
+    Hyper = FedAMPHyper
+    tuning = ({"sigma": 0.1}, {"sigma": 10.0}, {"alpha": 0.1}, {"lam": 0.1})
+
+    def shared_layers(self) -> tuple[str, ...]:
+        return ()
+
+    def phases(self, round: int) -> list[Phase]:
+        objective = Attracted(self.hyper.lam / self.hyper.alpha)
+        return [replace(phase, objective=objective) for phase in super().phases(round)]
+
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        """Each participant's cloud model; what a client has sent last is what it keeps."""
+        own, met = self.clients.gather(clients), self.clients.met
+        if not met:
+            return Message({}, beside(CLOUD, own))
+        others = self.clients.gather(met)
+        squares = torch.stack([_distances(own, others, k) for k in range(len(clients))])
+        same = torch.tensor([[client == other for other in met] for client in clients], device=squares.device)
+        weights = attention(squares.masked_fill(same, torch.inf), self.hyper.alpha, self.hyper.sigma)
+        left = 1 - weights.sum(1)
+        mixed = {
+            name: left.view(-1, *[1] * (tensor.dim() - 1)) * tensor
+            + torch.tensordot(weights, others[name], 1)
+            for name, tensor in own.items()
+        }
+        return Message({}, beside(CLOUD, mixed))
+
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
+        call = super().begin(clients, message, round)
+        call.constants[CLOUD] = within(CLOUD, message.own)
+        return call
+
+    def upload(self, outcome: Outcome) -> Params:
+        return outcome.models["model"]
+
+    def aggregate(self, mean: Params) -> None:
+        """Nothing: the server needs the models themselves."""
+
+    def traffic(self, round: int) -> Traffic:
+        size = 4 * self.network.count()
+        return Traffic(size, size, closing=0)
+
+
+def _distances(own: Params, others: Params, position: int) -> Tensor:
+    """Squared distances [K] of one of the stacked models `own` to the models `others` [K, ...]."""
+    return torch.stack(
+        [(others[name] - tensor[position]).square().flatten(1).sum(1) for name, tensor in own.items()]
+    ).sum(0)

@@ -1,0 +1,57 @@
+"""FedAvgM: FedAvg with momentum on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Task
+from benchmark.engine.hyper import option
+from benchmark.models import Params
+
+__all__ = ["FedAvgM"]
+
+
+@dataclass(frozen=True)
+class FedAvgMHyper:
+    """Hyper-parameters of FedAvgM."""
+
+    server_momentum: float = option(0.9, "momentum β of the server", least=0, below=1)
+    server_rate: float = option(1.0, "learning rate of the server", least=0)
+
+
+@register
+class FedAvgM(Algorithm):
+    """The mean change of the local models is a gradient: ``v ← β v + (w − w̄); w ← w − η v``.
+
+    Source: Hsu et al., 2019; there is no official code. β = 0.9 and η = 1 are the usual values; the paper
+    tunes both. The mean is that of the other methods here: unweighted unless ``--aggregation samples``.
+    """
+
+    name = "fedavgm"
+    title = "FedAvgM"
+    reference = "Hsu et al., arXiv 1909.06335; no official code"
+    Hyper = FedAvgMHyper
+    tuning = ({"server_momentum": 0.7}, {"server_momentum": 0.97}, {"server_rate": 0.3})
+
+    learns_little = True  # momentum goes on with what rounds before have forgotten
+
+    def __init__(self, task: Task, hyper: FedAvgMHyper) -> None:
+        super().__init__(task, hyper)
+        self._velocity = {name: torch.zeros_like(tensor) for name, tensor in self.server.items()}
+
+    def aggregate(self, mean: Params) -> None:
+        for name, old in self.server.items():
+            self._velocity[name] = self.hyper.server_momentum * self._velocity[name] + (old - mean[name])
+            self.server[name] = old - self.hyper.server_rate * self._velocity[name]
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "velocity": self._velocity}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        super().load(state)
+        self._velocity = dict(state["velocity"])

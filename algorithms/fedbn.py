@@ -1,0 +1,48 @@
+"""FedBN: FedAvg whose batch normalisation stays with the clients."""
+
+from __future__ import annotations
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.config import RunConfig
+from benchmark.errors import NotDefined
+from benchmark.models import BatchNorm, Conv, Layer, Network
+
+__all__ = ["FedBN"]
+
+
+@register
+class FedBN(Algorithm):
+    """Gains, offsets and statistics of batch normalisation are neither sent nor averaged.
+
+    Source: Li et al., ICLR 2021, Algorithm 1; med-air/FedBN federated/fed_digits.py (no key that contains
+    "bn" is averaged). A network without batch normalisation gets one behind each convolutional layer, which
+    here includes ReLU and pooling (there it stands before ReLU). Clients are evaluated with the last
+    aggregate and their own normalisation; one that has not taken part would have that of θ_0.
+    """
+
+    name = "fedbn"
+    title = "FedBN"
+    reference = "Li et al., ICLR 2021; med-air/FedBN"
+
+    @classmethod
+    def network_for(cls, network: Network, config: RunConfig, hyper: object) -> Network:
+        if any(layer.buffers for layer in network.layers):
+            return network
+        layers: list[Layer] = []
+        for layer in network.layers:
+            layers.append(layer)
+            if isinstance(layer, Conv):
+                layers.append(BatchNorm(f"{layer.name}_bn", layer.channels_out))
+        return Network(tuple(layers))
+
+    @classmethod
+    def check(cls, config: RunConfig, network: Network, hyper: object) -> None:
+        if network.is_recurrent:
+            raise NotDefined(
+                f"'{cls.name}' is not defined for text, and '{config.dataset}' is a text dataset; "
+                "expected an image dataset such as cifar10: choose another --dataset or another --algo"
+            )
+
+    def shared_layers(self) -> tuple[str, ...]:
+        return tuple(layer.name for layer in self.network.layers if not layer.buffers)

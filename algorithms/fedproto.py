@@ -1,0 +1,139 @@
+"""FedProto: personal models that share nothing but the mean features of each class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Member, Task
+from benchmark.engine.data import Part
+from benchmark.engine.hyper import option
+from benchmark.engine.local import Outcome, Phase
+from benchmark.engine.message import Combiner
+from benchmark.engine.step import Step
+from benchmark.models import Params
+
+__all__ = ["FedProto", "class_means"]
+
+FAR = 100.0  # lib/update.py: the distance of classes that are not compared
+
+
+@dataclass(frozen=True)
+class FedProtoHyper:
+    """Hyper-parameters of FedProto."""
+
+    lam: float = option(1.0, "weight λ of the distance between features and prototypes", least=0)
+    predict: str = option(
+        "prototypes",
+        "what predicts: the nearest prototype among the client's classes, or the model's own last layer",
+        choices=("prototypes", "classifier"),
+    )
+
+
+@dataclass(frozen=True)
+class Regularised:
+    """Cross-entropy plus λ times the mean squared gap between features and their class's prototype."""
+
+    lam: float
+
+    def __call__(self, step: Step) -> Tensor:
+        features, server = step.features.flatten(2), step.constants["server"]
+        labels = step.y[..., None].expand(-1, -1, features.shape[2])
+        gaps = (features - server["prototypes"].gather(1, labels)).square().mean(2)
+        return step.cross_entropy() + self.lam * step.mean(gaps * server["known"].gather(1, step.y))
+
+
+def class_means(features: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """Mean features [C, d] of each class, 0 without samples, and which classes have some [C]."""
+    sums = features.new_zeros(classes, features.shape[1]).index_add_(0, labels, features)
+    counts = torch.bincount(labels, minlength=classes)
+    return sums / counts.clamp(min=1)[:, None], counts > 0
+
+
+class PrototypeMean(Combiner):
+    """The mean of each class's prototypes over the clients that have the class."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+        self._sums = torch.zeros_like(like, dtype=torch.float64)
+        self._weights = self._sums.new_zeros(len(like))
+
+    def add(self, clients: Sequence[int], uploads: Mapping[str, Tensor], weights: Tensor) -> None:
+        own = uploads["known"] * weights.to(self._sums)[:, None]
+        self._sums += (uploads["prototypes"].double() * own[..., None]).sum(0)
+        self._weights += own.sum(0)
+
+    def value(self) -> Params:
+        known = self._weights > 0
+        means = self._sums / self._weights.where(known, torch.ones_like(self._weights))[:, None]
+        return {"prototypes": means.to(self._like), "known": known}
+
+
+@register
+class FedProto(Algorithm):
+    """Clients keep whole models, send the mean features of their classes and receive those of all.
+
+    Source: Tan et al., AAAI 2022, Algorithm 1; yuetan031/FedProto lib/update.py (`update_weights_het`) and
+    exps/federated_main.py. As there, prototypes are made of the features seen in the last local epoch, their
+    mean over clients is unweighted (the paper weights by samples: ``--aggregation samples`` weights by all of
+    a client's), and predictions use the client's own classes. Not all clients take part in a round here:
+    classes of nobody in a round keep their prototype. All C rows travel, also those of absent classes.
+    """
+
+    name = "fedproto"
+    title = "FedProto"
+    reference = "Tan et al., AAAI 2022; yuetan031/FedProto"
+    Hyper = FedProtoHyper
+    tuning = ({"lam": 0.1}, {"lam": 10.0}, {"predict": "classifier"})
+
+    def __init__(self, task: Task, hyper: FedProtoHyper) -> None:
+        super().__init__(task, hyper)
+        self._last = task.network.names[-1]
+        weight = task.initial[f"{self._last}.weight"]
+        known = torch.zeros(len(weight), dtype=torch.bool, device=weight.device)
+        self.server = {"prototypes": torch.zeros_like(weight), "known": known}
+
+    def shared_layers(self) -> tuple[str, ...]:
+        return ()
+
+    def first_download(self) -> Params:
+        return {}  # clients begin by themselves
+
+    def phases(self, round: int) -> list[Phase]:
+        (phase,), given = super().phases(round), {"server": dict(self.server)}
+        objective = Regularised(self.hyper.lam)
+        return [replace(phase, collect=self._last, objective=objective, constants=given)]
+
+    def upload(self, outcome: Outcome) -> Params:
+        sizes = [self.task.data.train_sizes[client] for client in outcome.clients]
+        found = [
+            class_means(z[-n:], y[-n:], len(self.server["known"]))
+            for (z, y), n in zip(outcome.features, sizes, strict=True)
+        ]
+        return dict(zip(self.server, map(torch.stack, zip(*found, strict=True)), strict=True))
+
+    def combiner(self) -> Combiner:
+        return PrototypeMean(self.server["prototypes"])
+
+    def aggregate(self, mean: Params) -> None:
+        new, known = mean["prototypes"], mean["known"]
+        self.server["prototypes"] = torch.where(known[:, None], new, self.server["prototypes"])
+        self.server["known"] = known | self.server["known"]
+
+    def scores(self, members: Sequence[Member], clients: Sequence[int], part: Part) -> list[Tensor]:
+        if self.hyper.predict == "classifier":
+            return super().scores(members, clients, part)
+        (member,), stop = members, self.network.index(self._last)
+        outputs = self.task.executor.forward(member.network, member.params, clients, part, stop)
+        return [self._closeness(z.flatten(1), k) for z, k in zip(outputs, clients, strict=True)]
+
+    def _closeness(self, features: Tensor, client: int) -> Tensor:
+        """The negative mean squared distance [n, C] of features to the prototypes of a client's classes."""
+        prototypes, known = self.server["prototypes"], self.server["known"]
+        held = torch.bincount(self.task.data.labels(client), minlength=len(known)) > 0
+        distances = (features[:, None] - prototypes).square().mean(2)
+        return -distances.where(held & known, torch.full_like(distances, FAR))

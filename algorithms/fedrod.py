@@ -1,0 +1,89 @@
+"""FedRoD: a generic head trained on balanced losses, and a personal head on what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Member, NoHyper, Task
+from benchmark.engine.clients import ClientStore
+from benchmark.engine.data import Part
+from benchmark.engine.local import LocalCall, Phase
+from benchmark.engine.message import Message
+from benchmark.engine.params import row
+from benchmark.engine.step import Step
+from benchmark.models import Params
+
+__all__ = ["FedRoD"]
+
+ABSENT = 1e-8  # samples that a class without samples counts for: its logarithm has to be finite
+
+
+def two_heads(step: Step) -> Tensor:
+    """Balanced softmax loss of the generic head, plus cross-entropy of the sum of both heads.
+
+    The first trains body and generic head, the second the personal head alone.
+    """
+    features = step.apply(stop=-1)
+    generic = step.apply(x=features, start=-1)
+    balanced = step.cross_entropy(generic + step.constants["client"]["prior"].unsqueeze(1))
+    weight, bias = step.params["personal.weight"], step.params["personal.bias"]
+    personal = torch.baddbmm(bias.unsqueeze(1), features.detach().flatten(2), weight.transpose(1, 2))
+    return balanced + step.cross_entropy(generic.detach() + personal)
+
+
+@register
+class FedRoD(Algorithm):
+    """The whole model is averaged; a second last layer stays with each client, and logits are summed.
+
+    Source: Chen and Chao, ICLR 2022, with the linear personal head and the balanced softmax loss (logits plus
+    the logarithm of the class's number of samples); hongyouc/Fed-RoD holds no code, so details follow PFLlib
+    flcore/clients/clientrod.py: the personal head begins as the generic one of θ_0 and learns on features
+    and generic logits that it does not change. Deviation: both heads step at once.
+    """
+
+    name = "fedrod"
+    title = "FedRoD"
+    reference = "Chen and Chao, ICLR 2022; hongyouc/Fed-RoD (no code), PFLlib clientrod.py"
+
+    def __init__(self, task: Task, hyper: NoHyper) -> None:
+        super().__init__(task, hyper)
+        self._last = task.network.names[-1]
+        head = {f"personal.{kind}": task.initial[f"{self._last}.{kind}"] for kind in ("weight", "bias")}
+        self.clients = ClientStore(head, task.data.clients)
+
+    def phases(self, round: int) -> list[Phase]:
+        rates = dict.fromkeys((*self.network.names, "personal"), self.config.lr)
+        return [Phase(rates, self.config.local_epochs, objective=two_heads)]
+
+    def first_download(self) -> Params:
+        return self.clients.initial
+
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
+        call = super().begin(clients, message, round)
+        call.models["model"].params.update(self.clients.gather(clients))
+        data, classes = self.task.data, len(self.clients.initial["personal.bias"])
+        counts = [torch.bincount(data.labels(client), minlength=classes) for client in clients]
+        call.constants["client"] = {"prior": torch.stack(counts).float().clamp(min=ABSENT).log()}
+        return call
+
+    def members(self, clients: Sequence[int]) -> list[Member]:
+        params = {**self.assemble(clients, self.server), **self.clients.gather(clients)}
+        return [Member(self.network, params)]
+
+    def scores(self, members: Sequence[Member], clients: Sequence[int], part: Part) -> list[Tensor]:
+        (member,), last = members, self.network.index(self._last)
+        outputs = self.task.executor.forward(self.network, member.params, clients, part, last)
+        found = []
+        for position, features in enumerate(outputs):
+            own = row(member.params, position)
+            personal = F.linear(features.flatten(1), own["personal.weight"], own["personal.bias"])
+            found.append(self.network.apply(own, features, start=last) + personal)
+        return found
+
+    def capacities(self) -> list[tuple[int, int]]:
+        return [(self.network.count(), self.network.count([self._last]))]

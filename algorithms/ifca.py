@@ -1,0 +1,120 @@
+"""IFCA: a few models, each for the clients that it fits best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
+from benchmark.engine.hyper import option
+from benchmark.engine.local import LocalCall, LocalModel, Outcome
+from benchmark.engine.message import Combiner, Message, WeightedMean
+from benchmark.engine.params import beside, expand, nbytes, within
+from benchmark.models import Params
+
+__all__ = ["IFCA"]
+
+CHOICE = "cluster.index"
+
+
+@dataclass(frozen=True)
+class IFCAHyper:
+    """Hyper-parameters of IFCA."""
+
+    clusters: int = option(2, "number of models", least=1)
+
+
+class ClusterMeans(Combiner):
+    """A mean for each cluster; none for those that nobody has chosen."""
+
+    def __init__(self, clusters: int) -> None:
+        self._means = [WeightedMean() for _ in range(clusters)]
+
+    def add(self, clients: Sequence[int], uploads: Mapping[str, Tensor], weights: Tensor) -> None:
+        chosen = uploads[CHOICE].flatten().long()
+        for number, mean in enumerate(self._means):
+            rows = (chosen == number).nonzero().flatten()
+            own = {name: tensor[rows] for name, tensor in uploads.items() if name != CHOICE}
+            if len(rows):
+                mean.add([clients[row] for row in rows.tolist()], own, weights[rows.cpu()])
+
+    def value(self) -> Params:
+        found: Params = {}
+        for number, mean in enumerate(self._means):
+            found |= beside(str(number), mean.value())
+        return found
+
+
+@register
+class IFCA(Algorithm):
+    """All models are sent; each participant trains the one with the least loss on its training data.
+
+    Source: Ghosh et al., NeurIPS 2020, Algorithm 1 with model averaging; jichan3751/ifca
+    cifar/train_cluster_cifar_tf.py (2 or 4 clusters). The first model is θ_0, the others are drawn like it.
+    Deviation: the official code draws again until no cluster is nearly empty, here the first draw counts.
+    Clients are evaluated with the model that fits their training data; passes for the choice are metered.
+    """
+
+    name = "ifca"
+    title = "IFCA"
+    reference = "Ghosh et al., NeurIPS 2020; jichan3751/ifca"
+    Hyper = IFCAHyper
+    tuning = ({"clusters": 3}, {"clusters": 4})
+    averages = False
+    learns_little = True  # messages of several models: fewer rounds under a byte budget
+
+    def __init__(self, task: Task, hyper: IFCAHyper) -> None:
+        super().__init__(task, hyper)
+        models = [self.server]
+        for number in range(1, hyper.clusters):
+            models.append(task.network.init(task.streams.get("init", number), task.data.device))
+        self.server = {k: t for number, own in enumerate(models) for k, t in beside(str(number), own).items()}
+
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
+        params, chosen = self._fitting(clients, message.common)
+        model = LocalModel(self.network, {**params, CHOICE: chosen.float().unsqueeze(1)})
+        return LocalCall(round, list(clients), {"model": model}, self.phases(round))
+
+    def _fitting(self, clients: Sequence[int], models: Params) -> tuple[Params, Tensor]:
+        """The clients' models, stacked, and their numbers [m]: those of least loss on the training data."""
+        groups = [within(str(number), models) for number in range(self.hyper.clusters)]
+        losses = torch.stack([self._losses(clients, group) for group in groups])
+        chosen = losses.argmin(0)
+        params = {name: torch.stack([group[name] for group in groups])[chosen] for name in groups[0]}
+        return params, chosen
+
+    def _losses(self, clients: Sequence[int], model: Params) -> Tensor:
+        """The mean loss [m] of one model on each client's training data."""
+        data, stacked = self.task.data, expand(model, len(clients))
+        outputs = self.task.executor.forward(self.network, stacked, clients, "train")
+        self.meter.charge(sum(map(len, outputs)))
+        return torch.stack(
+            [F.cross_entropy(out, data.labels(k)) for out, k in zip(outputs, clients, strict=True)]
+        )
+
+    def upload(self, outcome: Outcome) -> Params:
+        return outcome.models["model"]
+
+    def combiner(self) -> Combiner:
+        return ClusterMeans(self.hyper.clusters)
+
+    def members(self, clients: Sequence[int]) -> list[Member]:
+        return [Member(self.network, self._fitting(clients, self.server)[0])]
+
+    def metered(self, round: int) -> int:
+        return self.hyper.clusters
+
+    def traffic(self, round: int) -> Traffic:
+        return Traffic(nbytes(self.server), 4 * self.network.count() + 4)
+
+    def capacities(self) -> list[tuple[int, int]]:
+        return [(self.hyper.clusters * self.network.count(), 0)]
+
+    def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
+        return "personal" if self.hyper.clusters > 1 else "global"

@@ -1,0 +1,85 @@
+"""Per-FedAvg: a model from which one step of gradient descent personalises well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.hyper import option
+from benchmark.engine.local import Phase
+from benchmark.engine.step import Rule, Step
+
+__all__ = ["PerFedAvg"]
+
+
+@dataclass(frozen=True)
+class PerFedAvgHyper:
+    """Hyper-parameters of Per-FedAvg."""
+
+    alpha: float = option(0.01, "rate α of the personalising step; that of the outer step β is --lr", least=0)
+    second_order: bool = option(
+        False, "add the second-order term by a difference of gradients (Per-FedAvg (HF)); else (FO)"
+    )
+    delta: float = option(1e-3, "with second_order: width δ of the difference", least=1e-6)
+    ft_epochs: int = option(1, "epochs of steps at α before the evaluation; 0: the common model", least=0)
+
+
+@dataclass(frozen=True)
+class Meta(Rule):
+    """``w ← w − β (I − α H) ∇ℓ(w − α ∇ℓ(w; D); D′)``, with the Hessian H on a third batch D″ or left out."""
+
+    alpha: float
+    delta: float | None  # None: first order
+
+    @property
+    def batches(self) -> int:  # type: ignore[override]
+        return 2 if self.delta is None else 3
+
+    def __call__(self, step: Step) -> Tensor:
+        inner, outer, *rest = step.split(self.batches)
+        own = {name: step.params[name] for name in step.rates}
+        gradients, losses = inner.gradient(own)
+        ahead = {name: own[name] - self.alpha * gradients[name] for name in own}
+        slopes, _ = outer.gradient(ahead)
+        if self.delta is not None:
+            (third,) = rest
+            (plus, _), (minus, _) = (
+                third.gradient({name: own[name] + side * slopes[name] for name in own})
+                for side in (self.delta, -self.delta)
+            )
+            scale = self.alpha / (2 * self.delta)
+            slopes = {name: slopes[name] - scale * (plus[name] - minus[name]) for name in own}
+        for name, tensor in own.items():
+            tensor.sub_(slopes[name], alpha=step.rates[name])
+        return losses
+
+
+@register
+class PerFedAvg(Algorithm):
+    """Model-agnostic meta-learning: local steps reduce the loss after a personalising step.
+
+    Source: Fallah et al., NeurIPS 2020, Algorithm 1; there is no official code, CharlieDinh/pFedMe
+    FLAlgorithms/users/userperavg.py is the one commonly used (first order). α = 0.01 as in the paper's
+    experiments, whose β is 0.001. A step takes two batches (three with the second-order term) of one epoch's
+    order, so that there are half as many steps. No momentum and no weight decay. Before it is evaluated a
+    client fine-tunes the model for an epoch at α with the engine's SGD (the paper: one step).
+    """
+
+    name = "per-fedavg"
+    title = "Per-FedAvg"
+    reference = "Fallah et al., NeurIPS 2020; no official code, CharlieDinh/pFedMe userperavg.py"
+    Hyper = PerFedAvgHyper
+    tuning = ({"alpha": 0.001}, {"alpha": 0.1}, {"second_order": True})
+
+    def phases(self, round: int) -> list[Phase]:
+        hyper = self.hyper
+        rule = Meta(hyper.alpha, hyper.delta if hyper.second_order else None)
+        return [replace(phase, rule=rule) for phase in super().phases(round)]
+
+    def adaptation(self) -> list[Phase]:
+        if not self.hyper.ft_epochs:
+            return []
+        return [Phase.of(self.network.names, self.hyper.alpha, self.hyper.ft_epochs)]

@@ -1,0 +1,105 @@
+"""pFedMe: personal models as proximal points of the local ones (Moreau envelopes)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
+from benchmark.engine.clients import ClientStore
+from benchmark.engine.hyper import option
+from benchmark.engine.local import LocalCall, Phase
+from benchmark.engine.message import Message
+from benchmark.engine.params import beside, within
+from benchmark.engine.step import Rule, Step
+from benchmark.models import Params
+
+__all__ = ["PFedMe"]
+
+THETA = "theta"
+
+
+@dataclass(frozen=True)
+class PFedMeHyper:
+    """Hyper-parameters of pFedMe."""
+
+    lam: float = option(15.0, "strength λ of the pull between personal and local model", least=0)
+    inner_steps: int = option(5, "steps K of gradient descent on the personal model for each batch", least=1)
+    personal_rate: float = option(0.09, "learning rate of these steps", least=0)
+    beta: float = option(1.0, "step β of the server towards the mean of the local models", least=0)
+
+
+@dataclass(frozen=True)
+class Envelope(Rule):
+    """K steps on ℓ(θ) + (λ/2) ‖θ − w‖² with the same batch, then ``w ← w − η λ (w − θ)``."""
+
+    lam: float
+    steps: int
+
+    def __call__(self, step: Step) -> Tensor:
+        theta = within(THETA, step.params)
+        first: Tensor | None = None
+        for _ in range(self.steps):
+            gradients, losses = step.gradient(theta)
+            first = losses if first is None else first
+            for name, own in theta.items():
+                slope = gradients[name] + self.lam * (own - step.params[name])
+                own.sub_(slope, alpha=step.rates[f"{THETA}.{name}"])
+        for name, own in theta.items():
+            local = step.params[name]
+            local.sub_(local - own, alpha=step.rates[name] * self.lam)
+        assert first is not None
+        return first
+
+
+@register
+class PFedMe(Algorithm):
+    """Every batch moves a personal model θ towards its proximal point, and the local model w towards θ.
+
+    Source: Dinh et al., NeurIPS 2020, Algorithm 1; CharlieDinh/pFedMe FLAlgorithms/users/userpFedMe.py (θ
+    goes on from batch to batch and begins each round at the received w) and servers/serverpFedMe.py. Rates
+    are those of its runs on MNIST with λ = 15: 0.09 for θ and 0.005 for w, which here is --lr; η λ must stay
+    below 2. No momentum and no weight decay, as there. Samples count K times. Clients are evaluated with θ.
+    """
+
+    name = "pfedme"
+    title = "pFedMe"
+    reference = "Dinh et al., NeurIPS 2020; CharlieDinh/pFedMe"
+    Hyper = PFedMeHyper
+    tuning = ({"lam": 5.0}, {"personal_rate": 0.03}, {"personal_rate": 0.01})
+
+    def __init__(self, task: Task, hyper: PFedMeHyper) -> None:
+        super().__init__(task, hyper)
+        self.clients = ClientStore(beside(THETA, task.initial), task.data.clients)
+
+    def phases(self, round: int) -> list[Phase]:
+        hyper, (phase,) = self.hyper, super().phases(round)
+        rates = {**phase.rates, THETA: hyper.personal_rate}
+        rule = Envelope(hyper.lam, hyper.inner_steps)
+        return [replace(phase, rates=rates, rule=rule, passes=hyper.inner_steps)]
+
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
+        call = super().begin(clients, message, round)
+        params = call.models["model"].params
+        params.update(beside(THETA, params))
+        return call
+
+    def aggregate(self, mean: Params) -> None:
+        if self.hyper.beta != 1:
+            mean = {name: own + self.hyper.beta * (mean[name] - own) for name, own in self.server.items()}
+        super().aggregate(mean)
+
+    def members(self, clients: Sequence[int]) -> list[Member]:
+        return [Member(self.network, within(THETA, self.clients.gather(clients)))]
+
+    def broadcast(self) -> Params:
+        return {}  # clients are evaluated with what they keep
+
+    def traffic(self, round: int) -> Traffic:
+        return replace(super().traffic(round), closing=0)
+
+    def remedies(self) -> list[str]:
+        return [*super().remedies(), "a smaller --set personal_rate", "a smaller --set lam"]

@@ -1,0 +1,116 @@
+"""SCAFFOLD: FedAvg whose clients correct their steps by control variates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from algorithms.registry import register
+from benchmark.engine.algorithm import Algorithm, Task, Traffic
+from benchmark.engine.clients import ClientStore
+from benchmark.engine.hyper import option
+from benchmark.engine.local import LocalCall, Outcome, Phase
+from benchmark.engine.message import Message
+from benchmark.engine.params import beside, nbytes, select, within
+from benchmark.engine.step import Step
+from benchmark.models import Params
+
+__all__ = ["Scaffold"]
+
+CONTROL = "control"
+
+
+@dataclass(frozen=True)
+class ScaffoldHyper:
+    """Hyper-parameters of SCAFFOLD."""
+
+    global_rate: float = option(1.0, "step of the server towards the mean of the local models", least=0)
+
+
+def corrected(step: Step) -> Tensor:
+    """Cross-entropy plus ⟨c − c_k, w⟩: every gradient is corrected by c − c_k."""
+    server, client = step.constants["server"], step.constants["client"]
+    drifts = [((server[n] - client[n]) * step.params[n]).flatten(1).sum(1) for n in server]
+    return step.cross_entropy() + torch.stack(drifts).sum(0)
+
+
+@register
+class Scaffold(Algorithm):
+    """Server and clients hold control variates c and c_k; local gradients are corrected by c − c_k.
+
+    Source: Karimireddy et al., ICML 2020, Algorithm 1 with option II for c_k; there is no official code.
+    As there the server's mean is unweighted and its step 1. Deviation: local SGD here has momentum, with
+    which a local model has moved by η Σ_s g_s (1 + m + … + m^(K−s)); option II divides by the sum of these
+    factors in place of K, which is the same for m = 0. Messages have twice the size of the model.
+    """
+
+    name = "scaffold"
+    title = "SCAFFOLD"
+    reference = "Karimireddy et al., ICML 2020; no official code"
+    Hyper = ScaffoldHyper
+    learns_little = True  # messages of twice the size: half of the rounds under a byte budget
+
+    def __init__(self, task: Task, hyper: ScaffoldHyper) -> None:
+        super().__init__(task, hyper)
+        zeros = beside(CONTROL, {name: torch.zeros_like(tensor) for name, tensor in self.server.items()})
+        self.server |= zeros
+        self.clients = ClientStore(zeros, task.data.clients)
+        self._participants = 0
+
+    def phases(self, round: int) -> list[Phase]:
+        constants = {"server": within(CONTROL, self.server)}
+        return [replace(p, objective=corrected, constants=constants) for p in super().phases(round)]
+
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        self._participants = len(clients)
+        return super().message(clients, round)
+
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
+        call = super().begin(clients, message, round)
+        call.constants["client"] = within(CONTROL, self.clients.gather(clients))
+        return call
+
+    def upload(self, outcome: Outcome) -> Params:
+        model, sent = outcome.models["model"], {}
+        old, common = within(CONTROL, self.clients.gather(outcome.clients)), within(CONTROL, self.server)
+        moves = self._moves(outcome.clients)
+        for name, control in old.items():
+            gradient = (self.server[name] - model[name]) / moves.view(-1, *[1] * (control.dim() - 1))
+            sent[name] = gradient - common[name]  # c_k⁺ − c_k
+        outcome.found = beside(CONTROL, {name: old[name] + change for name, change in sent.items()})
+        return {**select(model, self.network.shapes()), **beside(CONTROL, sent)}
+
+    def _moves(self, clients: Sequence[int]) -> Tensor:
+        """How far a gradient of 1 in every step moves each client's model [m]: K η without momentum."""
+        config, found = self.config, []
+        for client in clients:
+            steps = config.local_epochs * -(-self.task.data.train_sizes[client] // config.batch_size)
+            factors = [(1 - config.momentum**s) / (1 - config.momentum) for s in range(1, steps + 1)]
+            found.append(config.lr * sum(factors))
+        return torch.tensor(found, device=self.task.data.device)
+
+    def keep(self, outcome: Outcome) -> None:
+        self.clients.scatter(outcome.clients, outcome.found)
+
+    def aggregate(self, mean: Params) -> None:
+        share = self._participants / self.task.data.clients
+        for name, tensor in self.server.items():
+            if name.startswith(f"{CONTROL}."):
+                self.server[name] = tensor + share * mean[name]
+            elif self.hyper.global_rate == 1:
+                self.server[name] = mean[name]
+            else:
+                self.server[name] = tensor + self.hyper.global_rate * (mean[name] - tensor)
+
+    def broadcast(self) -> Params:
+        return select(self.server, self.network.shapes())
+
+    def traffic(self, round: int) -> Traffic:
+        return replace(super().traffic(round), closing=nbytes(self.broadcast()))
+
+    def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
+        return "global"

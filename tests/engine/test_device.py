@@ -1,0 +1,203 @@
+"""Host and device: every method runs on an accelerator that the CPU plays, and gives the CPU's figures.
+
+What that shows and what only a GPU can: docs/performance.md.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from accelerator import DEVICE, traffic
+
+from algorithms import ALGORITHMS
+from benchmark.config.resolve import resolve, with_hyper
+from benchmark.config.settings import SETTINGS
+from benchmark.engine.budget import Plan
+from benchmark.engine.config import RunConfig
+from benchmark.engine.executors import EXECUTORS
+from benchmark.engine.executors.program import Program
+from benchmark.engine.executors.replay import Recorder
+from benchmark.engine.executors.stacked import StackedExecutor
+from benchmark.engine.params import clone
+from benchmark.engine.records import RunRecord
+from benchmark.engine.rounds import run
+from benchmark.errors import NotDefined
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import prepare
+
+# A cohort of one, both clients in the last round, a whole batch and a short one.
+SMALL = {
+    "clients": 2,
+    "participation": 0.5,
+    "rounds": 4,
+    "local_epochs": 1,
+    "batch_size": 8,
+    "eval_every": 2,
+}
+IMAGES = {**SMALL, "dataset": "digits", "samples_per_client": 11, "test_samples_per_client": 4}
+TEXTS = {**SETTINGS["synth-tweets"].values, **SMALL, "user_pool": 2}
+EXECUTED = sorted(set(EXECUTORS) - {"threads"})  # threads are for CPUs
+KINDS = {"images": IMAGES, "texts": TEXTS}
+CASES = [(name, None, kind, executor) for name in ALGORITHMS for kind in KINDS for executor in EXECUTED]
+ABLATED = [  # every ablation in both executors, once on images and once on texts
+    (name, ablation, kind, executor)
+    for name, method in ALGORITHMS.items()
+    for ablation in method.ablations
+    for kind, executor in (("images", "stacked"), ("texts", "loop"))
+]
+
+
+class Device(Execution):
+    def pick_device(self):
+        return DEVICE
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch):
+    """The host reads no value in a phase of `stacked`, and makes or uploads nothing in a recorded step."""
+    record, train = Recorder.record, StackedExecutor._train
+
+    def recorded(self, step, reset):
+        def refusing():
+            with traffic.refused("a recorded step", "up", "down", "made"):
+                step()
+
+        return record(self, refusing, reset)
+
+    def trained(self, slot, call):
+        with traffic.refused("a phase of stacked", "down"):
+            return train(self, slot, call)
+
+    monkeypatch.setattr(Recorder, "record", recorded)
+    monkeypatch.setattr(StackedExecutor, "_train", trained)
+
+
+class Kept:
+    """An observer that keeps the lines, without what depends on the clock."""
+
+    def __init__(self):
+        self.lines = []
+
+    def start(self, rounds, done):
+        pass
+
+    def round(self, line):
+        self.lines.append({k: v for k, v in line.items() if not k.startswith("seconds")})
+
+
+def play(config, execution, folder):
+    """Carry out a run; returns its lines, the server's tensors and the clients' test losses."""
+    prepared = prepare(resolve(config), execution)
+    algorithm = prepared.make(config.rounds)
+    record = RunRecord(folder, config, config.algo)
+    record.folder.mkdir(parents=True)
+    kept = Kept()
+    run(algorithm, prepared.schedule, Plan(config.rounds, "rounds"), record, None, kept, {}, 1e9)
+    prepared.task.executor.close()
+    clients = pd.read_csv(record.folder / "clients.csv")
+    return kept.lines, clone(algorithm.server), clients["loss"].to_numpy()
+
+
+def check(config, executor, tmp_path):
+    """Hold a run on the device equal to one on the CPU, or skip what is not defined."""
+    try:
+        resolved = resolve(config)
+    except NotDefined as reason:
+        pytest.skip(str(reason))
+    if reason := EXECUTORS[executor].unable(resolved.network):
+        pytest.skip(reason)
+    lines, server, clients = play(config, Execution(device="cpu", executor=executor), tmp_path / "cpu")
+    ours, on_device, on_clients = play(config, Device(executor=executor), tmp_path / "device")
+    for line, expected in zip(ours, lines, strict=True):
+        assert list(line) == list(expected)
+        for name, value in expected.items():
+            assert line[name] == (
+                value if isinstance(value, str) else pytest.approx(value, rel=1e-3, abs=1e-4)
+            )
+    np.testing.assert_allclose(on_clients, clients, rtol=1e-3)
+    assert all(tensor.device == DEVICE for tensor in on_device.values())
+    on_host = {name: tensor.cpu() for name, tensor in on_device.items()}
+    torch.testing.assert_close(on_host, server, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(("algo", "ablation", "kind", "executor"), CASES, ids=str)
+def test_methods_give_the_figures_of_the_cpu(algo, ablation, kind, executor, tmp_path):
+    check(RunConfig(algo=algo, **KINDS[kind]), executor, tmp_path)
+
+
+@pytest.mark.parametrize(("algo", "ablation", "kind", "executor"), ABLATED, ids=str)
+def test_ablations_give_the_figures_of_the_cpu(algo, ablation, kind, executor, tmp_path):
+    check(with_hyper(RunConfig(algo=algo, **KINDS[kind]), {}, ablation), executor, tmp_path)
+
+
+@pytest.mark.parametrize("executor", EXECUTED)
+def test_augmentation_and_dropout(executor, tmp_path):
+    config = RunConfig(algo="fedavg", **IMAGES, augment=True, crop_padding=2, dropout=0.5)
+    check(config, executor, tmp_path)
+
+
+# -- what the accelerator refuses -------------------------------------------------------------------------
+
+
+def on_both():
+    host = torch.arange(12.0).reshape(3, 4)
+    return host, host.to(DEVICE)
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda host, device: device + host,
+        lambda host, device: host @ device.T,
+        lambda host, device: torch.cat([device, host]),
+        lambda host, device: torch.stack([host, device]),
+        lambda host, device: torch.where(device > 1, device, host),
+        lambda host, device: host[torch.zeros(1, dtype=torch.int64, device=DEVICE)],
+        lambda host, device: torch._foreach_add([device], [host]),
+    ],
+)
+def test_host_and_device_do_not_mix(mix):
+    with pytest.raises(RuntimeError, match="host"):
+        mix(*on_both())
+
+
+def test_an_array_of_the_device_has_to_be_copied_first():
+    _, device = on_both()
+    with pytest.raises(TypeError, match="copy it to the host"):
+        device.numpy()
+
+
+@pytest.mark.parametrize(
+    ("what", "act"),
+    [
+        ("down", lambda device: float(device.sum())),
+        ("down", lambda device: device.cpu()),
+        ("down", lambda device: device.tolist()),
+        ("down", lambda device: device[device > 1]),
+        ("down", lambda device: (device > 1).nonzero()),
+        ("down", lambda device: torch.equal(device, device)),
+        ("up", lambda device: device.copy_(torch.zeros(3, 4))),
+        ("up", lambda device: torch.zeros(3).to(DEVICE)),
+        ("up", lambda device: torch.tensor([1.0, 2.0], device=DEVICE)),
+        ("made", lambda device: torch.zeros(3, device=DEVICE)),
+    ],
+)
+def test_traffic_is_refused_where_it_must_not_be(what, act):
+    _, device = on_both()
+    act(device)
+    with traffic.refused("a test", what), pytest.raises(AssertionError, match="within a test"):
+        act(device)
+
+
+def test_a_phase_that_reads_a_value_is_found(monkeypatch, tmp_path):
+    loss = Program.loss
+    monkeypatch.setattr(Program, "loss", lambda self: loss(self) * float(loss(self).sum()))
+    with pytest.raises(AssertionError, match="within a phase of stacked"):
+        play(RunConfig(algo="fedavg", **IMAGES), Device(executor="stacked"), tmp_path)
+
+
+def test_a_step_that_uploads_is_found(monkeypatch, tmp_path):
+    step = Program._step
+    monkeypatch.setattr(Program, "_step", lambda self: (step(self), torch.zeros(2).to(DEVICE)))
+    with pytest.raises(AssertionError, match="within a recorded step"):
+        play(RunConfig(algo="fedavg", **IMAGES), Device(executor="stacked"), tmp_path)

@@ -1,0 +1,135 @@
+"""Figures: made from records, readable, nothing cut or on top of another."""
+
+import itertools
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from own_studies import DRAWN, MAIN, SIZES
+from record_folders import write_records
+
+from algorithms import ALGORITHMS
+from benchmark.present import figures
+from benchmark.present.figures import make_figures
+from benchmark.present.figures.curves import curve
+from benchmark.present.figures.style import color_of, panels, spread_out
+from benchmark.records.store import Store
+from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.packs import makers
+from benchmark.studies.results import collect
+
+WITH_FIGURES = [*DRAWN, *(s for s in STUDIES.values() if s.figures and "quick" in s.grids)]
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    root = tmp_path_factory.mktemp("quick")
+    write_records(root, WITH_FIGURES, PROFILES["quick"], seeds=(0, 1))
+    return Store.scan(root)
+
+
+def results_of(study, store):
+    return collect(study, PROFILES["quick"], store, None)
+
+
+def test_every_kind_of_figure_is_used_by_a_study():
+    assert {name for study in DRAWN for name in study.figures} == {*figures.GENERAL}
+    assert {name for study in WITH_FIGURES for name in study.figures} == {
+        *figures.GENERAL,
+        *makers("figures"),
+    }
+
+
+@pytest.mark.parametrize("study", WITH_FIGURES, ids=lambda study: study.name)
+def test_figures_are_whole_files(study, quick):
+    pictures = make_figures(results_of(study, quick))
+    assert len(pictures) == len(study.figures)
+    for picture in pictures:
+        assert ElementTree.fromstring(picture.to_svg()).tag.endswith("svg")
+        assert picture.to_png().startswith(b"\x89PNG")
+        assert picture.caption.startswith(PROFILES["quick"].warning)
+
+
+@pytest.mark.parametrize("study", WITH_FIGURES, ids=lambda study: study.name)
+def test_axes_have_labels_and_texts_do_not_meet(study, quick):
+    for picture in make_figures(results_of(study, quick)):
+        renderer = picture.figure.canvas.get_renderer()
+        picture.figure.draw(renderer)
+        for axes in picture.figure.axes:
+            assert axes.get_xlabel()
+            left, right = axes.get_xlim()  # ticks outside of it are not drawn
+            ticks = [tick for tick in axes.get_xticklabels() if left <= tick.get_position()[0] <= right]
+            texts = [*axes.texts, *ticks, axes.xaxis.label, axes.yaxis.label]
+            boxes = [text.get_window_extent(renderer) for text in texts if text.get_text()]
+            for box in [*boxes, axes.get_tightbbox(renderer)]:
+                assert box.x0 >= 0
+                assert box.y0 >= 0
+                assert box.x1 <= picture.figure.bbox.x1
+                assert box.y1 <= picture.figure.bbox.y1
+            for one, other in itertools.combinations(boxes, 2):
+                overlap = (min(one.x1, other.x1) - max(one.x0, other.x0)) > 1 and (
+                    min(one.y1, other.y1) - max(one.y0, other.y0)
+                ) > 3
+                assert not overlap
+
+
+@pytest.mark.parametrize("study", WITH_FIGURES, ids=lambda study: study.name)
+def test_without_records_there_is_no_figure(study, tmp_path):
+    assert make_figures(results_of(study, Store.scan(tmp_path))) == []
+
+
+def test_a_figure_is_the_same_file_every_time(quick):
+    study = SIZES
+    first, second = (make_figures(results_of(study, quick))[0] for _ in range(2))
+    assert first.to_svg() == second.to_svg()
+
+
+def test_methods_have_colours_of_their_own():
+    assert len({color_of(method.title) for method in ALGORITHMS.values()}) == len(ALGORITHMS)
+
+
+def test_a_curve_adds_up_what_was_sent(quick):
+    results = results_of(MAIN, quick)
+    records = results.at("FedAvg+FT", results.columns[0])
+    found = curve(records)
+    config = records[0].config
+    assert found["round"].tolist() == list(range(config.eval_every, config.rounds + 1, config.eval_every))
+    last = {name: values[-1] for name, values in found.items()}
+    for record in records[:1]:
+        summary = record.summary
+        assert last["bytes"] == sum(
+            summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast")
+        )  # fmt: skip
+        assert last["samples"] == summary["samples"] + summary["adaptation_samples"]
+    assert last["accuracy"] == pytest.approx(np.mean([record.summary["accuracy"] for record in records]))
+    assert (np.diff(found["bytes"]) > 0).all()
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [[0.5], [0.2, 0.8], [0.5] * 6, [0.0, 0.01, 0.02], [0.98, 0.99, 1.0], [0.1, 0.11, 0.5, 0.52, 0.97]],
+)
+def test_labels_are_spread_within_the_panel(wanted):
+    places = spread_out(wanted, 0.1)
+    assert all(b - a >= 0.1 - 1e-9 for a, b in itertools.pairwise(places))
+    assert min(places) >= -1e-9
+    assert max(places) <= 1 + 1e-9
+
+
+def test_labels_with_room_stay_where_they_belong():
+    assert spread_out([0.1, 0.4, 0.9], 0.1) == pytest.approx([0.1, 0.4, 0.9])
+    assert spread_out([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])
+
+
+@pytest.mark.parametrize(
+    ("count", "rows", "columns"), [(1, 1, 1), (3, 1, 3), (4, 2, 2), (5, 2, 3), (7, 3, 3)]
+)
+def test_panels_stand_in_rows_without_needless_holes(count, rows, columns):
+    _, axes = panels([str(n) for n in range(count)], width=2, height=1)
+    boxes = [axis.get_position() for axis in axes]
+    assert len({round(box.y0, 3) for box in boxes}) == rows
+    assert len({round(box.x0, 3) for box in boxes}) == columns
+    for place, box in enumerate(boxes):
+        assert 0 < box.x0 < box.x1 <= 1
+        assert 0 < box.y0 < box.y1 < 1
+        assert not any(box.overlaps(other) for other in boxes[:place])
