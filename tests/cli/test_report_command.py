@@ -16,6 +16,7 @@ from benchmark.config.resolve import with_hyper
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.present.page.command import command
+from benchmark.records.freshness import write_verdict
 from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import plan
@@ -80,7 +81,7 @@ def test_records_that_this_code_gives_again_are_counted_apart(call, root, monkey
     )
     for rounds, record in enumerate(Store.scan(root).records(), start=2):
         verdict = {"record_digest": record.digest, "rounds": rounds}
-        (record.folder / "verified.json").write_text(json.dumps(verdict))
+        write_verdict(record.folder, verdict)
     out = call("report --only few pair").out
     assert "4 of 4 records were computed by other code; `verify` found that this code gives the same" in out
     assert "in the first" in out
@@ -113,7 +114,7 @@ def test_tables_of_another_profile_stay(call, root):
     call("report --only few")
     ledger, table = root / ".rendered.json", root / "tables" / "large.md"
     table.write_text("of the paper")
-    files = {"fingerprint": "", "files": ["tables/large.md"]}
+    files = {"fingerprint": "", "files": {"tables/large.md": ""}}
     ledger.write_text(json.dumps({**json.loads(ledger.read_text()), "large": files}))
     for words in ("report", "tables --only few --render-only"):
         assert call(words).code == 0

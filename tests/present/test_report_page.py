@@ -1,14 +1,13 @@
 """The page: whole, valid, self-contained, and about exactly the records that are there."""
 
 import dataclasses
-import json
 import re
 from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
 from own_studies import CATALOGUE, FEW, MAIN, PAIR
-from record_folders import write_record, write_records
+from record_folders import amend, write_record, write_records
 
 from benchmark.config.resolve import with_hyper
 from benchmark.engine.config import RunConfig
@@ -61,10 +60,7 @@ def page_of(root, names, profile=QUICK, seeds=None):
 
 
 def change(folder, **environment):
-    path = folder / "summary.json"
-    summary = json.loads(path.read_text())
-    summary["environment"] |= environment
-    path.write_text(json.dumps(summary))
+    amend(folder / "summary.json", lambda summary: summary["environment"].update(environment))
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +173,7 @@ def test_all_runs_stand_in_one_flat_table(tmp_path):
         assert set(record.config.to_dict()) - {"hyper"} < set(table)
         assert name.startswith(line["method"] + "-digits-")
     parts = [column.partition(".")[0] for column in table if "." in column]
-    assert list(dict.fromkeys(parts)) == ["result", "hyper", "environment"]
+    assert list(dict.fromkeys(parts)) == ["result", "budget", "hyper", "environment"]
     assert table["hyper.lam"].notna().sum() == 2  # of Ditto alone
 
 
@@ -211,10 +207,9 @@ def test_a_mixture_is_of_values_that_differ(tmp_path):
 def test_a_run_of_two_stretches_tells_them(tmp_path):
     write_records(tmp_path, MAIN, QUICK)
     folder = next(tmp_path.glob("fedrep-*"))
-    path = folder / "summary.json"
     ours = {"from_round": 9, "commit": "abc", "code": "1"}
     origins = [{"from_round": 1, "commit": "def+", "code": "2"}, ours]
-    path.write_text(json.dumps({**json.loads(path.read_text()), "origins": origins}))
+    amend(folder / "summary.json", lambda summary: summary.update(origins=origins))
     page = page_of(tmp_path, ["main"])
     assert page.text.count("rounds 1-8 were computed with other code (commit def+)") == 1
     assert "1 run made with code that differs" in page.shown
@@ -282,8 +277,7 @@ def test_runs_that_this_code_does_not_know_stand_in_the_list(algo, hyper, tmp_pa
     write_records(tmp_path, FEW, QUICK)
     (folder, *_) = write_records(tmp_path / "other", FEW, QUICK)
     config = dataclasses.replace(Store.scan(tmp_path).records()[0].config, algo=algo, hyper=hyper)
-    about = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**about, "config": config.to_dict()}))
+    amend(folder / "config.json", lambda about: about.update(config=config.to_dict()))
     name = f"{algo}-digits-s2-seed{config.seed}-{config.hash}"
     folder.rename(tmp_path / name)
     page = page_of(tmp_path, ["few"])
