@@ -82,6 +82,7 @@ CASES = [
     (f"{DIGITS} --samples-per-client {10**12}", ["--samples-per-client is 1", "at most 10,000,000"]),
     (f"{DIGITS} --augment --no-augment", ["--augment and --no-augment", "give one of them"]),
     (f"{DIGITS} --device cpu:7", ["--device cpu:7", "use --device cpu"]),
+    (f"{DIGITS} --lr=--", ["--lr is '--'", "expected a value"]),
     (f"{DIGITS} --rounds 1_0", ["--rounds is '1_0'", "a whole number"]),
     (f"{DIGITS} --rounds ٣", ["--rounds is '٣'", "a whole number"]),
     (f"{DIGITS} --lr 0_1", ["--lr is '0_1'", "a number"]),
