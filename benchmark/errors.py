@@ -83,7 +83,7 @@ def check_range(name: str, value: float, within: str, where: str = "", such_as: 
         return
     kind = "a whole number" if isinstance(value, int) else "a number"
     least = f"of at least {low:g}" if within[0] == "[" else f"above {low:g}"
-    most = "" if high == float("inf") else f" and at most {high:,.0f}"
+    most = "" if high == float("inf") else f" and at most {f'{high:,.0f}' if high < 1e16 else f'{high:g}'}"
     place = f"in {within}" if high < 100 else least + most
     example = "" if such_as is None else f", such as {such_as}"
     shown = value if isinstance(value, int) else f"{value:g}"

@@ -66,9 +66,9 @@ class RunConfig:
     rounds: int = _doc(160, "communication rounds R", within="[1, 1e6]")
     local_epochs: int = _doc(5, "local epochs E of a participation", within="[1, 1e6]")
     batch_size: int = _doc(10, "mini-batch size; the last short batch of an epoch is kept", within="[1, 1e9]")
-    lr: float = _doc(0.01, "learning rate of local SGD", within="(0, 1e6]")
+    lr: float = _doc(0.01, "learning rate of local SGD", within="(0, 1e30]")
     momentum: float = _doc(0.5, "momentum; the buffer is fresh at every local call", within="[0, 1)")
-    weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases", within="[0, 1e6]")
+    weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases", within="[0, 1e30]")
     augment: bool = _doc(False, "random horizontal flip and, by --crop-padding, crop of training images")
     crop_padding: int = _doc(
         4,  # FedRep's (utils/train_utils.py)

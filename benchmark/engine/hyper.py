@@ -12,6 +12,7 @@ from benchmark.errors import UserError, is_plain, nearest
 __all__ = ["option", "parse_hyper", "recorded"]
 
 
+_MOST, _MOST_REAL = 1e6, 1e30  # of whole numbers and of others: no use comes near, and float32 holds them
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -21,7 +22,6 @@ def option(
     choices: tuple[str, ...] = (),
     least: float | None = None,
     below: float | None = None,
-    most: float = 1e6,
     added: bool = False,
 ) -> Any:
     """A dataclass field with its one line of documentation.
@@ -29,10 +29,9 @@ def option(
     Args:
         choices: the only values allowed.
         least, below: numbers must be at least `least` and smaller than `below` (for tuples: every entry).
-        most: and at most that, a limit that no use comes near to.
         added: the option came when the method had records already, which stand for its default.
     """
-    rules = {"doc": doc, "choices": choices, "least": least, "below": below, "most": most, "added": added}
+    rules = {"doc": doc, "choices": choices, "least": least, "below": below, "added": added}
     return dataclasses.field(default=default, metadata=rules)
 
 
@@ -116,5 +115,6 @@ def _check(name: str, value: Any, rules: Mapping[str, Any]) -> None:
             raise UserError(f"{name}={_typed(value)}: expected at least {least:g}")
         if below is not None and not entry < below:
             raise UserError(f"{name}={_typed(value)}: expected less than {below:g}")
-        if isinstance(entry, (int, float)) and abs(entry) > rules["most"]:
-            raise UserError(f"{name}={_typed(value)}: expected at most {rules['most']:,g}")
+        limit = _MOST if isinstance(entry, int) else _MOST_REAL
+        if isinstance(entry, (int, float)) and abs(entry) > limit:
+            raise UserError(f"{name}={_typed(value)}: expected at most {limit:g}")

@@ -69,11 +69,7 @@ def _parquet(path: Path) -> pd.DataFrame:
         names = pq.read_schema(path).names
         missing = {name for name in _USED if names.count(name) != 1}
         if missing:
-            raise unreadable(
-                path,
-                f"the columns {', '.join(_USED)}",
-                f"it lacks {', '.join(sorted(missing))}, or has it twice",
-            )
+            raise unreadable(path, f"the columns {', '.join(_USED)}, each once", _found(names))
         return pq.read_table(path, columns=list(_USED)).to_pandas()
     except (OSError, ValueError, pa.ArrowException) as error:
         raise unreadable(path, "a complete parquet file", error) from error

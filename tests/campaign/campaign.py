@@ -4,11 +4,8 @@ Run it by ``./run_all.sh test tests/campaign/campaign.py``; docs/reliability.md 
 has a fixed seed; a failed assertion lists what went wrong.
 """
 
-import gzip
-import io
 import random
 import shutil
-import struct
 
 import numpy as np
 import pytest
@@ -22,6 +19,7 @@ from damages import (
     judge_damage,
     killed,
 )
+from data_files import LAYOUTS, info_of
 from record_folders import write_record
 
 import datasets
@@ -29,9 +27,6 @@ from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import record_of, run_cell
 from benchmark.records.record import BadRecord, read_record
-from datasets import DATASETS, DatasetInfo
-from datasets.layouts import ParquetFiles
-from datasets.layouts.idx import IdxFiles
 
 DIGITS, PAIRS, LINES, KILLS, FLIPS, FILES = 1000, 1000, 700, 200, 200, 200
 METHODS = ("fedper", "ditto", "ppfe", "fedavg-ft")
@@ -151,49 +146,12 @@ def _stop(config, root):
 # Data files
 
 
-def _idx(root, rng):
-    """Digits in the layout of MNIST's files."""
-    for half, count in (("train", 30), ("t10k", 20)):
-        x, y = rng.integers(0, 256, (count, 28, 28), dtype=np.uint8), np.arange(count, dtype=np.uint8) % 10
-        images = struct.pack(">4B3i", 0, 0, 8, 3, count, 28, 28) + x.tobytes()
-        labels = struct.pack(">4B1i", 0, 0, 8, 1, count) + y.tobytes()
-        (root / f"{half}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
-        (root / f"{half}-labels-idx1-ubyte").write_bytes(labels)
-
-
-def _parquet(root, rng):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from PIL import Image
-
-    for half, count in (("train", 30), ("test", 20)):
-        images = []
-        for _ in range(count):
-            buffer = io.BytesIO()
-            Image.fromarray(rng.integers(0, 256, (28, 28), dtype=np.uint8)).save(buffer, "PNG")
-            images.append({"bytes": buffer.getvalue(), "path": None})
-        columns = {"image": images, "label": np.arange(count) % 10}
-        pq.write_table(pa.table(columns), root / f"{half}.parquet")
-
-
-def _info(name, layout):
-    return DatasetInfo(
-        name, name, tuple("0123456789"), (1, 28, 28), (30, 20), (0.5,), (0.5,), layouts=(layout,)
-    )
-
-
-LAYOUTS = {
-    "idx": (IdxFiles("files", "train", "t10k"), _idx),
-    "parquet": (ParquetFiles("files"), _parquet),
-}
-
-
 @pytest.mark.parametrize("kind", LAYOUTS)
 def test_data_files(kind, tmp_path, monkeypatch):
     """A damaged file of a dataset, or a damaged cache of it: its arrays, or one line."""
     layout, write = LAYOUTS[kind]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setitem(DATASETS, "made", _info("made", layout))
+    monkeypatch.setattr("datasets.loading.DATASETS", {"made": info_of("made", layout)})
     rng, root, several = random.Random(kind), tmp_path / "data", []
     for number in range(FILES // len(LAYOUTS)):
         shutil.rmtree(root, ignore_errors=True)
