@@ -59,6 +59,8 @@ def _dispatch(words: list[str]) -> None:
     if words[:1] == ["--version"]:
         from benchmark import __version__
 
+        if words[1:]:
+            raise UserError(f"unexpected '{words[1]}' after --version; give --version alone")
         print(f"pfl-benchmark {__version__}")
         return
     if not words or words[0] in ("-h", "--help"):

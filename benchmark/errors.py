@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["NotDefined", "UserError", "check_range", "flag", "nearest", "optional", "unknown"]
+__all__ = ["NotDefined", "UserError", "check_range", "flag", "is_plain", "nearest", "optional", "unknown"]
 
 
 class UserError(Exception):
@@ -59,11 +59,17 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def is_plain(text: str) -> bool:
+    """Whether a number is typed in plain digits: Python reads ``1_000`` and digits of other scripts, too."""
+    return text.isascii() and "_" not in text
+
+
 def check_range(name: str, value: float, within: str, where: str = "", such_as: Any = None) -> None:
     """Refuse a field's value outside of an interval.
 
     Args:
-        within: such as ``"[0, 1)"``; one that ends at inf has all larger finite numbers.
+        within: such as ``"[0, 1)"`` or, with a limit that no use comes near to, ``"[1, 1e6]"``; one that ends
+            at inf has all larger finite numbers.
         where: under which conditions, for the message.
         such_as: an example for the message.
 
@@ -77,7 +83,8 @@ def check_range(name: str, value: float, within: str, where: str = "", such_as: 
         return
     kind = "a whole number" if isinstance(value, int) else "a number"
     least = f"of at least {low:g}" if within[0] == "[" else f"above {low:g}"
-    place = least if high == float("inf") else f"in {within}"
+    most = "" if high == float("inf") else f" and at most {high:,.0f}"
+    place = f"in {within}" if high < 100 else least + most
     example = "" if such_as is None else f", such as {such_as}"
     shown = value if isinstance(value, int) else f"{value:g}"
     raise UserError(f"{flag(name)} is {shown}; expected {kind} {place}{where}{example}")

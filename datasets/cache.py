@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -43,11 +42,13 @@ def cached(
     beside: Path | None,
     decode: Callable[[], dict[str, np.ndarray]],
     names: Sequence[str] = _ARRAYS,
+    fits: Callable[[dict[str, np.ndarray]], bool] = lambda arrays: True,
 ) -> dict[str, np.ndarray]:
     """Return the arrays of these `names`: from a cache if there is one, else from `decode`.
 
     The cache is `<beside>/.pfl-cache/<name>-<key>.npz`, or in the user's cache folder where `beside` is None
-    or read-only. The key changes with the names, sizes and times of `sources`. A damaged cache is rebuilt.
+    or read-only. The key changes with the names, sizes and times of `sources`. A cache that is damaged, or
+    whose arrays do not fit, is rebuilt.
     """
     file = f"{name}-{_key(sources)}.npz"
     places = [user_cache() / "arrays" / file]
@@ -55,7 +56,7 @@ def cached(
         places.insert(0, beside / ".pfl-cache" / file)
     for place in places:
         arrays = _read(place, names)
-        if arrays is not None:
+        if arrays is not None and fits(arrays):
             return arrays
     arrays = decode()
     for place in places:
@@ -77,7 +78,7 @@ def _read(path: Path, names: Sequence[str]) -> dict[str, np.ndarray] | None:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in names}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except Exception:  # whatever NumPy makes of a damaged file
         return None
 
 

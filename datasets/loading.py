@@ -51,7 +51,13 @@ def load(name: str, data_dir: str | Path | None = None, download: bool = True, e
     folder = root / layout.folder
     beside = None if Path(layout.folder).is_absolute() else folder
     arrays = cache.cached(
-        name, (*files.train, *files.test), beside, lambda: _decode(info, layout, files, folder)
+        name,
+        (*files.train, *files.test),
+        beside,
+        lambda: _decode(info, layout, files, folder),
+        fits=lambda found: (
+            not any(_misfit(info, found[f"{half}_x"], found[f"{half}_y"]) for half in ("train", "test"))
+        ),
     )
     train = Samples(arrays["train_x"], arrays["train_y"])
     test = Samples(arrays["test_x"], arrays["test_y"])
@@ -124,15 +130,18 @@ def _made(info: DatasetInfo, builtin: Callable[[], tuple[Samples, Samples]]) -> 
         raise UserError(f"dataset '{info.name}' cannot be read: {one_line(error)}") from error
     for half, part in (("training", train), ("test", test)):
         x, y = np.asarray(part.x), np.asarray(part.y)
-        if x.dtype != np.uint8 or y.dtype != np.int64:
-            problem = f"{x.dtype} images and {y.dtype} labels instead of uint8 and int64"
-        elif y.shape != x.shape[:1]:
-            problem = f"images {list(x.shape)} and labels {list(y.shape)} instead of one label an image"
-        else:
-            problem = _problem(info, x, y, 0)
-        if problem:
+        if problem := _misfit(info, x, y):
             raise UserError(f"the {half} part of '{info.name}' has {problem}; mend its `builtin`")
     return train, test
+
+
+def _misfit(info: DatasetInfo, x: np.ndarray, y: np.ndarray) -> str:
+    """What is wrong with the arrays of one half, as they are used; empty if nothing is."""
+    if x.dtype != np.uint8 or y.dtype != np.int64:
+        return f"{x.dtype} images and {y.dtype} labels instead of uint8 and int64"
+    if y.shape != x.shape[:1]:
+        return f"images {list(x.shape)} and labels {list(y.shape)} instead of one label an image"
+    return _problem(info, x, y, 0)
 
 
 def _problem(info: DatasetInfo, x: np.ndarray, y: np.ndarray, first: int) -> str:

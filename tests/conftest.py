@@ -69,6 +69,14 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 @pytest.fixture
+def own_catalogue(monkeypatch):
+    """The catalogue holds the studies of tests, and none of a pack."""
+    from own_studies import replace_catalogue
+
+    replace_catalogue(monkeypatch)
+
+
+@pytest.fixture
 def checkpoint_always(monkeypatch):
     """Commands write a checkpoint after every round."""
 
@@ -241,6 +249,7 @@ def play(ready, tmp_path_factory) -> Callable[..., Played]:
 
         record = RunRecord(tmp_path_factory.mktemp("played"), config, config.algo)
         record.folder.mkdir()
+        record.begin({"split": {"checksum": ""}})
         schedule, plan = played.prepared.schedule, Plan(config.rounds, "rounds")
         played.summary = run(played.algorithm, schedule, plan, record, None, Watcher(), {}, 1e9)
         played.prepared.task.executor.close()

@@ -98,8 +98,8 @@ def _reference(group: Group, against: Sequence[Path]) -> Candidate | None:
 def _complain(records: Sequence[Record], against: Sequence[Path], left_out: Sequence[str]) -> None:
     if not all((folder / "config.json").exists() for folder in against):
         raise UserError(f"--against is {against[0]}, a results folder; give the record of one run in it")
+    more = f" (left out: {'; '.join(left_out)})" if left_out else ""
     if len(records) == 1:
-        more = f" (left out: {'; '.join(left_out)})" if left_out else ""
         raise UserError(f"there is one run here, and nothing to compare it with{more}; give more folders")
     which = (
         f"none of the others has a seed and its split in common with {against[0]}"
@@ -107,7 +107,7 @@ def _complain(records: Sequence[Record], against: Sequence[Path], left_out: Sequ
         else "no two of them that differ in more than their seed have a seed and its split in common"
     )
     raise UserError(
-        f"these runs cannot be compared: {which}{_copies(records)}; give runs on the same setting"
+        f"these runs cannot be compared: {which}{_copies(records)}{more}; give runs on the same setting"
     )
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_flag, count, path
+from benchmark.config.flags import add_flag, few, path
 from benchmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the studies on the page (default: all, and those on request that were made before); "
         "the list of runs is always complete",
     )
-    add_flag(what, "--seeds N", "use seeds 0 to N-1 (default: all that have records)", count)
+    add_flag(what, "--seeds N", "use seeds 0 to N-1 (default: all that have records)", few)
     add_flag(
         what,
         "--results-dir DIR",
@@ -84,8 +84,8 @@ def execute(arguments: argparse.Namespace) -> None:
 
     if not arguments.only:
         studies = with_rendered(studies, STUDIES.values(), profile, root)
-    for found in store.damaged:
-        print(f"damaged record, not used: {found.folder.name}: {found.reason}", file=sys.stderr)
+    for line in store.remarks():
+        print(line, file=sys.stderr)
     parts.make(store, seeds)
     written, lines = write_all(studies, profile, store, seeds, again=True)
     print(f"{profile.name}: {len(store.records())} runs; rendered {', '.join(written)}")

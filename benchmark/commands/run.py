@@ -62,7 +62,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from benchmark.experiment.progress import RunProgress
     from benchmark.experiment.runner import record_of, run_cell
     from benchmark.records.freshness import outdated
-    from benchmark.records.store import Store
+    from benchmark.records.record import read_record
 
     execution = execution_of(arguments)
     resolved = resolve(config)
@@ -80,10 +80,7 @@ def execute(arguments: argparse.Namespace) -> None:
     if record.done:
         summary = run_cell(config, execution, RunProgress(headline, "", resumes=False))
         print(f"{headline} | already finished, not run again", file=sys.stderr)
-        store = Store(execution.results_dir)
-        store.add(record.folder)
-        verified = next((found.verified for found in store.records()), None)
-        if outdated(config, summary, verified):
+        if outdated(config, summary, read_record(record.folder).verified):
             print(
                 "note: that record was computed by other code (its method, the engine, the network or what "
                 "reads the data has been changed since); remove its folder to run it again, or "

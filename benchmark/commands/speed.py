@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmark.config.flags import add_flag, path
+from benchmark.config.flags import add_flag, few, path
 from benchmark.console.terminal import Console, show
 from benchmark.errors import UserError, nearest
 from benchmark.experiment.flags import add_tf32
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(what, "--only PART ...", f"some of {', '.join(_PARTS)} (default: {', '.join(_DEFAULT)})")
     add_flag(what, "--all", "all parts; on CPUs the whole runs use small data")
     text = "local epochs of a timed call of cells (default: the paper's 5; on CPUs 1 of cifar10)"
-    add_flag(what, "--epochs N", text, type=int)
-    add_flag(what, "--repeats N", "timed repeats (default: 3)", type=int, default=3)
+    add_flag(what, "--epochs N", text, few)
+    add_flag(what, "--repeats N", "timed repeats (default: 3)", few, default=3)
     add_flag(what, "--from FILE", "measure nothing; show a file that --output wrote", path, dest="source")
     where = parser.add_argument_group("execution")
     add_flag(where, "--device NAME", "auto, cpu, cuda or cuda:N", default="auto")
@@ -101,10 +101,6 @@ def _check(arguments: argparse.Namespace) -> list[str]:
         for value in values:
             if value not in known:
                 raise UserError(f"speed knows no '{value}'{nearest(value, known)}; known: {', '.join(known)}")
-    for name in ("repeats", "epochs"):
-        value = getattr(arguments, name)
-        if value is not None and value < 1:
-            raise UserError(f"--{name} is {value}; expected at least 1")
     if arguments.all and wanted:
         raise UserError("--all and --only contradict each other; give one of them")
     if arguments.source and (
@@ -116,7 +112,7 @@ def _check(arguments: argparse.Namespace) -> list[str]:
     if arguments.into and not (arguments.source or arguments.output):
         raise UserError("--into needs a saved measurement; add --output FILE, or --from FILE")
     file: Path | None = arguments.output
-    if file and (file.is_dir() or not file.parent.is_dir()):
+    if file and ((file.exists() and not file.is_file()) or not file.parent.is_dir()):
         raise UserError(f"--output {file}: expected a file in a folder that exists")
     if arguments.into and not arguments.into.is_file():
         raise UserError(f"--into {arguments.into}: there is no such document")

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_data_dir, add_flag, count, path
+from benchmark.config.flags import add_data_dir, add_flag, count, few, path
 from benchmark.errors import UserError
 from benchmark.experiment.flags import add_execution, execution_of
 from benchmark.track.flags import add_tracking, tracking_of
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "run only on these settings, such as cifar10-s2 (default: all); tables still show all records"
     add_flag(what, "--settings NAME ...", text, default=[])
     text = "run and show seeds 0 to N-1 (default: run those of the profile, show all with records)"
-    add_flag(what, "--seeds N", text, count)
+    add_flag(what, "--seeds N", text, few)
     add_flag(what, "--dry-run", "only print what is done and missing, and how long it would take")
     add_flag(what, "--render-only", "run nothing; use existing records")
     execution = parser.add_argument_group("execution")
@@ -199,6 +199,7 @@ def _jobs(text: str) -> int:
     """The number of jobs; 0 for ``auto``."""
     if text == "auto":
         return 0
-    if not text.isdecimal() or not int(text):
-        raise UserError(f"--jobs is '{text}'; expected how many cells at a time, a whole number, or auto")
-    return int(text)
+    try:
+        return count("--jobs", most=10_000)(text)
+    except UserError as error:
+        raise UserError(f"{error}, or auto") from None

@@ -6,13 +6,14 @@ import argparse
 import contextlib
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
 from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError, flag
+from benchmark.errors import UserError, flag, is_plain
 from datasets import DATASETS
 from datasets.laws import LAWS, OPTIONS, find_law
 
@@ -25,6 +26,7 @@ __all__ = [
     "config_of",
     "configure",
     "count",
+    "few",
     "parse_assignments",
     "path",
 ]
@@ -96,11 +98,27 @@ def add_config_flags(group: _Group, names: Iterable[str]) -> None:
         text = spec.metadata["doc"] + _MORE_HELP.get(name, "") + f" (default: {_default(name)})"
         text = text.replace("%", "%%")
         if kind is bool:
-            group.add_argument(flag(name), action=argparse.BooleanOptionalAction, default=None, help=text)
+            group.add_argument(flag(name), action=_YesOrNo, default=None, help=text)
             continue
         choices = spec.metadata.get("choices")
         metavar = f"{{{','.join(choices)}}}" if choices else {int: "N", float: "X", str: "NAME"}[kind]
         group.add_argument(flag(name), type=_reader(name), metavar=metavar, help=text)
+
+
+class _YesOrNo(argparse.BooleanOptionalAction):
+    """``--augment`` and ``--no-augment``, which contradict each other."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        super().__call__(parser, namespace, values, option_string)
+        if before is not None and getattr(namespace, self.dest) != before:
+            raise UserError(f"{' and '.join(self.option_strings)} contradict each other; give one of them")
 
 
 def _default(name: str) -> str:
@@ -117,7 +135,7 @@ def _reader(name: str) -> Callable[[str], Any]:
 
     def read(text: str) -> Any:
         try:
-            value = kind(text)
+            value = kind(text) if kind is str or is_plain(text) else math.nan
         except ValueError:
             value = math.nan
         if kind is not str and not math.isfinite(value):
@@ -130,24 +148,33 @@ def _reader(name: str) -> Callable[[str], Any]:
     return read
 
 
-def count(name: str) -> Callable[[str], int]:
+def count(name: str, most: int = 10**6) -> Callable[[str], int]:
     """The conversion of the text of a flag that is a number of what it is called."""
+    of = name.removeprefix("--")
 
     def read(text: str) -> int:
-        if not text.isdecimal() or not int(text):
-            of = name.removeprefix("--")
+        if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
             raise UserError(f"{name} is '{text}'; expected a number of {of}, a whole number of at least 1")
+        if len(text) > 18 or int(text) > most:
+            raise UserError(f"{name} is {text}; expected at most {most:,} {of}")
         return int(text)
 
     return read
+
+
+def few(name: str) -> Callable[[str], int]:
+    """As `count`, at most 1,000."""
+    return count(name, most=1000)
 
 
 def path(name: str) -> Callable[[str], Path]:
     """The conversion of the text of a flag that takes a path."""
 
     def read(text: str) -> Path:
-        if not text:
-            raise UserError(f"{name} is empty; expected a path")
+        if not text or "\0" in text:
+            raise UserError(f"{name} is {'empty' if not text else 'no name of a file'}; expected a path")
+        if any(len(os.fsencode(part)) > 255 for part in Path(text).parts) or len(os.fsencode(text)) > 4000:
+            raise UserError(f"{name} is {text[:40]}…, a name too long for a file; expected a shorter path")
         try:
             return Path(text).expanduser()
         except RuntimeError as error:  # ~name of a user whom this machine does not know

@@ -63,12 +63,12 @@ class RunConfig:
     participation: float = _doc(
         0.1, "share of clients in an ordinary round; the last round has everyone", within="(0, 1]"
     )
-    rounds: int = _doc(160, "communication rounds R", within="[1, inf)")
-    local_epochs: int = _doc(5, "local epochs E of a participation", within="[1, inf)")
-    batch_size: int = _doc(10, "mini-batch size; the last short batch of an epoch is kept", within="[1, inf)")
-    lr: float = _doc(0.01, "learning rate of local SGD", within="(0, inf)")
+    rounds: int = _doc(160, "communication rounds R", within="[1, 1e6]")
+    local_epochs: int = _doc(5, "local epochs E of a participation", within="[1, 1e6]")
+    batch_size: int = _doc(10, "mini-batch size; the last short batch of an epoch is kept", within="[1, 1e9]")
+    lr: float = _doc(0.01, "learning rate of local SGD", within="(0, 1e6]")
     momentum: float = _doc(0.5, "momentum; the buffer is fresh at every local call", within="[0, 1)")
-    weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases", within="[0, inf)")
+    weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases", within="[0, 1e6]")
     augment: bool = _doc(False, "random horizontal flip and, by --crop-padding, crop of training images")
     crop_padding: int = _doc(
         4,  # FedRep's (utils/train_utils.py)
@@ -77,7 +77,7 @@ class RunConfig:
         within="[0, inf)",
     )
     dropout: float = _doc(0.0, "dropout rate after fc2", within="[0, 1)")
-    embedding: int = _doc(0, "text: width of the word vectors; 0 for images", absent=0, within="[0, inf)")
+    embedding: int = _doc(0, "text: width of the word vectors; 0 for images", absent=0, within="[0, 1e5]")
     cell: str = _doc("lstm", "text: the recurrent layer", choices=("lstm", "gru"), absent="lstm")
     aggregation: str = _doc(
         "method",
@@ -90,12 +90,12 @@ class RunConfig:
     byte_budget: int = _doc(
         0,
         "bytes of a run under --budget bytes; 0: what sharing the whole model for --rounds costs",
-        within="[0, inf)",
+        within="[0, 1e15]",
     )
     compute_cap: float = _doc(
         2.0,
         "under --budget bytes: at most this many times the local samples of --rounds ordinary rounds",
-        within="(0, inf)",
+        within="(0, 100]",
     )
     eval_every: int = _doc(10, "rounds between evaluations on the way; 0: only at the end", within="[0, inf)")
     seed: int = _doc(
@@ -182,13 +182,31 @@ class RunConfig:
         """Build a configuration; an unknown key is an error, one that records did not have yet is filled in.
 
         Raises:
-            UserError: names the unknown key or partition and the nearest known one.
+            UserError: names the unknown key or partition and the nearest known one, or the misshapen value.
         """
         known = [spec.name for spec in dataclasses.fields(cls)]
-        for name in values:
+        for name, value in values.items():
             if name not in known:
                 raise unknown("configuration key", name, known)
+            if not _fits(name, value):
+                raise UserError(f"the configuration key '{name}' is {value!r:.40}; expected {_KINDS[name]}")
         absent = {s.name: s.metadata["absent"] for s in dataclasses.fields(cls) if "absent" in s.metadata}
         config = cls(**{**absent, **values})
         find_law(config.partition)
         return config
+
+
+_KINDS = {spec.name: str(spec.type) for spec in dataclasses.fields(RunConfig)}
+_TYPES = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a value read from JSON is of a field's kind."""
+    if name == "hyper":
+        return isinstance(value, dict) and all(_plain(entry) for entry in value.values())
+    return type(value) in _TYPES[_KINDS[name]]
+
+
+def _plain(value: Any) -> bool:
+    entries = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(entry, (str, int, float)) for entry in entries)

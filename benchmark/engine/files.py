@@ -1,12 +1,16 @@
-"""Writing files so that a kill at any moment leaves the old content or the new, never half of it."""
+"""Reading files that may be anything, and writing them so that a kill leaves the old content or the new."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
+import stat
+import sys
 import uuid
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +19,99 @@ import torch
 
 from benchmark.errors import UserError
 
-__all__ = ["save_tensors", "write_bytes", "write_json", "write_text"]
+__all__ = [
+    "load_tensors",
+    "parse_json",
+    "read_bytes",
+    "read_json",
+    "save_tensors",
+    "set_aside",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
+
+_LARGEST = 2**28  # bytes of a file that is read whole
+_DEEPEST = 20  # containers in each other in a JSON file
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is something else, such as a device or a pipe, or larger than 256 MiB.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{path.name} is no regular file")
+    if found.st_size > _LARGEST:
+        raise ValueError(f"{path.name} has {found.st_size:,} bytes; expected at most {_LARGEST:,}")
+    return path.read_bytes()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no JSON object as `parse_json` takes it.
+    """
+    found = parse_json(read_bytes(path), path.name)
+    if not isinstance(found, dict):
+        raise ValueError(f"{path.name} is no JSON object")
+    return found
+
+
+def parse_json(content: bytes, name: str) -> Any:
+    """JSON in UTF-8 with finite numbers, whole ones of 64 bits, no key twice and at most 20 levels.
+
+    Args:
+        name: of the file, for messages.
+
+    Raises:
+        ValueError: it is anything else.
+    """
+    try:
+        text = content.decode()
+        found = json.loads(text, object_pairs_hook=_object)
+        if "\\u" in text:  # half of a surrogate pair can be read, but not printed
+            json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} is no JSON: {str(error).splitlines()[0]}") from error
+    _check_values(found, name)
+    return found
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _check_values(found: Any, name: str) -> None:
+    level = [found]
+    for _ in range(_DEEPEST):
+        inner: list[Any] = []
+        for value in level:
+            kind = type(value)
+            if kind is dict:
+                inner += value.values()
+            elif kind is list:
+                inner += value
+            elif kind is float and not math.isfinite(value):
+                raise ValueError(f"{name} has a number that is not finite")
+            elif kind is int and abs(value) >= 2**63:
+                raise ValueError(f"{name} has a number beyond 64 bits")
+        level = inner
+    if level:
+        raise ValueError(f"{name} has more than {_DEEPEST} levels")
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    if path.exists() and not path.is_file():
+        raise UserError(f"cannot write {path}: it is no regular file; give another name")
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
         write(temporary)
@@ -60,3 +153,32 @@ def save_tensors(path: Path, value: Any) -> None:
             raise OSError(str(error).splitlines()[0]) from error
 
     _replace(path, write)
+
+
+def load_tensors(path: Path, device: torch.device) -> Any:
+    """What `save_tensors` wrote, on a device.
+
+    Raises:
+        ValueError: the file is damaged: its parts have checksums (CRC-32), which PyTorch only writes.
+    """
+    try:
+        with zipfile.ZipFile(path) as parts:
+            damaged = parts.testzip()
+        if damaged is None:
+            return torch.load(path, map_location=device, weights_only=True)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # whatever zipfile and torch make of a damaged file
+        raise ValueError("it cannot be read") from error
+    raise ValueError("its checksum is another")
+
+
+def set_aside(path: Path, reason: object) -> None:
+    """Rename a file that cannot be used, ``NAME.pt`` to ``NAME.damaged.pt``, and say so in a line."""
+    aside = path.with_name(f"{path.stem}.damaged{path.suffix}")
+    with contextlib.suppress(FileNotFoundError):  # another process was faster
+        path.replace(aside)
+    print(
+        f"{path} is damaged ({reason}); set aside as {aside.name}, its rounds are trained again",
+        file=sys.stderr,
+    )

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
-from benchmark.errors import UserError, nearest
+from benchmark.errors import UserError, is_plain, nearest
 
 __all__ = ["option", "parse_hyper", "recorded"]
 
@@ -21,6 +21,7 @@ def option(
     choices: tuple[str, ...] = (),
     least: float | None = None,
     below: float | None = None,
+    most: float = 1e6,
     added: bool = False,
 ) -> Any:
     """A dataclass field with its one line of documentation.
@@ -28,9 +29,10 @@ def option(
     Args:
         choices: the only values allowed.
         least, below: numbers must be at least `least` and smaller than `below` (for tuples: every entry).
+        most: and at most that, a limit that no use comes near to.
         added: the option came when the method had records already, which stand for its default.
     """
-    rules = {"doc": doc, "choices": choices, "least": least, "below": below, "added": added}
+    rules = {"doc": doc, "choices": choices, "least": least, "below": below, "most": most, "added": added}
     return dataclasses.field(default=default, metadata=rules)
 
 
@@ -85,6 +87,8 @@ def _convert(value: Any, kind: Any) -> Any:
         return _BOOLEANS[str(value).lower()]
     if kind is int and isinstance(value, float):
         raise ValueError
+    if kind is not str and isinstance(value, str) and not is_plain(value):
+        raise ValueError
     number = kind(value.strip() if isinstance(value, str) else value)
     if kind is float and not math.isfinite(number):
         raise ValueError
@@ -112,3 +116,5 @@ def _check(name: str, value: Any, rules: Mapping[str, Any]) -> None:
             raise UserError(f"{name}={_typed(value)}: expected at least {least:g}")
         if below is not None and not entry < below:
             raise UserError(f"{name}={_typed(value)}: expected less than {below:g}")
+        if isinstance(entry, (int, float)) and abs(entry) > rules["most"]:
+            raise UserError(f"{name}={_typed(value)}: expected at most {rules['most']:,g}")

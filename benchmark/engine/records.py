@@ -9,12 +9,13 @@
         clients.csv      per-client final results
         diagnostics.json what the method itself has to say (only if it has)
         summary.json     headline figures, cost, environment (of each stretch of rounds, if it changed)
-        done             present if the run is finished
+        done             present if the run is finished: the seal of the files above (`benchmark.engine.seal`)
         checkpoint.pt    state after some round, while the run is not finished
         verified.json    whether later code gives the same, if that was asked (`benchmark.experiment.verify`)
         failed.json      why a run stopped, if its training diverged, and versions and hardware
 
 A finished run is never run again; tables and figures are made from these files only.
+`benchmark.records.record` reads and checks them.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ from filelock import FileLock, Timeout
 
 from benchmark.engine.config import RunConfig
 from benchmark.engine.evaluate import ClientMetrics
-from benchmark.engine.files import save_tensors, write_json, write_text
+from benchmark.engine.files import load_tensors, read_json, save_tensors, write_json, write_text
+from benchmark.engine.seal import DIAGNOSTICS, seal
 from benchmark.errors import UserError
 
-__all__ = ["FOLDER", "FORMAT", "Busy", "RunRecord", "open_store", "slug"]
+__all__ = ["FOLDER", "FORMAT", "Busy", "RunRecord", "open_store", "refuse_record", "slug"]
 
 FORMAT = 1  # of the record files; a store of another format is refused, never mixed
 FOLDER = re.compile(r".+-[0-9a-f]{10}")  # names of record folders; of those set aside the end is another
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # a file system without locks
+_TEMPORARY = ".*-????????.tmp"  # what `benchmark.engine.files` writes before it renames
+_LEFT = ("checkpoint*.pt", ".lock")  # by processes that were killed after a run was finished
+_LONG_AGO = 3600.0  # seconds after which nobody is still writing a file
 _SECONDS_TO_LOCK = 0.2  # its last holder may be removing the file just now
 
 
@@ -49,12 +54,25 @@ class Busy(UserError):
     """Another process is at this very run."""
 
 
+def refuse_record(root: Path) -> None:
+    """Refuse the folder of one run as a results folder.
+
+    Raises:
+        UserError: it is one.
+    """
+    if (root / "config.json").exists():
+        raise UserError(
+            f"{root} is the record of one run; give the results folder that holds it, {root.parent}"
+        )
+
+
 def open_store(root: Path) -> Path:
     """Prepare a results folder and return it.
 
     Raises:
-        UserError: it cannot be written, or holds records of another format.
+        UserError: it cannot be written, is a record itself, or holds records of another format.
     """
+    refuse_record(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -64,8 +82,8 @@ def open_store(root: Path) -> Path:
     marker = root / "store.json"
     if marker.exists():
         try:
-            found = json.loads(marker.read_text(encoding="utf-8"))["format"]
-        except (ValueError, KeyError, TypeError, OSError):
+            found = read_json(marker).get("format", "unknown")
+        except (OSError, ValueError):
             found = "unknown"
         if found != FORMAT:
             raise UserError(
@@ -74,7 +92,19 @@ def open_store(root: Path) -> Path:
             )
     else:
         write_json(marker, {"format": FORMAT})
+    _remove_leftovers(root)
     return root
+
+
+def _remove_leftovers(root: Path) -> None:
+    """Remove what killed processes have left: old temporary files, and what no finished record needs."""
+    now, finished = time.time(), [done.parent for done in root.glob("*/done")]
+    left = [path for place in ("", "*/", ".cache/report/") for path in root.glob(place + _TEMPORARY)]
+    needless = [p for f in finished if FOLDER.fullmatch(f.name) for name in _LEFT for p in f.glob(name)]
+    for path in (*needless, *left):
+        with contextlib.suppress(OSError):  # another process may be removing it as well
+            if path in needless or now - path.stat().st_mtime > _LONG_AGO:
+                path.unlink()
 
 
 class RunRecord:
@@ -91,17 +121,13 @@ class RunRecord:
         self._lock = FileLock(self.folder / ".lock", fallback_to_soft=False, thread_local=False)
 
     @property
+    def checkpoint(self) -> Path:
+        """The file of the last checkpoint, if there is one."""
+        return self.folder / "checkpoint.pt"
+
+    @property
     def done(self) -> bool:
         return (self.folder / "done").exists()
-
-    def summary(self) -> dict[str, Any]:
-        """The summary of a finished run."""
-        try:
-            return json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"the record {self.folder} is damaged ({error}); remove that folder and run again"
-            ) from error
 
     # -- one process a run ----------------------------------------------------------------------
 
@@ -125,12 +151,15 @@ class RunRecord:
                     f"cannot write to {self.folder}: {error.strerror}; choose another --results-dir"
                 ) from error
             self._unlink_lock()
+        for path in self.folder.glob(_TEMPORARY):  # nobody else writes here now
+            path.unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Let the run go."""
+        """Let the run go; what fails here must not take the place of the error that ends a run."""
         if self._lock.is_locked:
             self._unlink_lock()
-            self._lock.release()
+            with contextlib.suppress(OSError):
+                self._lock.release()
 
     def _unlink_lock(self) -> None:
         with contextlib.suppress(OSError):  # Windows removes it when it is let go
@@ -147,7 +176,7 @@ class RunRecord:
         Raises:
             UserError: there is a checkpoint of this run that was made with other data.
         """
-        if (self.folder / "checkpoint.pt").exists() and not self._same_data(about["split"]):
+        if self.checkpoint.exists() and not self._same_data(about["split"]):
             raise UserError(
                 f"the data have changed since the run {self.folder.name} was begun; bring the old data back, "
                 "or remove that folder to begin again"
@@ -158,11 +187,12 @@ class RunRecord:
     def _same_data(self, split: Mapping[str, Any]) -> bool:
         """Whether config.json tells of these data; what older versions did not write down may be any."""
         try:
-            begun = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))["split"]
-            same = begun["checksum"] == split["checksum"]
-            return same and begun.get("data_checksum", "") in ("", split.get("data_checksum", ""))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            begun = read_json(self.folder / "config.json").get("split")
+        except (OSError, ValueError):
             return False
+        if not isinstance(begun, dict) or begun.get("checksum") != split["checksum"]:
+            return False
+        return begun.get("data_checksum", "") in ("", split.get("data_checksum", ""))
 
     def write_rounds(self, lines: list[dict[str, Any]]) -> None:
         text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
@@ -171,22 +201,21 @@ class RunRecord:
     def save_checkpoint(self, state: Mapping[str, Any]) -> float:
         """Write a checkpoint and return the seconds it took."""
         started = time.perf_counter()
-        save_tensors(self.folder / "checkpoint.pt", {"identity": self.config.identity, **state})
+        save_tensors(self.checkpoint, {"identity": self.config.identity, **state})
         return time.perf_counter() - started
 
     def load_checkpoint(self, device: torch.device) -> dict[str, Any] | None:
-        """The last checkpoint, or None; a damaged one is set aside under another name."""
-        path = self.folder / "checkpoint.pt"
-        if not path.exists():
+        """The last checkpoint, or None.
+
+        Raises:
+            ValueError: it is damaged, or of another run.
+        """
+        if not self.checkpoint.exists():
             return None
-        try:
-            state = torch.load(path, map_location=device, weights_only=True)
-        except Exception:  # whatever torch makes of a damaged file
-            state = None
-        if not isinstance(state, dict) or "identity" not in state:
-            path.replace(path.with_name("checkpoint.damaged.pt"))
-            return None
-        return state if state["identity"] == self.config.identity else None
+        state = load_tensors(self.checkpoint, device)
+        if not isinstance(state, dict) or state.get("identity") != self.config.identity:
+            raise ValueError("it is of another run")
+        return state
 
     def fail(self, reason: str, environment: Mapping[str, Any]) -> None:
         """Write down why and where training diverged; a later attempt removes it."""
@@ -203,11 +232,12 @@ class RunRecord:
         for client, (total, correct, accuracy, loss) in enumerate(zip(*columns, strict=True)):
             rows.append(f"{client},{total},{correct},{accuracy:.6f},{loss:.6f}")
         write_text(self.folder / "clients.csv", "\n".join(rows) + "\n")
+        (self.folder / DIAGNOSTICS).unlink(missing_ok=True)
         if diagnostics:
-            write_json(self.folder / "diagnostics.json", diagnostics)
+            write_json(self.folder / DIAGNOSTICS, diagnostics)
         write_json(self.folder / "summary.json", summary)
-        write_text(self.folder / "done", "")
-        (self.folder / "checkpoint.pt").unlink(missing_ok=True)
+        seal(self.folder)
+        self.checkpoint.unlink(missing_ok=True)
 
 
 def slug(config: RunConfig) -> str:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
-from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.budget import Plan, newcomers
 from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
+from benchmark.engine.files import set_aside
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall
 from benchmark.engine.origins import Origin, continued
 from benchmark.engine.records import RunRecord, as_float
 from benchmark.engine.schedule import Schedule
+from benchmark.engine.shapes import check_rounds
 from benchmark.engine.trunks import TrunkStore, trunks_of
 from benchmark.errors import UserError
 from benchmark.models import Params
@@ -108,19 +112,49 @@ class _Loop:
         self._origins = continued(self._origins, len(self.lines), self._environment)
 
     def _find(self) -> None:
-        found = self.record.load_checkpoint(self.device)
-        if found is not None:
-            self.algorithm.load(found["algorithm"])
-            self.lines, self._resumed = found["lines"], found["resumed"] + 1
-            self._shared, self._origins = found.get("shared", 0), found.get("origins", [{"from_round": 1}])
+        if self._try(self.record.checkpoint, self._continue):
             self.record.write_rounds(self.lines)
             return
         for trunk in reversed(self._trunks.values()):
-            if self._store is not None and (shared := self._store.load(trunk, self.device)):
-                self.algorithm.load_trunk(trunk, shared["state"])
-                *self.lines, self._trunk_line = shared["lines"]
-                self._shared = trunk.round
+            if self._store is not None and self._try(
+                self._store.path(trunk), partial(self._take_over, self._store, trunk)
+            ):
                 return
+
+    def _try(self, path: Path, take: Callable[[], bool]) -> bool:
+        """Whether something was taken from a file; one that does not do is set aside."""
+        try:
+            return take()
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # damage, or whatever a method makes of the state that other code wrote
+            set_aside(path, error if isinstance(error, ValueError) else "other code has written it")
+        self.algorithm = type(self.algorithm)(self.algorithm.task, self.algorithm.hyper)
+        return False
+
+    def _continue(self) -> bool:
+        """Go on from the checkpoint, if there is one."""
+        found = self.record.load_checkpoint(self.device)
+        if found is None:
+            return False
+        check_rounds(found["lines"])
+        self.algorithm.load(found["algorithm"])
+        check_models(self.algorithm)
+        self.lines, self._resumed = found["lines"], found["resumed"] + 1
+        self._shared, self._origins = found.get("shared", 0), found.get("origins", [{"from_round": 1}])
+        return True
+
+    def _take_over(self, store: TrunkStore, trunk: Trunk) -> bool:
+        """Begin with the rounds of a trunk, if they are kept."""
+        found = store.load(trunk, self.device)
+        if found is None:
+            return False
+        *lines, last = found["lines"]
+        check_rounds([*lines, {**last, "seconds_closing": 0.0}])
+        self.algorithm.load_trunk(trunk, found["state"])
+        check_models(self.algorithm)
+        self.lines, self._trunk_line, self._shared = lines, last, trunk.round
+        return True
 
     def step(self) -> dict[str, Any]:
         """One round; returns its line."""
@@ -256,6 +290,19 @@ class _Loop:
             "samples_per_second": round(totals["samples"] / training, 1) if training else 0.0,
             "seconds": as_float(training + sum(line["seconds_closing"] for line in self.lines)),
         }
+
+
+def check_models(algorithm: Algorithm) -> None:
+    """Check that every client's models have the shapes of their networks.
+
+    Raises:
+        ValueError: they have not.
+    """
+    for clients in chunks(range(algorithm.task.data.clients)):
+        for member in algorithm.members(clients):
+            shapes = member.network.shapes()
+            if any(tuple(member.params[name].shape[1:]) != shape for name, shape in shapes.items()):
+                raise ValueError("its tensors have other shapes")
 
 
 def _largest(models: Iterable[Params]) -> torch.Tensor:

@@ -16,7 +16,7 @@ import torch
 
 from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.config import RunConfig
-from benchmark.engine.files import save_tensors
+from benchmark.engine.files import load_tensors, save_tensors
 from benchmark.engine.origins import deciding
 from benchmark.engine.records import FORMAT
 from benchmark.engine.sources import SOURCES, digest
@@ -70,30 +70,36 @@ class TrunkStore:
         made = {"data": list(data), "format": FORMAT, **deciding(environment), "code": digest(SOURCES)}
         self._common = {**common_fields(config), **made}
 
-    def _path(self, trunk: Trunk) -> Path:
-        text = json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)
-        return self._folder / f"trunk-{hashlib.sha256(text.encode()).hexdigest()[:16]}.pt"
+    def path(self, trunk: Trunk) -> Path:
+        """Where a trunk is kept."""
+        return self._folder / f"trunk-{hashlib.sha256(self._name(trunk).encode()).hexdigest()[:16]}.pt"
+
+    def _name(self, trunk: Trunk) -> str:
+        return json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)
 
     def save(self, trunk: Trunk, state: Mapping[str, Any], lines: list[dict[str, Any]]) -> None:
         """Keep the state after the last round of `trunk`, unless it is there."""
-        path = self._path(trunk)
+        path = self.path(trunk)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._prune()
-            save_tensors(path, {"state": dict(state), "lines": lines})
+            save_tensors(path, {"of": self._name(trunk), "state": dict(state), "lines": lines})
 
     def load(self, trunk: Trunk, device: torch.device) -> dict[str, Any] | None:
-        """What `save` kept, or None."""
-        path = self._path(trunk)
+        """What `save` kept, or None.
+
+        Raises:
+            ValueError: it is damaged, or another trunk.
+        """
+        path = self.path(trunk)
         if not path.exists():
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # used now
-        try:
-            return torch.load(path, map_location=device, weights_only=True)
-        except Exception:  # whatever torch makes of a damaged file: train again
-            path.unlink(missing_ok=True)
-            return None
+        found = load_tensors(path, device)
+        if not isinstance(found, dict) or found.get("of") != self._name(trunk):
+            raise ValueError("it has other rounds")
+        return found
 
     def _prune(self) -> None:
         killed = self._folder.glob(".trunk-*.tmp")  # half-written, by processes that were killed

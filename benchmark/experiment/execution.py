@@ -47,6 +47,8 @@ class Execution:
             raise UserError("--device cuda: PyTorch finds no CUDA GPU here; use --device cpu")
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise UserError(f"--device {name}: only {torch.cuda.device_count()} CUDA device(s) here")
+        if device.type == "cpu" and device.index is not None:
+            raise UserError(f"--device {name}: the CPUs are one device; use --device cpu")
         if device.type not in ("cpu", "cuda"):
             raise UserError(f"--device {name} is not supported; expected auto, cpu, cuda or cuda:N")
         return device

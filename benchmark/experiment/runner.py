@@ -24,10 +24,12 @@ from benchmark.engine.trunks import TrunkStore
 from benchmark.experiment.execution import Execution
 from benchmark.records.environment import environment
 from benchmark.records.freshness import code_of
+from benchmark.records.record import read_record
 from benchmark.records.same_data import data_of, refuse_other_data
+from benchmark.records.store import finished_data
 from benchmark.track.base import About, Followed
 
-__all__ = ["Prepared", "prepare", "record_of", "run_cell", "split_of"]
+__all__ = ["Prepared", "finished_summary", "prepare", "record_of", "run_cell", "split_of"]
 
 
 def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
@@ -82,6 +84,15 @@ def record_of(config: RunConfig, results_dir: Path) -> RunRecord:
     return RunRecord(results_dir, config, method_label(config))
 
 
+def finished_summary(record: RunRecord) -> dict[str, Any]:
+    """The summary of a finished run, with the record's folder under ``record``.
+
+    Raises:
+        UserError: the record cannot be used.
+    """
+    return {**read_record(record.folder).summary, "record": str(record.folder)}
+
+
 def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dict[str, Any]:
     """Run one configuration, or return the summary of its finished record.
 
@@ -98,17 +109,17 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
     record = record_of(config, execution.results_dir)
     if record.done:
         open_store(execution.results_dir)
-        return {**record.summary(), "record": str(record.folder)}
+        return finished_summary(record)
     prepared = prepare(resolved, execution)
     try:
         plan = plan_rounds(config, prepared.schedule, prepared.make)
         about = {"split": _describe(prepared)}
         root = open_store(execution.results_dir)
-        refuse_other_data(root, data_of(config, about["split"]))
+        refuse_other_data(root, data_of(config, about["split"]), finished_data(root, config.dataset))
         record.acquire()
         try:
             if record.done:  # by another process, since we looked
-                return {**record.summary(), "record": str(record.folder)}
+                return finished_summary(record)
             data = (prepared.split.checksum, prepared.dataset.checksum)
             record.begin(about)
             algorithm = prepared.make(plan.rounds)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +14,6 @@ import datasets
 from benchmark.config.resolve import resolve
 from benchmark.engine.budget import plan_rounds
 from benchmark.engine.executors import EXECUTORS, choose_executor
-from benchmark.engine.files import write_json
 from benchmark.engine.origins import deciding
 from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord
@@ -25,9 +22,9 @@ from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import prepare
 from benchmark.records.environment import environment
-from benchmark.records.freshness import BIT_EQUAL, DIFFERENT, VERIFIED, WITHIN_TOLERANCE, code_of
+from benchmark.records.freshness import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, code_of, write_verdict
+from benchmark.records.record import Record, read_record
 from benchmark.records.same_data import data_for
-from benchmark.records.store import Record
 
 __all__ = ["ROUNDS", "Gap", "Verdict", "check_record", "execution_for", "load_data", "verify"]
 
@@ -134,7 +131,7 @@ class Verdict:
         Raises:
             UserError: it cannot be written.
         """
-        write_json(self.record.folder / VERIFIED, self.to_dict())
+        write_verdict(self.record.folder, self.to_dict())
 
 
 def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[tuple[str, int], datasets.Dataset]:
@@ -215,6 +212,7 @@ def verify(
         with tempfile.TemporaryDirectory(prefix="pfl-verify-") as root, precision(execution.tf32):
             made = RunRecord(Path(root), config, config.algo)
             made.folder.mkdir()
+            made.begin({"split": {"checksum": prepared.split.checksum}})
             algorithm = prepared.make(plan.rounds)
             try:
                 run(algorithm, prepared.schedule, plan, made, None, watched, surroundings, math.inf)
@@ -224,10 +222,10 @@ def verify(
                 line = record.rounds[len(watched.lines)]
                 gap = Gap(f"round {line['round']}", "loss", line["loss"], str(error).split(";")[0], math.inf)
                 return Verdict(record, line["round"], len(line), [gap], surroundings)
-            found = _figures(watched.lines, made.folder if whole else None)
+            found = _figures(watched.lines, read_record(made.folder) if whole else None)
     finally:
         prepared.task.executor.close()
-    recorded = _figures(record.rounds[:rounds], record.folder if whole else None)
+    recorded = _figures(record.rounds[:rounds], record if whole else None)
     return Verdict(record, rounds, len(recorded), _gaps(recorded, found), surroundings)
 
 
@@ -253,14 +251,12 @@ class _Watched:
             raise _Enough
 
 
-def _figures(lines: Sequence[Mapping[str, Any]], folder: Path | None) -> Figures:
-    """The figures of some rounds and, if `folder` is given, of what stands there of the whole run."""
+def _figures(lines: Sequence[Mapping[str, Any]], record: Record | None) -> Figures:
+    """The figures of some rounds and, if `record` is given, of what that says of the whole run."""
     parts = [(f"round {line['round']}", line) for line in lines]
-    if folder is not None:
-        with (folder / "clients.csv").open(encoding="utf-8", newline="") as file:
-            parts += [(f"client {row['client']}", _client(row)) for row in csv.DictReader(file)]
-        names = [name for name in ("summary", "diagnostics") if (folder / f"{name}.json").exists()]
-        parts += [(n, json.loads((folder / f"{n}.json").read_text(encoding="utf-8"))) for n in names]
+    if record is not None:
+        parts += [(f"client {number}", client) for number, client in enumerate(_clients(record))]
+        parts += [("summary", record.summary), ("diagnostics", record.diagnostics)]
     return {
         (place, field): value
         for place, part in parts
@@ -270,10 +266,10 @@ def _figures(lines: Sequence[Mapping[str, Any]], folder: Path | None) -> Figures
     }
 
 
-def _client(row: Mapping[str, str]) -> dict[str, Any]:
-    total = int(row["test_samples"])
-    shares = {name: float(row[name]) for name in ("accuracy", "loss")}
-    return {"test_samples": total, "correct / test_samples": int(row["correct"]) / total, **shares}
+def _clients(record: Record) -> Iterator[dict[str, Any]]:
+    columns = (record.test_samples.tolist(), record.accuracies.tolist(), record.losses.tolist())
+    for total, accuracy, loss in zip(*columns, strict=True):
+        yield {"test_samples": total, "accuracy": accuracy, "loss": loss}
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:

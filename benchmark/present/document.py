@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmark.engine.files import write_text
+from benchmark.engine.files import read_bytes, write_text
 from benchmark.errors import UserError
 
 __all__ = ["Document", "lines_of"]
@@ -38,9 +38,8 @@ class Document:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open(encoding="utf-8", newline="") as file:
-                text = file.read()
-        except (OSError, UnicodeDecodeError) as error:
+            text = read_bytes(path).decode()
+        except (OSError, ValueError) as error:
             raise UserError(f"cannot read {path}: {error}") from error
         self._break = "\r\n" if "\r\n" in text else "\n"
         self._text = text.replace("\r\n", "\n")

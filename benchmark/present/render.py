@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.engine.files import write_bytes, write_json, write_text
+from benchmark.engine.files import read_bytes, read_json, write_bytes, write_json
 from benchmark.errors import UserError
 from benchmark.records.store import Record, Store
 from benchmark.studies.grid import Profile, Study
@@ -31,21 +30,27 @@ def section_file(study: str) -> str:
 
 
 class RenderedFiles:
-    """Which files each study has left in `root`, and from what they were made (``.rendered.json``)."""
+    """Which files each study has left in `root`, and from what they were made (``.rendered.json``).
+
+    Only names that lead to a place below `root` are written, trusted or deleted, whatever that file says.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._path = root / ".rendered.json"
         try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
+            found = read_json(self._path)
         except (OSError, ValueError):
             found = {}
-        self._studies: dict[str, dict[str, Any]] = found if isinstance(found, dict) else {}
+        self._studies: dict[str, dict[str, Any]] = {n: entry for n, entry in found.items() if _fits(entry)}
 
     def is_current(self, study: str, fingerprint: str) -> bool:
-        """Whether the study's files were made from exactly this, and are all there."""
-        entry = self._studies.get(study, {})
-        return entry.get("fingerprint") == fingerprint and all(path.exists() for path in self.files(study))
+        """Whether the study's files were made from exactly this, and are as they were written."""
+        entry = self._studies.get(study, {"files": {}})
+        return entry.get("fingerprint") == fingerprint and all(
+            self._inside(name) and _digest_of(self.root / name) == digest
+            for name, digest in entry["files"].items()
+        )
 
     def fingerprint(self, study: str) -> str:
         """What the study's files were made from; empty if there are none."""
@@ -53,32 +58,54 @@ class RenderedFiles:
 
     def files(self, study: str) -> list[Path]:
         """What the study has left, as far as it is known."""
-        return [self.root / name for name in self._studies.get(study, {}).get("files", [])]
+        names = self._studies.get(study, {}).get("files", {})
+        return [self.root / name for name in names if self._inside(name)]
 
     def write(self, study: str, fingerprint: str, contents: dict[str, str | bytes]) -> None:
         """Write a study's files (paths below `root` and contents) and drop those it no longer makes.
 
         Raises:
-            UserError: they cannot be written.
+            UserError: they cannot be written, or a folder there is a link to another place.
         """
-        for name, content in contents.items():
+        made = {name: text.encode() if isinstance(text, str) else text for name, text in contents.items()}
+        for name, content in made.items():
             path = self.root / name
+            if not self._inside(name):
+                raise UserError(
+                    f"{path} leads out of {self.root}; remove the link, or choose another --results-dir"
+                )
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise UserError(
                     f"cannot make the folder {path.parent}: {error.strerror}; choose another --results-dir"
                 ) from error
-            if isinstance(content, str):
-                write_text(path, content)
-            else:
-                write_bytes(path, content)
+            write_bytes(path, content)
         for path in self.files(study):
-            if str(path.relative_to(self.root)) not in contents:
+            if str(path.relative_to(self.root)) not in made and path.is_file():
                 with contextlib.suppress(OSError):
                     path.unlink()
-        self._studies[study] = {"fingerprint": fingerprint, "files": list(contents)}
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in made.items()}
+        self._studies[study] = {"fingerprint": fingerprint, "files": digests}
         write_json(self._path, self._studies)
+
+    def _inside(self, name: str) -> bool:
+        """Whether a name leads to a place below `root`, links included."""
+        root = self.root.resolve()
+        return root in (root / name).resolve().parents
+
+
+def _fits(entry: Any) -> bool:
+    files = entry.get("files") if isinstance(entry, dict) else None
+    return isinstance(files, dict) and all(isinstance(digest, str) for digest in files.values())
+
+
+def _digest_of(path: Path) -> str:
+    """SHA-256 of a file's content; empty if it cannot be read."""
+    try:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except (OSError, ValueError):
+        return ""
 
 
 def renderer_digest() -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.engine.files import write_json
+from benchmark.engine.files import read_json, write_json
 from benchmark.errors import UserError
 from benchmark.present.render import RenderedFiles
 from benchmark.render.formats.json_file import from_json
@@ -69,7 +68,6 @@ def log_tables(trackings: Sequence[Tracking], profile: str, root: Path) -> list[
 
 def _logged(root: Path) -> dict[str, Any]:
     try:
-        found = json.loads((root / _LOGGED).read_text(encoding="utf-8"))
+        return read_json(root / _LOGGED)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}

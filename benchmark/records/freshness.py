@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -10,14 +11,24 @@ from typing import Any
 
 from algorithms import find
 from benchmark.engine.config import RunConfig
+from benchmark.engine.files import read_json, write_json
 from benchmark.engine.network import network_of
 from benchmark.engine.sources import SOURCES, digest, imported
 from datasets.registry import MODULES
 
-__all__ = ["BIT_EQUAL", "DIFFERENT", "VERIFIED", "WITHIN_TOLERANCE", "code_of", "outdated"]
+__all__ = [
+    "BIT_EQUAL",
+    "DIFFERENT",
+    "WITHIN_TOLERANCE",
+    "code_of",
+    "outdated",
+    "read_verdict",
+    "write_verdict",
+]
 
-# Of a record: what came of `benchmark.experiment.verify`, as one of these verdicts.
-VERIFIED = "verified.json"
+_VERIFIED = (
+    "verified.json"  # of a record: what came of `benchmark.experiment.verify`, as one of these verdicts
+)
 BIT_EQUAL, WITHIN_TOLERANCE, DIFFERENT = "bit-equal", "within tolerance", "different"
 
 
@@ -46,6 +57,29 @@ def outdated(
     if found.get("code") == here and found.get("verdict") in (BIT_EQUAL, WITHIN_TOLERANCE):
         return False
     return bool(made - {here})
+
+
+def write_verdict(folder: Path, verdict: Mapping[str, Any]) -> None:
+    """Keep in a record's folder what came of verifying it; its seal does not cover that.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    write_json(folder / _VERIFIED, {**verdict, "checksum": _checksum(verdict)})
+
+
+def read_verdict(folder: Path, record_digest: str) -> Mapping[str, Any]:
+    """What `write_verdict` kept; empty if it is damaged or about another content of the record."""
+    try:
+        found = read_json(folder / _VERIFIED)
+    except (OSError, ValueError):
+        return {}
+    whole = found.pop("checksum", "") == _checksum(found)
+    return found if whole and found["record_digest"] == record_digest else {}
+
+
+def _checksum(verdict: Mapping[str, Any]) -> str:
+    return digest({"verdict": json.dumps(verdict, sort_keys=True).encode()})
 
 
 @cache

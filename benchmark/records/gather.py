@@ -8,9 +8,10 @@ from pathlib import Path
 
 from benchmark.engine.records import FOLDER
 from benchmark.errors import UserError, nearest
-from benchmark.records.store import Record, Store
+from benchmark.records.record import Record, read_reason, read_record
+from benchmark.records.store import Store
 
-__all__ = ["Gathered", "gather", "require_folder"]
+__all__ = ["Gathered", "gather", "named_record", "require_folder"]
 
 
 @dataclass
@@ -74,21 +75,26 @@ def require_folder(folder: Path) -> None:
 def _in(folder: Path) -> Gathered:
     require_folder(folder)
     path = folder.resolve()  # its name counts, which "." has not
-    return _record(folder, path) if (path / "config.json").exists() else _results(folder, path)
+    if (path / "config.json").exists():
+        return Gathered([named_record(folder)])
+    return _results(folder, path)
 
 
-def _record(folder: Path, path: Path) -> Gathered:
+def named_record(folder: Path) -> Record:
+    """The record of a finished run in a folder that somebody names.
+
+    Raises:
+        UserError: it is none, or cannot be used.
+    """
+    require_folder(folder)
+    path = folder.resolve()
+    if not (path / "config.json").exists():
+        raise UserError(f"{folder} is no record of a run; give a folder that holds a config.json")
     if not (path / "done").exists() and not (path / "failed.json").exists():
         raise UserError(f"the run in {folder} is not finished; leave it out, or continue it by its command")
-    store = Store(path.parent)
-    store.add(path)
-    for problem in store.damaged:
-        raise UserError(
-            f"the record {folder} cannot be used: {problem.reason}; leave it out, or run it again"
-        )
-    for reason in store.failed.values():
-        raise UserError(f"{folder} has no result: {reason.split(';')[0]}; leave it out")
-    return Gathered(store.records())
+    if not (path / "done").exists():
+        raise UserError(f"{folder} has no result: {read_reason(path).split(';')[0]}; leave it out")
+    return read_record(path)
 
 
 def _results(folder: Path, path: Path) -> Gathered:
@@ -97,7 +103,7 @@ def _results(folder: Path, path: Path) -> Gathered:
         raise UserError(f"{folder} holds no finished run; give records, or a results folder that has some")
     open_ = [p for p in path.iterdir() if FOLDER.fullmatch(p.name) and not (p / "done").exists()]
     diverged = sorted(p.name for p in open_ if p.name[-10:] in store.failed)
-    lines = [f"{problem.folder.name} cannot be used: {problem.reason}" for problem in store.damaged]
+    lines = store.remarks()
     if diverged:
         lines.append(f"{len(diverged)} in {folder} whose training diverged ({', '.join(diverged)})")
     if unfinished := len(open_) - len(diverged):

@@ -6,7 +6,6 @@ Two copies may differ although their name is the same: a part of the samples, an
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 
 import datasets
 from benchmark.engine.config import RunConfig
-from benchmark.engine.records import FOLDER
 from benchmark.errors import UserError
 
 __all__ = ["Data", "Kind", "copies", "data_for", "data_of", "refuse_other_data"]
@@ -85,19 +83,18 @@ def _distinct(sizes: Mapping[tuple[int, ...], set[str]]) -> int:
     return max(1, sum(len(sums - {""}) or bool(size) for size, sums in sizes.items()))
 
 
-def refuse_other_data(root: Path, here: Data, finished: Mapping[str, Data] | None = None) -> None:
+def refuse_other_data(root: Path, here: Data, finished: Mapping[str, Data]) -> None:
     """Refuse to put runs on some data beside finished ones on another copy of the dataset.
 
     Args:
         root: the results folder.
         here: what the new runs would be made on.
-        finished: the data of its finished records, by folder's name; None: they are read.
+        finished: the data of its finished records, by folder's name.
 
     Raises:
         UserError: a finished record of `root` has other data.
     """
-    found = _finished(root, here.kind.dataset) if finished is None else finished
-    others = [(name, there) for name, there in found.items() if here.differs(there)]
+    others = [(name, there) for name, there in finished.items() if here.differs(there)]
     if others:
         name, there = others[0]
         runs = f"{len(others)} finished run{'s' * (len(others) > 1)}"
@@ -106,18 +103,3 @@ def refuse_other_data(root: Path, here: Data, finished: Mapping[str, Data] | Non
             f"compared ({there} in {name}; {here} here); choose another --results-dir, such as "
             "results/mine, or bring those data back (--data-dir), or remove those runs"
         )
-
-
-def _finished(root: Path, dataset: str) -> dict[str, Data]:
-    """The data of the finished records of a dataset; what cannot be read is not for here to tell."""
-    found = {}
-    for marker in sorted(root.glob(f"*-{dataset}-*/done")):
-        folder = marker.parent
-        if not FOLDER.fullmatch(folder.name):  # set aside
-            continue
-        try:
-            about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-            found[folder.name] = data_of(RunConfig.from_dict(about["config"]), about["split"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, UserError):
-            continue
-    return found

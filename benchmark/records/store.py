@@ -3,60 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from benchmark.engine.config import RunConfig
-from benchmark.engine.records import FOLDER, FORMAT, slug
+from benchmark.engine.records import FOLDER, refuse_record
 from benchmark.errors import UserError
-from benchmark.records.freshness import VERIFIED
-from benchmark.records.same_data import Data, data_of
+from benchmark.records.record import BadRecord, Record, data_in, read_reason, read_record
+from benchmark.records.same_data import Data
 
-__all__ = ["Damaged", "Record", "Store", "family"]
-
-_FILES = ("config.json", "summary.json", "clients.csv", "rounds.jsonl")
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """One finished run.
-
-    Attributes:
-        method: its readable name and variant, as the folder is called.
-        split: checksum of the split; records of equal split can be compared client by client.
-        data: what it was made on.
-        accuracies, test_samples: per client [K].
-        rounds: the lines of rounds.jsonl.
-        digest: changes with the content of the record.
-        verified: what `benchmark.experiment.verify` found about this very content, or empty.
-    """
-
-    folder: Path
-    config: RunConfig
-    method: str
-    split: str
-    data: Data
-    summary: Mapping[str, Any]
-    accuracies: np.ndarray
-    test_samples: np.ndarray
-    rounds: list[dict[str, Any]]
-    diagnostics: Mapping[str, Any]
-    digest: str
-    verified: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Damaged:
-    """A folder that says it is a finished record and cannot be read as one."""
-
-    folder: Path
-    reason: str
+__all__ = ["Record", "Store", "family", "finished_data"]
 
 
 @dataclass
@@ -69,7 +25,7 @@ class Store:
     """
 
     root: Path
-    damaged: list[Damaged] = field(default_factory=list)
+    damaged: list[BadRecord] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     _records: dict[str, dict[int, Record]] = field(default_factory=dict)
 
@@ -78,11 +34,12 @@ class Store:
         """Read all finished records below `root`; a folder that does not exist holds none.
 
         Raises:
-            UserError: the folder cannot be read.
+            UserError: the folder cannot be read, is a record itself, or has two records of the same run.
         """
+        refuse_record(root)
         store = cls(root)
         try:
-            folders = sorted(path for path in root.iterdir() if FOLDER.fullmatch(path.name))
+            folders = sorted(path for path in root.iterdir() if FOLDER.fullmatch(path.name) and path.is_dir())
         except FileNotFoundError:
             return store
         except OSError as error:
@@ -94,19 +51,30 @@ class Store:
         return store
 
     def add(self, folder: Path) -> None:
-        """Take note of one record folder, whatever its state."""
+        """Take note of one record folder, whatever its state.
+
+        Raises:
+            UserError: it has the same run as a record in another folder.
+        """
         identity = folder.name[-10:]
         self.failed.pop(identity, None)
         try:
             if not (folder / "done").exists():
-                if (folder / "failed.json").exists():
-                    self.failed[identity] = _reason(folder / "failed.json")
+                if reason := read_reason(folder):
+                    self.failed[identity] = reason
                 return
-            record = _read(folder)
-        except (OSError, ValueError, KeyError, TypeError, UserError) as error:
-            self.damaged.append(Damaged(folder, _say(error)))
+            record = read_record(folder)
+        except BadRecord as error:
+            self.damaged.append(error)
             return
-        self._records.setdefault(family(record.config), {})[record.config.seed] = record
+        except OSError as error:
+            self.damaged.append(BadRecord(folder, error.strerror or "it cannot be read"))
+            return
+        known = self._records.setdefault(family(record.config), {}).setdefault(record.config.seed, record)
+        if known.folder != folder:
+            raise UserError(
+                f"{known.folder} and {folder.name} are records of the same run; remove one of them"
+            )
 
     def find(self, config: RunConfig) -> Record | None:
         """The record of exactly this run."""
@@ -119,6 +87,17 @@ class Store:
     def records(self) -> list[Record]:
         """All of them."""
         return [record for family in self._records.values() for record in family.values()]
+
+    def remarks(self) -> list[str]:
+        """A line for every damaged record, and one for those that are not sealed."""
+        lines = [f"damaged record, not used: {found.folder.name}: {found.reason}" for found in self.damaged]
+        unsealed = [record.folder.name for record in self.records() if not record.sealed]
+        if unsealed:
+            lines.append(
+                f"records of an older version, not sealed: {len(unsealed)}, such as {unsealed[0]}; to check "
+                f"and seal them: python -m benchmark seal {self.root}"
+            )
+        return lines
 
     def set_aside(self) -> list[str]:
         """Rename damaged records to ``<folder>.damaged``, so that their runs can be made again.
@@ -155,91 +134,8 @@ def family(config: RunConfig) -> str:
     return dataclasses.replace(config, seed=0).hash
 
 
-def _read(folder: Path) -> Record:
-    """Read a record and hold its files against each other.
-
-    Raises OSError, ValueError, KeyError, TypeError or UserError where they do not fit.
-    """
-    content = {name: (folder / name).read_bytes() for name in _FILES}
-    diagnostics = folder / "diagnostics.json"
-    if diagnostics.exists():
-        content["diagnostics.json"] = diagnostics.read_bytes()
-    about = _json(content, "config.json")
-    if about["format"] != FORMAT:
-        raise ValueError(f"config.json has format {about['format']} instead of {FORMAT}")
-    config = RunConfig.from_dict(about["config"])
-    if config.hash != folder.name[-10:]:
-        raise ValueError(f"config.json is that of run {config.hash}")
-    summary = _json(content, "summary.json")
-    table = _clients(content["clients.csv"])
-    if len(table) != config.clients:
-        raise ValueError(f"clients.csv has {len(table)} of {config.clients} clients")
-    total, correct = table[:, 1], table[:, 2]
-    if not (total > 0).all():
-        raise ValueError("clients.csv has clients without test samples")
-    if not abs(correct.sum() / total.sum() - summary["accuracy"]) < 1e-4:
-        raise ValueError("clients.csv and summary.json give different accuracies")
-    lines = content["rounds.jsonl"].splitlines()
-    rounds = json.loads(b"[" + b",".join(lines) + b"]")  # at once: half the time of line by line
-    if len(rounds) != summary["rounds"]:
-        raise ValueError(f"rounds.jsonl has {len(rounds)} of {summary['rounds']} rounds")
-    digest = hashlib.sha256()
-    for name, data in content.items():
-        digest.update(f"{name} {len(data)} ".encode() + data)
-    return Record(
-        folder=folder,
-        config=config,
-        method=folder.name.removesuffix(f"-{slug(config)}-{config.hash}"),
-        split=about["split"]["checksum"],
-        data=data_of(config, about["split"]),
-        summary=summary,
-        accuracies=correct / total,
-        test_samples=total.astype(int),
-        rounds=rounds,
-        diagnostics=_json(content, "diagnostics.json") if "diagnostics.json" in content else {},
-        digest=digest.hexdigest(),
-        verified=_verified(folder, digest.hexdigest()),
-    )
-
-
-def _verified(folder: Path, digest: str) -> Mapping[str, Any]:
-    """The verdict in a record's folder, unless it is about another content, or cannot be read."""
-    try:
-        found = json.loads((folder / VERIFIED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) and found.get("record_digest") == digest else {}
-
-
-def _json(content: Mapping[str, bytes], name: str) -> dict[str, Any]:
-    try:
-        found = json.loads(content[name])
-    except ValueError as error:
-        raise ValueError(f"{name} is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} is no JSON object")
-    return found
-
-
-def _clients(content: bytes) -> np.ndarray:
-    """The numbers of clients.csv [K, 5]."""
-    head, *lines = content.decode().splitlines()
-    rows = [[float(part) for part in line.split(",")] for line in lines]
-    if head.split(",")[:3] != ["client", "test_samples", "correct"] or {len(row) for row in rows} != {5}:
-        raise ValueError("clients.csv has not the columns of a record")
-    return np.array(rows)
-
-
-def _reason(path: Path) -> str:
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["reason"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return "its training diverged"
-
-
-def _say(error: Exception) -> str:
-    if isinstance(error, KeyError):
-        return f"it lacks the entry {error}"
-    if isinstance(error, OSError):
-        return f"{Path(error.filename).name if error.filename else 'a file'}: {error.strerror}"
-    return str(error).splitlines()[0]
+def finished_data(root: Path, dataset: str) -> dict[str, Data]:
+    """The data of a folder's finished records of a dataset, by folder's name, as far as they can be read."""
+    folders = [marker.parent for marker in sorted(root.glob(f"*-{dataset}-*/done"))]
+    found = {folder.name: data_in(folder) for folder in folders if FOLDER.fullmatch(folder.name)}
+    return {name: data for name, data in found.items() if data is not None}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from benchmark.config.fields import DATA_FIELDS, setting_in_words
 from benchmark.engine.config import RunConfig
 from benchmark.engine.rounds import Observer
+from benchmark.records.record import read_record
 
 if TYPE_CHECKING:
     from benchmark.render.table import Table
@@ -135,8 +134,8 @@ class Followed:
             code = 130 if issubclass(kind, KeyboardInterrupt) else 1
             self._each(lambda tracker: tracker.stop(code))
             return
-        summary, accuracies = _results(self._about.folder)
-        self._each(lambda tracker: tracker.finish(summary, accuracies))
+        record = read_record(self._about.folder)
+        self._each(lambda tracker: tracker.finish(record.summary, record.accuracies.tolist()))
 
     def _each(self, action: Callable[[Tracker], None]) -> None:
         for entry in tuple(self._trackers):
@@ -169,10 +168,3 @@ def describe(error: Exception) -> str:
     """An exception of somebody else's code on one line."""
     text = " ".join(str(error).split())
     return f"{text} ({type(error).__name__})" if text else type(error).__name__
-
-
-def _results(folder: Path) -> tuple[dict[str, Any], list[float]]:
-    """Summary and accuracies [K] of a finished record."""
-    with (folder / "clients.csv").open(encoding="utf-8", newline="") as file:
-        accuracies = [float(row["accuracy"]) for row in csv.DictReader(file)]
-    return json.loads((folder / "summary.json").read_text(encoding="utf-8")), accuracies

@@ -216,6 +216,8 @@ def _settings() -> Any:
         finish_timeout_raises=True,
         x_disable_meta=True,
         x_disable_machine_info=True,
+        x_save_requirements=False,
+        host="-",  # left out, the package asks the system
     )
 
 

@@ -21,7 +21,7 @@ __all__ = ["LAWS", "ByLabels", "Dealt", "Law", "find_law", "option", "register"]
 LAWS: dict[str, type[Law]] = {}
 Dealt = tuple[list[np.ndarray], np.ndarray]  # see `ByLabels.deal`
 
-_COUNT = {"within": "[1, inf)"}
+_COUNT = {"within": "[1, 1e7]"}
 
 
 def option(default: float, doc: str, within: str, such_as: Any = None, always: bool = False) -> Any:

@@ -28,7 +28,7 @@ class Dirichlet(ByLabels):
     dirichlet: float = option(
         0.0,
         "concentration α of the shares; smaller: clients differ more",
-        "(0, inf)",
+        "(0, 1e6]",
         such_as=0.3,
         always=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,8 +66,8 @@ def _read_array(path: Path, ndim: int) -> np.ndarray:
     if len(content) < header or tuple(content[:4]) != (0, 0, _UBYTE, ndim):
         raise unreadable(path, expected, "it does not begin like one")
     sizes = [int(size) for size in np.frombuffer(content, dtype=">i4", count=ndim, offset=4)]
-    if len(content) - header != np.prod(sizes):
+    if min(sizes) < 0 or len(content) - header != math.prod(sizes):
         raise unreadable(
-            path, expected, f"it holds {len(content) - header} bytes instead of {np.prod(sizes)}"
+            path, expected, f"it holds {len(content) - header} bytes instead of {' x '.join(map(str, sizes))}"
         )
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(sizes)

@@ -71,8 +71,9 @@ class ParquetFiles:
         if (
             image is None
             or label is None
+            or schema.names.count(image) + schema.names.count(label) > 2
             or not types.is_struct(schema.field(image).type)
-            or schema.field(image).type.get_field_index("bytes") < 0
+            or not _holds_bytes(schema.field(image).type)
             or not types.is_integer(schema.field(label).type)
         ):
             columns = (
@@ -82,10 +83,18 @@ class ParquetFiles:
         return image, label
 
 
+def _holds_bytes(image: pa.StructType) -> bool:
+    """Whether the column's entries have one `bytes`, which are bytes."""
+    from pyarrow import types
+
+    place = image.get_field_index("bytes")  # -1 for none and for several
+    return place >= 0 and (types.is_binary(kind := image.field(place).type) or types.is_large_binary(kind))
+
+
 def _half(folder: Path, half: str) -> tuple[Path, ...]:
     """Return the files of one half: all shards that the names of those present promise, else one file."""
     found = [(path, _SHARD.search(path.name)) for path in sorted(folder.glob(f"{half}-*-of-*.parquet"))]
-    shards = [(path, int(match[1])) for path, match in found if match]
+    shards = [(path, int(match[1])) for path, match in found if match and int(match[1])]
     if not shards:
         return (folder / f"{half}.parquet",)
     count = shards[0][1]

@@ -38,8 +38,10 @@ class CifarPickles:
             try:
                 with path.open("rb") as file:
                     batch = _ArrayUnpickler(file, encoding="latin1").load()
-                x = np.asarray(batch["data"], dtype=np.uint8).reshape(-1, *shape)
-                y = np.asarray(batch[self.labels], dtype=np.int64)
+                x, y = np.asarray(batch["data"]), np.asarray(batch[self.labels])
+                if x.dtype != np.uint8 or y.dtype.kind not in "iu" or y.ndim != 1:
+                    raise ValueError(f"it holds {x.dtype} and {y.dtype}")
+                x, y = x.reshape(-1, *shape), y.astype(np.int64)
             except Exception as error:  # a damaged pickle can raise anything
                 raise unreadable(
                     path, f"a pickled CIFAR batch with 'data' and '{self.labels}'", error

@@ -66,14 +66,21 @@ def _parquet(path: Path) -> pd.DataFrame:
     import pyarrow.parquet as pq
 
     try:
-        missing = set(_USED) - set(pq.read_schema(path).names)
+        names = pq.read_schema(path).names
+        missing = {name for name in _USED if names.count(name) != 1}
         if missing:
             raise unreadable(
-                path, f"the columns {', '.join(_USED)}", f"it lacks {', '.join(sorted(missing))}"
+                path,
+                f"the columns {', '.join(_USED)}",
+                f"it lacks {', '.join(sorted(missing))}, or has it twice",
             )
         return pq.read_table(path, columns=list(_USED)).to_pandas()
     except (OSError, ValueError, pa.ArrowException) as error:
         raise unreadable(path, "a complete parquet file", error) from error
+
+
+def _found(names: Sequence[str]) -> str:
+    return f"it has {', '.join(names)}"
 
 
 def _csv(path: Path) -> pd.DataFrame:
@@ -108,11 +115,9 @@ def _parse(path: Path, file: IO[bytes]) -> pd.DataFrame:
         table, names = table.iloc[1:], head
     else:
         names = list(_COLUMNS)
-    missing = set(_USED) - set(names)
+    missing = {name for name in _USED if names.count(name) != 1}
     if missing or len(table.columns) != len(names):
-        cause = (
-            f"it lacks {', '.join(sorted(missing))}" if missing else f"it has {len(table.columns)} columns"
-        )
+        cause = _found(names) if missing else f"it has {len(table.columns)} columns"
         raise unreadable(path, _CANNOT, cause)
     table.columns = pd.Index(names)
     return table[list(_USED)]

@@ -42,7 +42,7 @@ CASES = [
     (f"{DIGITS} --dirichlet 0.3 --partition shards", ["--dirichlet", "--partition shards"]),
     (
         f"{DIGITS} --partition dirichlet",
-        ["--dirichlet is 0", "above 0 under --partition dirichlet", "such as 0.3"],
+        ["--dirichlet is 0", "above 0", "under --partition dirichlet", "such as 0.3"],
     ),
     (f"{DIGITS} --partition dirichlt", ["did you mean 'dirichlet'"]),
     (f"{DIGITS} --dirichlet 0", ["--dirichlet is 0", "above 0"]),
@@ -75,6 +75,27 @@ CASES = [
     (f"{DIGITS} --rounds 1.5", ["--rounds is '1.5'", "a whole number"]),
     (f"{DIGITS} --rounds", ["--rounds", "a value"]),
     (f"{DIGITS} --lr -0.1", ["--lr is -0.1", "above 0"]),
+    (f"{DIGITS} --lr 1e39", ["--lr is 1e+39", "at most 1,000,000"]),
+    (f"{DIGITS} --weight-decay 1e39", ["--weight-decay is 1e+39", "at most 1,000,000"]),
+    (f"{DIGITS} --budget bytes --compute-cap 1e9", ["--compute-cap is 1e+09", "at most 100"]),
+    (f"{DIGITS} --budget bytes --byte-budget {10**18}", ["--byte-budget is 1", "at most 1,000"]),
+    (f"{DIGITS} --samples-per-client {10**12}", ["--samples-per-client is 1", "at most 10,000,000"]),
+    (f"{DIGITS} --augment --no-augment", ["--augment and --no-augment", "give one of them"]),
+    (f"{DIGITS} --device cpu:7", ["--device cpu:7", "use --device cpu"]),
+    (f"{DIGITS} --rounds 1_0", ["--rounds is '1_0'", "a whole number"]),
+    (f"{DIGITS} --rounds ٣", ["--rounds is '٣'", "a whole number"]),
+    (f"{DIGITS} --lr 0_1", ["--lr is '0_1'", "a number"]),
+    (f"{DIGITS} --results-dir {'x' * 300}", ["--results-dir is xxx", "too long"]),
+    ("--algo ditto --dataset digits --set lam=1e308", ["lam=1e+308", "at most"]),
+    ("--algo ditto --dataset digits --set lam=1_0", ["lam=1_0", "a number"]),
+    (f"--algo fedavg-ft --dataset digits --set ft_epochs={'9' * 20}", ["ft_epochs=999", "at most"]),
+    ("tables --seeds 99999999999", ["--seeds is 99999999999", "at most 1,000 seeds"]),
+    ("tables --jobs ٣", ["--jobs is '٣'", "auto"]),
+    ("report --into /dev/zero", ["/dev/zero", "no regular file"]),
+    ("speed --repeats 1e20", ["--repeats is '1e20'", "a whole number"]),
+    (f"speed --repeats {'9' * 20}", ["--repeats is 999", "at most 1,000"]),
+    ("speed --output /dev/null", ["--output /dev/null", "expected a file"]),
+    ("--version extra", ["unexpected 'extra' after --version"]),
     (f"{DIGITS} --batch-size {2**63}", ["--batch-size", "64 bits"]),
     (f"{DIGITS} --byte-budget 100", ["--byte-budget", "--budget bytes"]),
     (f"{DIGITS} --budget bytes --byte-budget 100", ["--byte-budget", "too small"]),
@@ -187,7 +208,7 @@ def test_picture_that_cannot_be_written(command, tmp_path):
 
 
 def test_diverged_training_says_what_to_do(tiny_run):
-    answer = tiny_run("--algo fedavg --lr 1e30")
+    answer = tiny_run("--algo fedavg --lr 1e6")
     assert answer.code == 2
     assert answer.out == ""
     assert answer.err.splitlines()[-1].startswith("error: training diverged")

@@ -1,5 +1,8 @@
 """When checkpoints are written, and that the rounds of a record never lag behind what is known."""
 
+import io
+import shutil
+
 import pytest
 import torch
 
@@ -76,3 +79,59 @@ def test_a_diverged_run_leaves_the_rounds_since_its_last_checkpoint(go, tmp_path
     with pytest.raises(Diverged):
         go(1e9)
     assert rounds_on_disk(tmp_path) == 2
+
+
+# Damage
+
+
+def _flip(content, state):
+    tensor = next(iter(state["algorithm"]["server"].values()))
+    place = content.index(tensor.numpy().tobytes()[:64])
+    return content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :]
+
+
+def _change(change):
+    def damage(content, state):
+        change(state)
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        return buffer.getvalue()
+
+    return damage
+
+
+def _reshape(state):
+    name, tensor = next(iter(state["algorithm"]["server"].items()))
+    state["algorithm"]["server"][name] = tensor[..., :-1]
+
+
+DAMAGES = {
+    "a bit": (_flip, "its checksum is another"),
+    "half": (lambda content, state: content[: len(content) // 2], "it cannot be read"),
+    "another run": (_change(lambda state: state.update(identity="another")), "it is of another run"),
+    "a shape": (_change(_reshape), "its tensors have other shapes"),
+    "no server": (_change(lambda state: state["algorithm"].clear()), "other code has written it"),
+    "rounds": (_change(lambda state: state["lines"][0].update(round=2)), "line 1 of rounds.jsonl"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_named_and_its_rounds_are_trained_again(damage, go, tmp_path, capsys):
+    whole = go(1e9)
+    (folder,) = tmp_path.glob("fedavg-*")
+    clients = (folder / "clients.csv").read_bytes()
+    shutil.rmtree(folder)
+    shutil.rmtree(tmp_path / ".cache", ignore_errors=True)
+    with pytest.raises(KeyboardInterrupt):
+        go(0, last=2)
+    shutil.rmtree(tmp_path / ".cache", ignore_errors=True)
+    path, (change, reason) = folder / "checkpoint.pt", DAMAGES[damage]
+    path.write_bytes(change(path.read_bytes(), torch.load(path, weights_only=True)))
+    capsys.readouterr()
+    again = go(1e9)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path} is damaged ({reason}" in line
+    assert "set aside as checkpoint.damaged.pt, its rounds are trained again" in line
+    assert again["accuracy"] == whole["accuracy"]
+    assert again["resumed"] == 0
+    assert (folder / "clients.csv").read_bytes() == clients

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from benchmark.launch.base import Options
 from benchmark.launch.ray_cluster import RayCluster, connect
 from benchmark.studies.grid import Cell
 
-ray = pytest.importorskip("ray", reason="the optional package ray is not installed")
-pytestmark = pytest.mark.skipif(available_cores() < 2, reason="two workers need two cores")
+pytestmark = [
+    pytest.mark.skipif(not find_spec("ray"), reason="the optional package ray is not installed"),
+    pytest.mark.skipif(available_cores() < 2, reason="two workers need two cores"),
+]
 
 ROUNDS, KILLED = 60, 3  # long enough for the news of a round to arrive here before the last
 
@@ -26,6 +29,8 @@ ROUNDS, KILLED = 60, 3  # long enough for the news of a round to arrive here bef
 @pytest.fixture(scope="module", autouse=True)
 def cluster(tmp_path_factory):
     """One cluster for all tests of this module; its workers find no downloaded data."""
+    import ray  # only here: it takes half a second
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.delenv("PFL_DATA_DIR", raising=False)

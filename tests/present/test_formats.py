@@ -24,17 +24,23 @@ QUICK = PROFILES["quick"]
 OF_PACKS = [study for study in STUDIES.values() if "quick" in study.grids]
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Records of all studies, with some gaps; of these tests' own two seeds of most methods."""
+    root = tmp_path_factory.mktemp("records")
+    write_records(root, EVERY, PROFILE, skip=("fedrep",))
+    write_records(root, EVERY, PROFILE, (1,), skip=("fedrep", "fedavg"))
+    write_records(root / "packs", OF_PACKS, QUICK, skip=("pfedfda",))
+    return Store.scan(root), Store.scan(root / "packs")
+
+
 @pytest.fixture(scope="module", params=[*EVERY, *OF_PACKS], ids=lambda study: f"{study.name}")
-def tables(request, tmp_path_factory):
-    """All tables of a study, with some gaps and two seeds of most methods."""
-    study, root = request.param, tmp_path_factory.mktemp("records")
+def tables(request, store):
+    """All tables of a study."""
+    study, (own, packs) = request.param, store
     if study in EVERY:
-        for other in EVERY:
-            write_records(root, other, PROFILE, skip=("fedrep",))
-            write_records(root, other, PROFILE, (1,), skip=("fedrep", "fedavg"))
-        return make_tables(results_of(study, Store.scan(root)))
-    write_records(root, study, QUICK, skip=("pfedfda",))
-    return make_tables(collect(study, QUICK, Store.scan(root), None))
+        return make_tables(results_of(study, own))
+    return make_tables(collect(study, QUICK, packs, None))
 
 
 class Cells(HTMLParser):

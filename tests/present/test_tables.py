@@ -9,6 +9,7 @@ import pytest
 from own_studies import (
     AS_ROWS,
     BYTES,
+    COSTS,
     DITTO,
     EVERY,
     FEDAVG,
@@ -24,8 +25,7 @@ from own_studies import (
     results_of,
 )  # fmt: skip
 from printed_tables import facts_frame, printed_frame
-from record_folders import write_record, write_records
-from scipy import stats
+from record_folders import amend, write_record, write_records
 
 from benchmark.config.settings import SETTINGS
 from benchmark.present.tables import GENERAL, make_table, make_tables
@@ -123,6 +123,8 @@ def test_the_best_of_half_the_methods_or_fewer_is_not_marked(more, marks, tmp_pa
 
 
 def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
+    from scipy import stats  # takes a second to import
+
     column = ONE.title
     best = main.means()[column].idxmax()
     others = [row for row in main.rows if row != best and main.at(row, column)]
@@ -259,14 +261,16 @@ def test_spread_prefers_the_smallest_and_worst10_the_largest(main):
         assert "**" in cell(make_table(main, name), best, ONE.title)
 
 
+def _better_before(lines):
+    evaluated = [line for line in lines if "accuracy" in line]
+    evaluated[-3]["accuracy"] = evaluated[-1]["accuracy"] + 0.03
+
+
 def test_the_best_round_is_above_the_last_by_what_choosing_on_test_data_adds(tmp_path):
     for variant in ROWS:
         folder = write_record(tmp_path, configure(variant, ONE, PROFILE))
         if variant in (DITTO, TUNED):
-            lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-            evaluated = [line for line in lines if "accuracy" in line]
-            evaluated[-3]["accuracy"] = evaluated[-1]["accuracy"] + 0.03
-            (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            amend(folder / "rounds.jsonl", _better_before)
     table = make_table(read(MAIN, tmp_path), "best-round")
     gains = printed_frame(table).set_index("method")[ONE.title].to_dict()
     assert gains.pop("Ditto") == "3.00"
@@ -296,15 +300,26 @@ def test_traffic_adds_up_to_the_summaries(main):
 def test_extra_traffic_is_not_hidden(tmp_path):
     plain = write_record(tmp_path, configure(FEDAVG, TEXTS, PROFILE))
     record = write_record(tmp_path, configure(STAGED, TEXTS, PROFILE))
-    lines, wholes = (
-        [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-        for folder in (record, plain)
-    )
-    for line, whole in zip(lines, wholes, strict=True):
-        line["bytes_up"] = 1.325 * whole["bytes_up"]
-    (record / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    wholes = [json.loads(line) for line in (plain / "rounds.jsonl").read_text().splitlines()]
+
+    def send_more(lines):
+        for line, whole in zip(lines, wholes, strict=True):
+            line["bytes_up"] = round(1.325 * whole["bytes_up"])
+
+    amend(record / "rounds.jsonl", send_more)
     table = make_table(read(BYTES, tmp_path), "communication")
     assert f"More is sent up than by FedAvg: Staged on {TEXTS.title} (132.5 %)." in table.caption
+    assert any("synthetic" in name.lower() for name in printed_frame(table)["setting"])
+
+
+def test_where_a_method_is_not_defined(tmp_path):
+    for variant in (FEDAVG, STAGED):
+        write_record(tmp_path, configure(variant, TEXTS, PROFILE))
+    for study, kind in ((COSTS, "communication"), (COSTS, "accuracy")):
+        notes = make_table(read(study, tmp_path), kind).notes
+        assert [note for note in notes if "not defined" in note] == [
+            f"pFedFDA is not defined for {TEXTS.title}"
+        ]
 
 
 def test_the_stages_of_a_method_name_it_once_where_rows_keep_their_order(main):

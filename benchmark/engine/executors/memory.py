@@ -71,9 +71,10 @@ def free_bytes(device: torch.device) -> int:
 
 
 def ran_out(error: RuntimeError) -> bool:
-    """Whether a CUDA device's memory was too small: PyTorch's own error, or what its libraries say of it."""
-    said = str(error)
-    return isinstance(error, torch.cuda.OutOfMemoryError) or "out of memory" in said or "ALLOC_FAILED" in said
+    """Whether a device's memory was too small: PyTorch's own error, or what allocators and libraries say."""
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return True
+    return any(words in str(error) for words in ("out of memory", "ALLOC_FAILED", "can't allocate memory"))
 
 
 def clients_that_fit(free: int, each: int) -> int:

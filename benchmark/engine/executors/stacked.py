@@ -182,6 +182,8 @@ class StackedExecutor(Executor):
                 orders[phase.stream] = [streams.get(phase.stream, call.round, client) for client in clients]
             rngs = orders[phase.stream]
             places = config.batch_size * phase.batches
+            if phase.batches == 1:
+                places = min(places, max(self.data.train_sizes))
             tables = draw_tables(sizes, phase.epochs, places, rngs, call.chances)
             network, params = call.models[phase.model].network, models[phase.model]
             start = first_layer(network, phase, config.augment)

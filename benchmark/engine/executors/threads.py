@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import torch
 
 from benchmark.engine.executors.allocator import keep_freed_memory
 from benchmark.engine.executors.base import Executor
+from benchmark.errors import UserError
 
 __all__ = ["CORES_VARIABLE", "CorePool", "ThreadsExecutor", "available_cores"]
 
@@ -38,8 +39,16 @@ class CorePool:
         # The setting is inherited by threads on their first use of PyTorch and by this one at once.
         torch.set_num_threads(1)
         try:
-            futures = [self._pool.submit(task, i) for i in range(count)]
-            wait(futures)  # also where one has failed: nothing may go on behind the caller's back
+            futures: list[Future[Any]] = []
+            try:
+                futures += (self._pool.submit(task, i) for i in range(count))
+            except RuntimeError as error:
+                raise UserError(
+                    f"a thread cannot be started ({error}); end other programs, allow more processes (ulimit "
+                    "-u), or use --executor loop"
+                ) from error
+            finally:
+                wait(futures)  # also where one has failed: nothing may go on behind the caller's back
             return [future.result() for future in futures]
         finally:
             torch.set_num_threads(self._threads)

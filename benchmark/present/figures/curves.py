@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmark.present.figures.style import End, color_of, label_ends, panels, tidy
+from benchmark.present.figures.style import LINE_HEIGHT, End, color_of, label_ends, panels, tidy
 from benchmark.records.store import Record
 from benchmark.render.picture import Picture, styled
 from benchmark.studies.results import Results
@@ -75,8 +75,9 @@ def _draw(
     columns = results.begun
     if not columns:
         return None
+    height = max(2.3, LINE_HEIGHT * len(results.rows))  # room for a label of each row
     with styled():
-        figure, axes = panels(columns, width=2.75, height=2.3, right=1.0)
+        figure, axes = panels(columns, width=2.75, height=height, right=1.0)
         for panel, column in zip(axes, columns, strict=True):
             _panel(panel, results, column, field, label, units)
     return Picture(name, title, results.profile.warned(f"{_HOW} {text}".strip()), figure)

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-__all__ = ["End", "color_of", "label_ends", "panels", "tidy"]
+__all__ = ["LINE_HEIGHT", "End", "color_of", "label_ends", "panels", "tidy"]
 
 # Paul Tol's "muted" scheme, which is safe for all common kinds of colour blindness; grey and black added.
 _METHODS = {
@@ -30,10 +32,10 @@ _METHODS = {
     "pFedFDA": "#aa4499",
     "PPFE": "#000000",
 }
-_OTHERS = ("#882255", "#332288", "#117733", "#cc6677", "#44aa99", "#999933")
+_OTHERS = tuple(to_hex(colormaps[name](i)) for name in ("tab20", "tab20b") for i in range(20))
 
 _TOP, _BOTTOM = 0.34, 0.66  # inches above and below a panel
-_LINE_HEIGHT = 0.135  # inches between labels
+LINE_HEIGHT = 0.135  # inches between labels
 _GAP = 0.15  # share of a panel's width that lies between columns of labels
 
 
@@ -53,7 +55,7 @@ class End:
 
 
 def color_of(method: str, place: int = 0) -> str:
-    """The colour of a method, the same in every figure; others get one by their place."""
+    """The colour of a method of the paper, the same in every figure; others get one by their place."""
     return _METHODS.get(method, _OTHERS[place % len(_OTHERS)])
 
 
@@ -132,7 +134,7 @@ def _write_column(axis: Axes, ends: Sequence[End], across: float) -> None:
     height = axis.get_position().height * figure.get_size_inches()[1]
     order = sorted(ends, key=lambda end: end.y)
     tips = [((end.x - left) / (right - left), (end.y - low) / (high - low)) for end in order]
-    places = spread_out([y for _, y in tips], _LINE_HEIGHT / height)
+    places = spread_out([y for _, y in tips], LINE_HEIGHT / height)
     for end, tip, place in zip(order, tips, places, strict=True):
         weight = "bold" if end.strong else "normal"
         axis.text(

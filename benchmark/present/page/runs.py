@@ -120,15 +120,19 @@ def _line(record: Record) -> dict[str, Any]:
         "environment": summary.pop("environment"),
         "result": summary,
     }
-    own = {f"{part}.{name}": value for part, found in parts.items() for name, value in found.items()}
-    return {
+    line = {
         "record": record.folder.name,
         "method": record.method,
         "split": record.split,
         "data": record.data.checksum,
         **config,
-        **{
-            name: json.dumps(value) if isinstance(value, list | dict) else value
-            for name, value in own.items()
-        },
+        **{f"{part}.{name}": value for part, found in parts.items() for name, value in found.items()},
     }
+    return {name: _plain(value) for name, value in line.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value as a cell; text that a spreadsheet would take for a formula has an apostrophe before it."""
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value

@@ -7,9 +7,13 @@ import pytest
 from PIL import Image
 
 from benchmark.cli import main
+from benchmark.config.resolve import with_hyper
+from benchmark.engine.config import RunConfig
+from benchmark.engine.seal import seal
 from benchmark.errors import UserError
 from benchmark.papers.ppfe.commands.stages import read_stages
 from benchmark.papers.ppfe.figures.stage_record import stage_figure
+from benchmark.records.gather import named_record
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +27,14 @@ def copy(record, tmp_path):
     return shutil.copytree(record, tmp_path / record.name)
 
 
+def rewrite(folder, name, content):
+    """Change a file of a record on purpose."""
+    (folder / name).write_text(json.dumps(content))
+    seal(folder)
+
+
 def test_the_figure_draws_the_diagnostics(record):
-    stages = read_stages(record)
+    stages = read_stages(named_record(record))
     figure = stage_figure(stages, "a run")
     accuracy, betas, effective = figure.axes
     drawn = {line.get_label(): [*line.get_ydata()] for line in accuracy.lines}
@@ -52,7 +62,7 @@ def test_hindsight_is_told_where_the_record_has_it(copy, tmp_path, capsys):
     for number, stage in enumerate(told["stages"], start=1):
         stage["hindsight_test_accuracy"] = 0.9 + number / 100
     told["stages"][-1]["hindsight_weights"] = [0.1, 0.2, 0.3, 0.4]
-    (copy / "diagnostics.json").write_text(json.dumps(told))
+    rewrite(copy, "diagnostics.json", told)
     assert main(["stages", str(copy)]) == 0
     text = capsys.readouterr().out
     (line,) = [line for line in text.splitlines() if "hindsight, test" in line]
@@ -61,7 +71,7 @@ def test_hindsight_is_told_where_the_record_has_it(copy, tmp_path, capsys):
     assert "…" not in text, "the table fits"
     for stage in told["stages"]:
         del stage["hindsight_test_accuracy"], stage["hindsight_weights"]
-    (copy / "diagnostics.json").write_text(json.dumps(told))
+    rewrite(copy, "diagnostics.json", told)
     assert main(["stages", str(copy)]) == 0
     text = capsys.readouterr().out
     assert "hindsight, test" not in text
@@ -74,9 +84,9 @@ def test_hindsight_is_told_where_the_record_has_it(copy, tmp_path, capsys):
 def test_damaged_hindsight_is_refused(damage, copy, capsys):
     told = json.loads((copy / "diagnostics.json").read_text())
     told["stages"][1].update(damage)
-    (copy / "diagnostics.json").write_text(json.dumps(told))
+    rewrite(copy, "diagnostics.json", told)
     assert main(["stages", str(copy)]) == 2
-    assert "is damaged" in capsys.readouterr().err
+    assert "tells of no stages" in capsys.readouterr().err
     assert not (copy / "stages.png").exists()
 
 
@@ -88,8 +98,12 @@ def test_the_same_record_gives_the_same_svg(record, tmp_path):
 
 def test_unused_weights_are_said_to_be_unused(copy, tmp_path, capsys):
     config = json.loads((copy / "config.json").read_text())
-    config["config"]["hyper"].update(reweight=False, ensemble="last")
-    (copy / "config.json").write_text(json.dumps(config))
+    config["config"] = with_hyper(
+        RunConfig.from_dict(config["config"]), {"reweight": False, "ensemble": "last"}
+    )
+    copy = copy.rename(copy.with_name(f"ppfe-{config['config'].hash}"))
+    config["config"] = config["config"].to_dict()
+    rewrite(copy, "config.json", config)
     assert main(["stages", str(copy)]) == 0
     assert (copy / "stages.png").exists()
     text = capsys.readouterr().out
@@ -110,16 +124,23 @@ def test_a_record_without_stages_is_refused(unbroken, tmp_path, capsys):
         (lambda folder: shutil.rmtree(folder), "there is no folder"),
         (lambda folder: [path.unlink() for path in folder.iterdir()], "is no record"),
         (lambda folder: [(folder / n).unlink() for n in ("diagnostics.json", "done")], "not finished"),
-        (lambda folder: (folder / "diagnostics.json").write_text("{"), "is damaged"),
-        (lambda folder: (folder / "diagnostics.json").write_text("[1]"), "is damaged"),
-        (lambda folder: (folder / "diagnostics.json").write_text('{"stages": [{"stage": 1}]}'), "is damaged"),
-        (lambda folder: (folder / "diagnostics.json").write_text('{"other": 1}'), "tells of no stages"),
+        (lambda folder: (folder / "diagnostics.json").write_text("{"), "not as it was sealed"),
+        (lambda folder: rewrite(folder, "diagnostics.json", [1]), "diagnostics.json is no object"),
+        (
+            lambda folder: rewrite(folder, "diagnostics.json", {"stages": [{"stage": 1}]}),
+            "tells of no stages",
+        ),
+        (lambda folder: rewrite(folder, "diagnostics.json", {"other": 1}), "tells of no stages"),
+        (
+            lambda folder: rewrite(folder, "diagnostics.json", {"stages": [{"stage": 1, "personal": []}]}),
+            "does not tell 'rounds' of stage 1",
+        ),
     ],
 )
 def test_bad_records_are_refused_in_one_line(copy, damage, message):
     damage(copy)
     with pytest.raises(UserError, match=message) as caught:
-        read_stages(copy)
+        read_stages(named_record(copy))
     assert "\n" not in str(caught.value)
 
 

@@ -1,10 +1,8 @@
 """The table of PPFE's stages against the records it was made from."""
 
-import json
-
 import pytest
 from printed_tables import facts_frame, printed_frame
-from record_folders import write_record
+from record_folders import amend, write_record
 
 from benchmark.papers.ppfe.studies.rows import REDUCTION
 from benchmark.present.tables import make_table
@@ -49,6 +47,11 @@ def test_what_predicts_with_its_last_stage_alone_has_no_ensemble(tmp_path):
     assert MISSING not in set(shown.loc["PPFE", "test, ensemble"]) | set(shown.loc["M1", "test, stage"])
 
 
+def _tell_hindsight(told):
+    for stage in told["stages"]:
+        stage["hindsight_test_accuracy"] = 0.81
+
+
 def test_hindsight_is_shown_where_a_record_tells_it(tmp_path):
     """Older records do not; what predicts with its last stage alone has no weights."""
     grid = STUDIES["distinct"].grids["paper"]
@@ -58,11 +61,7 @@ def test_hindsight_is_shown_where_a_record_tells_it(tmp_path):
             write_record(older, configure(variant, grid.columns[0], PAPER))
             made = write_record(newer, configure(variant, grid.columns[0], PAPER))
             if variant.title != "PPFE (Sparse)":
-                path = made / "diagnostics.json"
-                told = json.loads(path.read_text())
-                for stage in told["stages"]:
-                    stage["hindsight_test_accuracy"] = 0.81
-                path.write_text(json.dumps(told))
+                amend(made / "diagnostics.json", _tell_hindsight)
     without = stages_of(older, "distinct", PAPER)
     assert "hindsight" not in markdown(without).lower()
     table = stages_of(newer, "distinct", PAPER)

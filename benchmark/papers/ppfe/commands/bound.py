@@ -17,7 +17,7 @@ from rich.text import Text
 from benchmark.config.fields import DATA_FIELDS, describe_split
 from benchmark.config.flags import add_config_flags, add_data_dir, add_method, add_setting, configure
 from benchmark.console.terminal import percent
-from benchmark.errors import UserError
+from benchmark.errors import UserError, is_plain
 
 if TYPE_CHECKING:
     from benchmark.engine.config import RunConfig
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _number(flag: str) -> Callable[[str], float]:
     def read(text: str) -> float:
         try:
-            value = float(text)
+            value = float(text) if is_plain(text) else math.nan
         except ValueError:
             value = math.nan
         if not math.isfinite(value):

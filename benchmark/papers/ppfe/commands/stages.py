@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
 from rich.table import Table
@@ -16,6 +15,10 @@ from rich.text import Text
 from benchmark.config.flags import path
 from benchmark.console.terminal import percent, show, shown_path
 from benchmark.errors import UserError
+from benchmark.papers.ppfe.recorded import stages_of
+
+if TYPE_CHECKING:
+    from benchmark.records.store import Record
 
 HELP = "accuracy, β and sample weights by stage, from the record of a staged method: table and figure"
 USAGE = "RECORD_FOLDER [--out FILE]"
@@ -49,7 +52,11 @@ def execute(arguments: argparse.Namespace) -> None:
     out: Path = arguments.out or folder / "stages.png"
     if out.suffix.lower() not in _ENDINGS:
         raise UserError(f"--out is {out}; expected the name of a .png or .svg file")
-    stages, title = read_stages(folder), folder.resolve().name.rpartition("-")[0] or folder.name
+
+    from benchmark.records.gather import named_record
+
+    record = named_record(folder)
+    stages, title = read_stages(record), record.folder.name.rpartition("-")[0]
 
     from benchmark.engine.files import write_bytes, write_text
     from benchmark.papers.ppfe.figures.stage_record import stage_figure
@@ -64,55 +71,29 @@ def execute(arguments: argparse.Namespace) -> None:
         write_text(out, picture.to_svg())
     else:
         write_bytes(out, picture.to_png())
-    show(Text(title, "bold"), "", Padding(_table(stages), (0, 0, 0, 2)), "", *_remarks(folder, stages))
+    show(Text(title, "bold"), "", Padding(_table(stages), (0, 0, 0, 2)), "", *_remarks(record, stages))
     print(f"figure  {shown_path(out)}")
 
 
-def read_stages(folder: Path) -> list[dict[str, Any]]:
-    """The stages in a record's diagnostics.json.
+def read_stages(record: Record) -> list[dict[str, Any]]:
+    """The stages that a record tells of, with all that the table shows.
 
     Raises:
-        UserError: there is no such record, it is not finished, it has no stages, or it is damaged.
+        UserError: it tells of none, or not of all that.
     """
-    from benchmark.records.gather import require_folder
-
-    require_folder(folder)
-    file = folder / "diagnostics.json"
-    if not file.exists():
-        if not (folder / "config.json").exists():
-            raise UserError(f"{folder} is no record of a run; give a folder that holds a config.json")
-        if not (folder / "done").exists():
-            raise UserError(
-                f"the run in {folder} is not finished; give its command again, which continues it"
-            )
-        raise UserError(
-            f"{folder} has no diagnostics.json, since its method has no stages; give a record of --algo ppfe"
-        )
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        stages = found.get("stages")
-        if stages:
-            _check(stages)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{file} is damaged ({type(error).__name__}: {error}); remove the record and run it again"
-        ) from error
+    stages = stages_of(record)
     if not stages:
-        raise UserError(f"{file} tells of no stages; give a record of --algo ppfe")
-    return stages
-
-
-def _check(stages: Sequence[dict[str, Any]]) -> None:
-    """Touch all that is shown; raises what a missing or misshapen value raises."""
+        raise UserError(f"{record.folder} tells of no stages; give a record of --algo ppfe")
+    hindsight = (_HINDSIGHT, "hindsight_weights") if _HINDSIGHT in stages[0] else ()  # not in older records
     for stage in stages:
-        len(stage["rounds"]), len(stage["personal"])
-        for name in ("stage", "error_bound", *_SHARES):
-            float(stage[name])
-        if _HINDSIGHT in stages[0]:  # older records do not tell it
-            float(stage[_HINDSIGHT])
-            [float(weight) for weight in stage["hindsight_weights"]]
-        for name in _PER_CLIENT:
-            fmean(stage["clients"][name])
+        clients = stage.get("clients", {})
+        absent = [name for name in ("rounds", "error_bound", *_SHARES, *hindsight) if name not in stage]
+        absent += [name for name in _PER_CLIENT if not clients.get(name)]
+        if absent:
+            raise UserError(
+                f"{record.folder} does not tell '{absent[0]}' of stage {stage['stage']}; run it again"
+            )
+    return stages
 
 
 def _table(stages: Sequence[dict[str, Any]]) -> Table:
@@ -151,7 +132,7 @@ def _table(stages: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _remarks(folder: Path, stages: Sequence[dict[str, Any]]) -> list[str]:
+def _remarks(record: Record, stages: Sequence[dict[str, Any]]) -> list[str]:
     """What a reader of the table would otherwise take amiss."""
     lines = [
         "Means and extremes are over clients. Errors, γ and ω are of training samples; exp(−2γ²T) bounds the "
@@ -165,7 +146,7 @@ def _remarks(folder: Path, stages: Sequence[dict[str, Any]]) -> list[str]:
         )
     if any(min(stage["clients"]["edge"]) <= 0 for stage in stages):
         lines.append("Where a client has no edge (γ ≤ 0) the bound says nothing and counts as 1.")
-    hyper = _hyper(folder)
+    hyper = record.config.hyper
     if hyper.get("reweight") is False:
         lines.append("Reweighting is off in this run: ω and effective samples were computed but not used.")
     else:
@@ -175,11 +156,3 @@ def _remarks(folder: Path, stages: Sequence[dict[str, Any]]) -> list[str]:
     if hyper.get("ensemble") == "last":
         lines.append("This run predicts with its last stage alone; its ensemble is shown but not used.")
     return [*lines, ""]
-
-
-def _hyper(folder: Path) -> dict[str, Any]:
-    """The method's hyper-parameters; empty where the record does not tell them."""
-    try:
-        return dict(json.loads((folder / "config.json").read_text(encoding="utf-8"))["config"]["hyper"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}

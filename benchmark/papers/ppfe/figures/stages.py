@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
+from benchmark.papers.ppfe.recorded import stages_of
 from benchmark.present.figures.style import End, label_ends, panels, tidy
 from benchmark.records.store import Record
 from benchmark.render.picture import Picture, styled
@@ -24,7 +25,7 @@ def ppfe_stages(results: Results) -> Picture | None:
         (row, column): records
         for column in results.columns
         for row in results.rows
-        if (records := [record for record in results.at(row, column) if record.diagnostics.get("stages")])
+        if (records := [record for record in results.at(row, column) if _told(record)])
     }
     if not found:
         return None
@@ -42,8 +43,13 @@ def ppfe_stages(results: Results) -> Picture | None:
     return Picture("ppfe-stages", "PPFE by stage", results.profile.warned(caption), figure)
 
 
+def _told(record: Record) -> bool:
+    stages = stages_of(record)
+    return bool(stages) and all(field in stage for stage in stages for field, *_ in _LINES)
+
+
 def _panel(panel: Axes, records: list[Record]) -> None:
-    stages = [record.diagnostics["stages"] for record in records]
+    stages = [stages_of(record) for record in records]
     numbers = [stage["stage"] for stage in stages[0]]
     ends = []
     for field, text, color, dashes in _LINES:

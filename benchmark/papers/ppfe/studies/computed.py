@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from benchmark.engine.files import write_json, write_text
+from benchmark.engine.files import read_json, write_json, write_text
 from benchmark.studies.grid import Profile
 
 if TYPE_CHECKING:
@@ -57,8 +56,8 @@ class Kept:
     def is_done(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> bool:
         """Whether the numbers are there and up to date."""
         try:
-            found = json.loads(self._about(root).read_text(encoding="utf-8"))["key"]
-        except (OSError, ValueError, KeyError, TypeError):
+            found = read_json(self._about(root)).get("key")
+        except (OSError, ValueError):
             return False
         return self._numbers(root).exists() and found == self._key(profile, seeds)
 

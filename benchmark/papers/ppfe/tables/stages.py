@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from benchmark.papers.ppfe.recorded import stages_of
 from benchmark.present.tables.captions import caption
 from benchmark.present.tables.communication import communication
 from benchmark.records.store import Record
@@ -77,14 +78,11 @@ def stages(results: Results) -> Table:
 
 def _lines(column: str, row: str, records: Sequence[Record]) -> list[dict[str, Any]]:
     """A line a stage, means over the seeds; numbers that are not on record are NaN."""
-    told = [record for record in records if record.diagnostics.get("stages")]
+    told = [(record, found) for record in records if (found := stages_of(record))]
     lines = []
-    for stage in told[0].diagnostics["stages"] if told else ():
+    for stage in told[0][1] if told else ():
         same = [
-            (record, other)
-            for record in told
-            for other in record.diagnostics["stages"]
-            if other["stage"] == stage["stage"]
+            (record, other) for record, found in told for other in found if other["stage"] == stage["stage"]
         ]
         line: dict[str, Any] = {"setting": column, "method": row, "stage": stage["stage"]}
         line["personal"] = ", ".join(stage["personal"]) or "none"

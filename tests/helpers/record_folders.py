@@ -1,15 +1,21 @@
 """Made-up records, written by the engine's own writer, so that tests need not train."""
 
 import dataclasses
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmark.config.resolve import method_label
+from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
 from benchmark.engine.evaluate import ClientMetrics
-from benchmark.engine.records import RunRecord, open_store
+from benchmark.engine.records import RunRecord, as_float, open_store
+from benchmark.engine.seal import seal
+from benchmark.engine.shapes import COSTS
 from benchmark.studies.grid import Profile, Study, plan
 
 ENVIRONMENT = {
@@ -41,16 +47,15 @@ def write_record(
     record = RunRecord(root, config, method_label(config))
     record.acquire()
     record.begin({"split": {"checksum": split or f"{config.dataset}-{config.seed}"}})
-    lines = _rounds(config, metrics.summary()["accuracy"])
+    scores = {name: as_float(value) for name, value in metrics.summary().items()}
+    lines = _rounds(config, scores)
     record.write_rounds(lines)
-    names = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "steps", "adaptation_samples")
     summary = {
-        **metrics.summary(),
+        **scores,
         "evaluated": lines[-1]["evaluated"],
-        **{name: sum(line[name] for line in lines) for name in names},
-        "samples_per_second": 1000.0,
-        "seconds": sum(line["seconds"] for line in lines),
+        **_totals(lines),
         "rounds": config.rounds,
+        "budget": asdict(Plan(config.rounds, "rounds")),
         "resumed": 0,
         "notes": [],
         "environment": ENVIRONMENT,
@@ -61,19 +66,45 @@ def write_record(
 
 
 def write_records(
-    root: Path, study: Study, profile: Profile, seeds: Iterable[int] = (0,), skip: tuple[str, ...] = ()
+    root: Path,
+    study: Study | Iterable[Study],
+    profile: Profile,
+    seeds: Iterable[int] = (0,),
+    skip: tuple[str, ...] = (),
 ) -> list[Path]:
-    """A record for every cell of a study, but for the methods in `skip`."""
-    cells = plan([study], profile, list(seeds))
+    """A record for every cell of one study or several, but for the methods in `skip`."""
+    cells = plan([study] if isinstance(study, Study) else study, profile, list(seeds))
     return [write_record(root, cell.config) for cell in cells if cell.config.algo not in skip]
+
+
+def amend(path: Path, change: Callable[[Any], object]) -> None:
+    """Change a file of a record on purpose: `change` gets its object, or the list of rounds.jsonl's lines."""
+    text = path.read_text()
+    lines = path.name == "rounds.jsonl"
+    found = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
+    change(found)
+    path.write_text("".join(json.dumps(line) + "\n" for line in found) if lines else json.dumps(found))
+    if lines:
+        amend(path.with_name("summary.json"), lambda summary: summary.update(_totals(found)))
+    seal(path.parent)
+
+
+def _totals(lines: list[dict]) -> dict[str, float]:
+    sums = {name: sum(line[name] for line in lines) for name in COSTS}
+    training, closing = (sum(line[name] for line in lines) for name in ("seconds", "seconds_closing"))
+    return {
+        **sums,
+        "seconds": as_float(training + closing),
+        "samples_per_second": round(sums["samples"] / training, 1),
+    }
 
 
 def with_seed(config: RunConfig, seed: int) -> RunConfig:
     return dataclasses.replace(config, seed=seed)
 
 
-def _rounds(config: RunConfig, final: float) -> list[dict]:
-    cohort = round(config.participation * config.clients)
+def _rounds(config: RunConfig, scores: dict[str, float]) -> list[dict]:
+    cohort = max(1, round(config.participation * config.clients))
     size = 0 if config.algo == "local" else 4 * 8_000
     lines = []
     for number in range(1, config.rounds + 1):
@@ -97,7 +128,8 @@ def _rounds(config: RunConfig, final: float) -> list[dict]:
             "seconds_closing": 0.0,
         }
         if last or (config.eval_every and number % config.eval_every == 0):
-            line["accuracy"] = final * (1 if last else number / (number + 4))
+            line |= scores
+            line["accuracy"] *= 1 if last else number / (number + 4)
             line["evaluated"] = "personal" if last else "global"
         lines.append(line)
     return lines

@@ -6,6 +6,7 @@ import os
 import shlex
 
 import pytest
+from own_studies import FEW, SIZES
 from record_folders import write_records
 
 from benchmark.cli import Parser, main
@@ -15,6 +16,7 @@ from benchmark.config.resolve import with_hyper
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.present.page.command import command
+from benchmark.records.freshness import write_verdict
 from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import plan
@@ -29,7 +31,7 @@ class Answer:
 
 @pytest.fixture
 def call(capsys, tmp_path):
-    """``call("report --only sparse")`` on records below `tmp_path`."""
+    """``call("report --only few")`` on records below `tmp_path`."""
 
     def go(words, folder=tmp_path / "results"):
         capsys.readouterr()
@@ -39,8 +41,8 @@ def call(capsys, tmp_path):
 
 
 @pytest.fixture
-def root(tmp_path):
-    write_records(tmp_path / "results", STUDIES["sparse"], QUICK)
+def root(tmp_path, own_catalogue):
+    write_records(tmp_path / "results", FEW, QUICK)
     return tmp_path / "results"
 
 
@@ -50,25 +52,25 @@ def files(root):
 
 def test_everything_is_made_from_records_alone(call, root):
     records = files(root)
-    answer = call("report --only sparse reduction")
+    answer = call("report --only few pair")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.startswith("quick: 4 runs; rendered sparse, reduction")
+    assert answer.out.startswith("quick: 4 runs; rendered few, pair")
     assert answer.out.splitlines()[-1].endswith("results/report.html")
     made = files(root) - records
-    assert {"report.html", "tables/sparse.md", "tables/sparse.csv", "tables/sparse.tex"} <= made
+    assert {"report.html", "tables/few.md", "tables/few.csv", "tables/few.tex"} <= made
     before = {name: (root / name).read_bytes() for name in made}
-    (root / "tables" / "sparse.md").write_text("edited by hand")
-    for name in ("report.html", ".rendered.json", "tables/reduction.csv"):
+    (root / "tables" / "few.md").write_text("edited by hand")
+    for name in ("report.html", ".rendered.json", "tables/pair.csv"):
         (root / name).unlink()
-    assert call("report --only sparse reduction").code == 0
+    assert call("report --only few pair").code == 0
     assert {name: (root / name).read_bytes() for name in made} == before
     assert records == files(root) - made
 
 
 def test_records_of_other_code_are_counted(call, root, monkeypatch):
-    assert "other code" not in call("report --only sparse").out
+    assert "other code" not in call("report --only few").out
     monkeypatch.setattr("benchmark.present.page.mixtures.outdated", lambda *_: True)
-    answer = call("report --only sparse reduction")
+    answer = call("report --only few pair")
     assert "4 of 4 records were computed by other code" in answer.out  # those of both studies once
     assert (answer.code, answer.err) == (0, "")
 
@@ -79,59 +81,59 @@ def test_records_that_this_code_gives_again_are_counted_apart(call, root, monkey
     )
     for rounds, record in enumerate(Store.scan(root).records(), start=2):
         verdict = {"record_digest": record.digest, "rounds": rounds}
-        (record.folder / "verified.json").write_text(json.dumps(verdict))
-    out = call("report --only sparse reduction").out
+        write_verdict(record.folder, verdict)
+    out = call("report --only few pair").out
     assert "4 of 4 records were computed by other code; `verify` found that this code gives the same" in out
     assert "in the first" in out
     assert "to make them again" not in out
 
 
 def test_only_the_studies_that_were_asked_for(call, root):
-    call("report --only sparse progression")
+    call("report --only few sizes")
     text = (root / "report.html").read_text()
-    assert "study-sparse" in text
-    assert "study-reduction" not in text
+    assert "study-few" in text
+    assert "study-pair" not in text
 
 
 def test_studies_on_request_stay_once_they_are_there(call, root):
-    table = root / "tables" / "calibration.md"
-    call("report --only sparse")
+    table = root / "tables" / "choices.md"
+    call("report --only few")
     call("report")
     assert not table.exists()
-    call("report --only calibration")
+    call("report --only choices")
     table.write_text("of older records")
-    call("report --only sparse")
+    call("report --only few")
     assert table.read_text() == "of older records"
     call("report")
     assert "Local Only" in table.read_text()
-    assert "study-calibration" in (root / "report.html").read_text()
+    assert "study-choices" in (root / "report.html").read_text()
 
 
 def test_tables_of_another_profile_stay(call, root):
-    """`switches` is a study of the paper's profile alone."""
-    call("report --only sparse")
-    ledger, table = root / ".rendered.json", root / "tables" / "switches.md"
+    """`large` is a study of the paper's profile alone."""
+    call("report --only few")
+    ledger, table = root / ".rendered.json", root / "tables" / "large.md"
     table.write_text("of the paper")
-    files = {"fingerprint": "", "files": ["tables/switches.md"]}
-    ledger.write_text(json.dumps({**json.loads(ledger.read_text()), "switches": files}))
-    for words in ("report", "tables --only sparse --render-only"):
+    files = {"fingerprint": "", "files": {"tables/large.md": ""}}
+    ledger.write_text(json.dumps({**json.loads(ledger.read_text()), "large": files}))
+    for words in ("report", "tables --only few --render-only"):
         assert call(words).code == 0
         assert table.read_text() == "of the paper"
 
 
 def test_tables_ends_with_the_page(call, root):
-    first = call("tables --only sparse --device cpu")
+    first = call("tables --only few --device cpu")
     assert first.out.splitlines()[-1].endswith("results/report.html")
     text = (root / "report.html").read_text()
     stamp = (root / "report.html").stat().st_mtime_ns
-    assert "up to date" in call("tables --only sparse --device cpu").out
+    assert "up to date" in call("tables --only few --device cpu").out
     assert (root / "report.html").stat().st_mtime_ns == stamp
     # Studies rendered before stay on the page.
-    assert call("tables --only reduction --render-only --device cpu").code == 0
+    assert call("tables --only pair --render-only --device cpu").code == 0
     longer = (root / "report.html").read_text()
-    assert "study-sparse" in longer
-    assert "study-reduction" in longer
-    assert "study-reduction" not in text
+    assert "study-few" in longer
+    assert "study-pair" in longer
+    assert "study-pair" not in text
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_tables_ends_with_the_page(call, root):
         ("report", "there is no results folder"),
     ],
 )
-def test_bad_input_is_one_line(call, words, message, tmp_path):
+def test_bad_input_is_one_line(call, own_catalogue, words, message, tmp_path):
     answer = call(words)
     assert answer.code == 2
     assert message in answer.err
@@ -171,9 +173,9 @@ def test_damaged_records_alone_are_no_records(call, root):
 
 
 def test_a_damaged_record_is_named_and_stays(call, root):
-    damaged = next(root.glob("ppfe-sparse*"))
+    damaged = next(root.glob("fedavg-ft*"))
     (damaged / "clients.csv").unlink()
-    answer = call("report --only sparse")
+    answer = call("report --only few")
     assert answer.code == 0
     assert f"damaged record, not used: {damaged.name}" in answer.err
     assert damaged.exists()
@@ -186,10 +188,10 @@ def test_a_folder_of_another_version_is_refused(call, root):
     assert "format 99" in answer.err
 
 
-@pytest.mark.parametrize("in_the_way", ["report.html", "tables/sparse.md"])
+@pytest.mark.parametrize("in_the_way", ["report.html", "tables/few.md"])
 def test_what_cannot_be_written_is_one_line(call, root, in_the_way):
     (root / in_the_way).mkdir(parents=True)  # which not even root can replace by a file
-    answer = call("report --only sparse")
+    answer = call("report --only few")
     assert (answer.code, answer.err.count("\n")) == (2, 1)
     assert "cannot write" in answer.err
 
@@ -198,7 +200,7 @@ def test_what_cannot_be_written_is_one_line(call, root, in_the_way):
 def test_a_folder_without_permission_is_refused(call, root):
     root.chmod(0o555)
     try:
-        answer = call("report --only sparse")
+        answer = call("report --only few")
     finally:
         root.chmod(0o755)
     assert (answer.code, answer.err.count("\n")) == (2, 1)
@@ -218,7 +220,7 @@ def parsed(words):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_command_of_a_cell_is_that_cell(profile):
-    cells = plan(STUDIES.values(), PROFILES[profile], (0, 3))
+    cells = plan(STUDIES.values(), PROFILES[profile], (3,))
     assert cells
     for cell in cells:
         assert parsed(command(cell.config)).identity == cell.config.identity
@@ -244,7 +246,7 @@ def test_the_command_of_an_odd_run_is_that_run(values, hyper):
 
 def test_what_the_profile_changes_needs_no_mention():
     profile = dataclasses.replace(QUICK, changes={"rounds": 24})
-    (cell, *_) = plan([STUDIES["data-size"]], profile, (0,))
+    (cell, *_) = plan([SIZES], profile, (0,))
     assert setting_in_words(cell.config) == "digits-s2, samples per client 20, rounds 24"
     assert setting_in_words(cell.config, common=profile.changes) == "digits-s2, samples per client 20"
     other = dataclasses.replace(cell.config, rounds=3)

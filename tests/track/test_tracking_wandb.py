@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import signal
+from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from benchmark.track import weights_and_biases
 from benchmark.track.weights_and_biases import WeightsAndBiases
 
-wandb = pytest.importorskip("wandb", reason="Weights & Biases is not installed")
+pytestmark = pytest.mark.skipif(not find_spec("wandb"), reason="Weights & Biases is not installed")
 
 TINY = {
     "clients": 6,
@@ -60,6 +61,13 @@ def lines_of(folder):
     return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
 
 
+def _forget():
+    """End the package's service, and with it what it knows of a key."""
+    import wandb
+
+    wandb.teardown()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _own_surroundings(tmp_path_factory):
     """No login, settings or variables but those of a test."""
@@ -70,7 +78,7 @@ def _own_surroundings(tmp_path_factory):
         patch.setenv("HOME", str(home))
         patch.setenv("NETRC", str(home / "netrc"))
         yield
-        wandb.teardown()
+        _forget()
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +194,7 @@ def _kill_service(monkeypatch):
 
 
 FAILURES = {
-    "an exception": lambda patch: patch.setattr(wandb.Run, "log", _raise),
+    "an exception": lambda patch: patch.setattr("wandb.Run.log", _raise),
     "a dead service": _kill_service,
     "a full disk": lambda patch: patch.setattr(weights_and_biases, "_ROOM", 1 << 60),
 }
@@ -228,7 +236,7 @@ def test_a_service_that_cannot_be_reached_leaves_an_offline_run(tmp_path, monkey
     assert f"wandb sync {tmp_path}/wandb/offline-run-*" in err
     assert "wandb:" not in err
     assert [len(run.history) for run in offline_runs(tmp_path)] == [4, 4]
-    wandb.teardown()  # which forgets the key
+    _forget()
 
 
 @pytest.mark.parametrize("command", ["run", "tables"])
@@ -306,6 +314,6 @@ def test_tables_are_those_that_were_rendered(tmp_path):
     assert len(offline_runs(tmp_path)) == 2
     monkey = [WeightsAndBiases("offline", project="another")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wandb.Run, "log", _raise)
+        patch.setattr("wandb.Run.log", _raise)
         (warning,) = log_tables(monkey, "quick", tmp_path)
     assert warning == "W&B has not got the tables: the network has gone (ConnectionError)"

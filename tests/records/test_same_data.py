@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from record_folders import write_records
+from record_folders import amend, write_records
 
 import datasets
 from benchmark.cli import main
@@ -61,10 +61,7 @@ def test_what_a_run_records_is_what_was_foreseen(unbroken, tiny, launch, tmp_pat
 
 def pretend(folder, **changes):
     """Change what a record tells of its data."""
-    path = folder / "config.json"
-    about = json.loads(path.read_text())
-    about["split"].update(changes)
-    path.write_text(json.dumps(about))
+    amend(folder / "config.json", lambda about: about["split"].update(changes))
 
 
 def test_a_run_is_refused_beside_runs_on_other_data(tiny, launch, tmp_path):

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from own_studies import DRAWN, MAIN, SIZES
 from record_folders import write_records
 
 from algorithms import ALGORITHMS
@@ -17,14 +18,13 @@ from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.packs import makers
 from benchmark.studies.results import collect
 
-WITH_FIGURES = [s for s in STUDIES.values() if s.figures and "quick" in s.grids]
+WITH_FIGURES = [*DRAWN, *(s for s in STUDIES.values() if s.figures and "quick" in s.grids)]
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     root = tmp_path_factory.mktemp("quick")
-    for study in WITH_FIGURES:
-        write_records(root, study, PROFILES["quick"], seeds=(0, 1))
+    write_records(root, WITH_FIGURES, PROFILES["quick"], seeds=(0, 1))
     return Store.scan(root)
 
 
@@ -33,6 +33,7 @@ def results_of(study, store):
 
 
 def test_every_kind_of_figure_is_used_by_a_study():
+    assert {name for study in DRAWN for name in study.figures} == {*figures.GENERAL}
     assert {name for study in WITH_FIGURES for name in study.figures} == {
         *figures.GENERAL,
         *makers("figures"),
@@ -78,17 +79,18 @@ def test_without_records_there_is_no_figure(study, tmp_path):
 
 
 def test_a_figure_is_the_same_file_every_time(quick):
-    study = STUDIES["data-size"]
+    study = SIZES
     first, second = (make_figures(results_of(study, quick))[0] for _ in range(2))
     assert first.to_svg() == second.to_svg()
 
 
 def test_methods_have_colours_of_their_own():
-    assert len({color_of(method.title) for method in ALGORITHMS.values()}) == len(ALGORITHMS)
+    titles = [method.title for method in ALGORITHMS.values()]
+    assert len({color_of(title, place) for place, title in enumerate(titles)}) == len(titles)
 
 
 def test_a_curve_adds_up_what_was_sent(quick):
-    results = results_of(STUDIES["main"], quick)
+    results = results_of(MAIN, quick)
     records = results.at("FedAvg+FT", results.columns[0])
     found = curve(records)
     config = records[0].config

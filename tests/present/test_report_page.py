@@ -1,13 +1,13 @@
 """The page: whole, valid, self-contained, and about exactly the records that are there."""
 
 import dataclasses
-import json
 import re
 from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
-from record_folders import write_record, write_records
+from own_studies import CATALOGUE, FEW, MAIN, PAIR
+from record_folders import amend, write_record, write_records
 
 from benchmark.config.resolve import with_hyper
 from benchmark.engine.config import RunConfig
@@ -15,9 +15,10 @@ from benchmark.present.page.mixtures import cautions, in_words, mixed
 from benchmark.present.page.page import write_page
 from benchmark.present.render import render
 from benchmark.records.store import Store
-from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.catalogue import PROFILES
 
-QUICK, PAPER = PROFILES["quick"], PROFILES["paper"]
+QUICK = PROFILES["quick"]
+STUDIES = {study.name: study for study in CATALOGUE}
 VOID = {"meta", "link", "img", "input", "br"}
 
 
@@ -59,22 +60,19 @@ def page_of(root, names, profile=QUICK, seeds=None):
 
 
 def change(folder, **environment):
-    path = folder / "summary.json"
-    summary = json.loads(path.read_text())
-    summary["environment"] |= environment
-    path.write_text(json.dumps(summary))
+    amend(folder / "summary.json", lambda summary: summary["environment"].update(environment))
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quick")
-    write_records(folder, STUDIES["main"], QUICK, skip=("ppfe",))
+    write_records(folder, MAIN, QUICK, skip=("ppfe",))
     return folder
 
 
 @pytest.fixture(scope="module")
 def page(root):
-    return page_of(root, ("main", "sparse"))
+    return page_of(root, ("main", "alone"))
 
 
 def test_the_page_is_valid(page):
@@ -109,7 +107,7 @@ def test_files_that_it_names_are_there(page, root):
         f"{path.parent.name}/{path.name}" for path in (*root.glob("tables/*"), *root.glob("figures/*"))
     }
     # A study without a record has tables of dashes, which the page does without.
-    assert files == {name for name in written if not name.startswith("tables/sparse")}
+    assert files == {name for name in written if not name.startswith("tables/alone")}
 
 
 def test_every_run_is_there_with_its_figures_and_configuration(page, root):
@@ -130,21 +128,21 @@ def test_the_quick_profile_says_what_it_is(page):
 
 
 def test_best_values_are_bold_and_the_papers_stand_beside(tmp_path):
-    write_records(tmp_path, STUDIES["reduction"], PAPER)
-    page = page_of(tmp_path, ("reduction",), PAPER)
-    table = page.text[page.text.index('id="table-reduction"') :]
+    write_records(tmp_path, PAIR, QUICK)
+    page = page_of(tmp_path, ("pair",))
+    table = page.text[page.text.index('id="table-pair"') :]
     table = table[: table.index("</table>")]
-    assert table.count("<strong>") == 6  # one in every setting
-    assert re.search(r'<span class="paper">paper 89\.17 <span class="(above|near|below)">[+−]\d', table)
+    assert table.count("<strong>") == 2  # one in every setting
+    assert re.search(r'<span class="paper">paper 70\.10 <span class="(above|near|below)">[+−]\d', table)
 
 
 def test_what_is_missing_failed_or_damaged_is_listed(tmp_path):
-    folders = write_records(tmp_path, STUDIES["reduction"], QUICK)
+    folders = write_records(tmp_path, PAIR, QUICK)
     (folders[0] / "done").unlink()
     (folders[1] / "done").unlink()
     (folders[1] / "failed.json").write_text('{"reason": "training diverged <b>"}')
     (folders[2] / "clients.csv").unlink()
-    page = page_of(tmp_path, ("reduction",))
+    page = page_of(tmp_path, ("pair",))
     assert "Not run yet: 2 " in page.shown
     assert re.search(r"training diverged: 1 \S+ on \S+, seed 0: training diverged <b>", page.shown)
     assert f"not used: 1 {folders[2].name}: clients.csv" in page.shown
@@ -152,17 +150,17 @@ def test_what_is_missing_failed_or_damaged_is_listed(tmp_path):
 
 
 def test_complete_studies_miss_nothing(tmp_path):
-    write_records(tmp_path, STUDIES["sparse"], QUICK)
-    shown = page_of(tmp_path, ("sparse",)).shown
+    write_records(tmp_path, FEW, QUICK)
+    shown = page_of(tmp_path, ("few",)).shown
     assert "every cell of these studies has a record" in shown
     assert "Incomplete" not in shown
     assert "Mixed" not in shown
 
 
 def test_all_runs_stand_in_one_flat_table(tmp_path):
-    write_records(tmp_path, STUDIES["sparse"], QUICK)
+    write_records(tmp_path, PAIR, QUICK)
     write_record(tmp_path, RunConfig(**with_hyper(RunConfig(dataset="digits"), {}).to_dict()))  # of no study
-    page_of(tmp_path, ["sparse"])
+    page_of(tmp_path, ["pair"])
     records = {record.folder.name: record for record in Store.scan(tmp_path).records()}
     table = pd.read_csv(tmp_path / "runs.csv").set_index("record")
     assert set(table.index) == set(records)
@@ -175,29 +173,29 @@ def test_all_runs_stand_in_one_flat_table(tmp_path):
         assert set(record.config.to_dict()) - {"hyper"} < set(table)
         assert name.startswith(line["method"] + "-digits-")
     parts = [column.partition(".")[0] for column in table if "." in column]
-    assert list(dict.fromkeys(parts)) == ["result", "hyper", "environment"]
-    assert table["hyper.T"].notna().sum() == len(records) - 1  # FedAvg has no stages
+    assert list(dict.fromkeys(parts)) == ["result", "budget", "hyper", "environment"]
+    assert table["hyper.lam"].notna().sum() == 2  # of Ditto alone
 
 
 def test_mixtures_are_told_where_they_are(tmp_path):
-    write_records(tmp_path, STUDIES["reduction"], QUICK)
-    write_records(tmp_path, STUDIES["sparse"], QUICK)
-    one, other = sorted(tmp_path.glob("ppfe-sparse-*"))
+    write_records(tmp_path, PAIR, QUICK)
+    write_records(tmp_path, FEW, QUICK)
+    one, other = sorted(tmp_path.glob("fedavg-ft-*"))
     change(one, commit="abc", device="NVIDIA H200")
     change(other, commit="def+")
-    studies = [STUDIES["reduction"], STUDIES["sparse"]]
-    page = page_of(tmp_path, ("reduction", "sparse"))
-    assert page.text.count('class="mixed"') == len(STUDIES["sparse"].tables)  # all of one of the studies
+    studies = [PAIR, FEW]
+    page = page_of(tmp_path, ("pair", "few"))
+    assert page.text.count('class="mixed"') == len(FEW.tables)  # all of one of the studies
     assert "Mixes 3 commits and 2 devices" in page.shown
     assert "1 run made with code that differs" in page.shown
     assert cautions(studies, QUICK, Store.scan(tmp_path)) == [
-        "tables mix commits: sparse",
-        "tables mix devices: sparse",
+        "tables mix commits: few",
+        "tables mix devices: few",
     ]
 
 
 def test_a_mixture_is_of_values_that_differ(tmp_path):
-    folders = write_records(tmp_path, STUDIES["sparse"], QUICK)
+    folders = write_records(tmp_path, FEW, QUICK)
     assert mixed(Store.scan(tmp_path).records()) == {}
     for folder in folders:
         change(folder, torch="2.13.0")
@@ -207,21 +205,20 @@ def test_a_mixture_is_of_values_that_differ(tmp_path):
 
 
 def test_a_run_of_two_stretches_tells_them(tmp_path):
-    write_records(tmp_path, STUDIES["main"], QUICK)
-    folder = next(tmp_path.glob("fedper-*"))
-    path = folder / "summary.json"
+    write_records(tmp_path, MAIN, QUICK)
+    folder = next(tmp_path.glob("fedrep-*"))
     ours = {"from_round": 9, "commit": "abc", "code": "1"}
     origins = [{"from_round": 1, "commit": "def+", "code": "2"}, ours]
-    path.write_text(json.dumps({**json.loads(path.read_text()), "origins": origins}))
+    amend(folder / "summary.json", lambda summary: summary.update(origins=origins))
     page = page_of(tmp_path, ["main"])
     assert page.text.count("rounds 1-8 were computed with other code (commit def+)") == 1
     assert "1 run made with code that differs" in page.shown
 
 
 def test_nothing_in_a_record_is_markup(tmp_path):
-    (folder, *_) = write_records(tmp_path, STUDIES["sparse"], QUICK)
+    (folder, *_) = write_records(tmp_path, FEW, QUICK)
     change(folder, processor='</td><script>alert("&")</script>', device="<i>", commit='" onload="')
-    page = page_of(tmp_path, ("sparse",))
+    page = page_of(tmp_path, ("few",))
     assert len(page.all("script")) == 2
     assert page.all("i") == []
     assert not any("onload" in attributes for _, attributes in page.found)
@@ -230,19 +227,19 @@ def test_nothing_in_a_record_is_markup(tmp_path):
 
 def test_a_study_without_a_record_says_so(root, page):
     assert "No record yet" in page.shown
-    assert 'id="table-sparse"' not in page.text
+    assert 'id="table-alone"' not in page.text
 
 
 def test_seeds_are_those_that_were_asked_for(tmp_path):
-    write_records(tmp_path, STUDIES["sparse"], QUICK, seeds=(0, 1, 2))
+    write_records(tmp_path, FEW, QUICK, seeds=(0, 1, 2))
     rows = {
-        seeds: page_of(tmp_path, ("sparse",), seeds=seeds).text.count("data-words") for seeds in (None, (0,))
+        seeds: page_of(tmp_path, ("few",), seeds=seeds).text.count("data-words") for seeds in (None, (0,))
     }
     assert rows == {None: 12, (0,): 4}
 
 
 def test_the_page_is_written_again_only_if_something_has_changed(tmp_path):
-    study = STUDIES["sparse"]
+    study = FEW
     folders = write_records(tmp_path, study, QUICK)
 
     def write():
@@ -268,8 +265,8 @@ def test_the_same_records_make_the_same_page(tmp_path):
     texts = []
     for name in ("one", "two"):
         (tmp_path / name / "quick").mkdir(parents=True)
-        write_records(tmp_path / name / "quick", STUDIES["sparse"], QUICK)
-        texts.append(page_of(tmp_path / name / "quick", ("sparse",)).text)
+        write_records(tmp_path / name / "quick", FEW, QUICK)
+        texts.append(page_of(tmp_path / name / "quick", ("few",)).text)
     assert texts[0] == texts[1]
     assert str(tmp_path) not in texts[0]
 
@@ -277,14 +274,13 @@ def test_the_same_records_make_the_same_page(tmp_path):
 @pytest.mark.parametrize(("algo", "hyper"), [("deleted", {}), ("fedper", {"renamed": 0.5})])
 def test_runs_that_this_code_does_not_know_stand_in_the_list(algo, hyper, tmp_path):
     """A method that was renamed or thrown away must not take the other runs with it."""
-    write_records(tmp_path, STUDIES["sparse"], QUICK)
-    (folder, *_) = write_records(tmp_path / "other", STUDIES["sparse"], QUICK)
+    write_records(tmp_path, FEW, QUICK)
+    (folder, *_) = write_records(tmp_path / "other", FEW, QUICK)
     config = dataclasses.replace(Store.scan(tmp_path).records()[0].config, algo=algo, hyper=hyper)
-    about = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**about, "config": config.to_dict()}))
+    amend(folder / "config.json", lambda about: about.update(config=config.to_dict()))
     name = f"{algo}-digits-s2-seed{config.seed}-{config.hash}"
     folder.rename(tmp_path / name)
-    page = page_of(tmp_path, ["sparse"])
+    page = page_of(tmp_path, ["few"])
     assert name in page.text
     assert not Store.scan(tmp_path).damaged
     assert page.text.count("<code>python -m benchmark --algo") == len(Store.scan(tmp_path).records()) - 1

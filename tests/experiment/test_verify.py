@@ -6,13 +6,14 @@ import shutil
 import pytest
 import torch
 from answers import refused
-from record_folders import write_record
+from record_folders import amend, write_record
 
 from benchmark.cli import main
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
 from benchmark.engine.executors import EXECUTORS
-from benchmark.records.freshness import code_of, outdated
+from benchmark.engine.seal import seal
+from benchmark.records.freshness import code_of, outdated, write_verdict
 from benchmark.records.store import Store
 
 COUNTS = ("stage", "participants", "bytes_down", "bytes_up", "bytes_broadcast", "samples", "steps")
@@ -62,15 +63,7 @@ def content(folder):
 
 
 def edit_rounds(folder, number, **changes):
-    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-    lines[number - 1].update(changes)
-    (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def edit_json(path, change):
-    found = json.loads(path.read_text())
-    change(found)
-    path.write_text(json.dumps(found))
+    amend(folder / "rounds.jsonl", lambda lines: lines[number - 1].update(changes))
 
 
 def value_of(folder, number, field):
@@ -127,18 +120,16 @@ def test_rounds_are_trained_not_taken_over(tiny, launch, trained_rounds, verify,
 def test_the_clock_does_not_count(copy, verify):
     folder = copy()
     edit_rounds(folder, 2, seconds=1e6, seconds_closing=1e6)
-    edit_json(folder / "summary.json", lambda summary: summary.update(seconds=1e6, resumed=9))
+    amend(folder / "summary.json", lambda summary: summary.update(resumed=9))
     assert verify(folder, "--all")[0] == 0
     assert verdict(folder)["verdict"] == "bit-equal"
 
 
 def test_what_older_records_did_not_tell_does_not_count(copy, verify):
     folder = copy()
-    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-    text = "".join(json.dumps({k: v for k, v in line.items() if k != "steps"}) + "\n" for line in lines)
-    (folder / "rounds.jsonl").write_text(text)
-    edit_json(folder / "config.json", lambda about: about["split"].pop("data_checksum"))
-    edit_json(folder / "summary.json", lambda summary: summary["environment"].pop("code"))
+    amend(folder / "rounds.jsonl", lambda lines: lines[1].pop("accuracy_std"))
+    amend(folder / "config.json", lambda about: about["split"].pop("data_checksum"))
+    amend(folder / "summary.json", lambda summary: summary["environment"].pop("code"))
     assert verify(folder)[0] == 0
     assert verdict(folder)["verdict"] == "bit-equal"
 
@@ -183,23 +174,24 @@ def test_only_the_whole_run_tells_of_its_end(copy, verify):
     assert verify(folder, "--all")[0] == 1
 
 
-def _swap_clients(folder):
-    """One more right of client 0, one less of another: the sum is the same, and the record not damaged."""
+def _shift_loss(folder):
+    """From one client to another with as many test samples, so that their mean is the same."""
     head, *lines = (folder / "clients.csv").read_text().splitlines()
     rows = [line.split(",") for line in lines]
-    for place, step in ((0, -1), (1, 1)) if int(rows[0][2]) else ((0, 1), (1, -1)):
-        rows[place][2] = str(int(rows[place][2]) + step)
+    for place, step in ((0, 0.5), (1, -0.5)):
+        rows[place][4] = f"{float(rows[place][4]) + step:.6f}"
     (folder / "clients.csv").write_text("\n".join([head, *map(",".join, rows)]) + "\n")
+    seal(folder)
 
 
 ENDINGS = {
-    "client": (_swap_clients, "client 0, correct / test_samples: "),
+    "client": (_shift_loss, "client 0, loss: "),
     "summary": (
-        lambda folder: edit_json(folder / "summary.json", lambda s: s.update(bytes_up=s["bytes_up"] + 1)),
-        "summary, bytes_up: ",
+        lambda folder: amend(folder / "summary.json", lambda s: s["budget"].update(planned=9)),
+        "summary, budget.planned: 9 recorded, 0 found",
     ),
     "diagnostics": (
-        lambda folder: edit_json(
+        lambda folder: amend(
             folder / "diagnostics.json", lambda d: d["stages"][1]["clients"]["beta"].__setitem__(2, 99.0)
         ),
         "diagnostics, stages[1].clients.beta[2]: 99.0 recorded, ",
@@ -274,13 +266,13 @@ BAD = {
     "damaged": (lambda folder: (folder / "clients.csv").write_text("nothing"), "cannot be used"),
     "gone": (shutil.rmtree, "there is no folder"),
     "other split": (
-        lambda folder: edit_json(
+        lambda folder: amend(
             folder / "config.json", lambda about: about["split"].update(checksum="other")
         ),
         "another copy of 'digits' or another split",
     ),
     "other data": (
-        lambda folder: edit_json(
+        lambda folder: amend(
             folder / "config.json", lambda about: about["split"].update(data_checksum="other")
         ),
         "checksum other",
@@ -333,7 +325,7 @@ def test_data_that_are_not_here_are_not_fetched(verify, tmp_path, monkeypatch):
 def other_code(copy):
     """A record that other code computed."""
     folder = copy()
-    edit_json(folder / "summary.json", lambda summary: summary["environment"].update(code="other"))
+    amend(folder / "summary.json", lambda summary: summary["environment"].update(code="other"))
     return folder
 
 
@@ -353,12 +345,17 @@ def test_a_verdict_of_this_code_makes_a_record_its_own(other_code, verify):
 )
 def test_other_verdicts_do_not(change, other_code, verify):
     verify(other_code)
-    edit_json(other_code / "verified.json", lambda found: found.update(change))
+    path = other_code / "verified.json"
+    found = {**json.loads(path.read_text()), **change}
+    del found["checksum"]
+    write_verdict(other_code, found)
     assert is_outdated(other_code)
 
 
 def test_a_damaged_verdict_is_none(other_code, verify):
-    for text in ("", "[]", "{"):
+    verify(other_code)
+    good = (other_code / "verified.json").read_text()
+    for text in (good.replace('"rounds": 3', '"rounds": 4'), "", "[]", "{"):
         (other_code / "verified.json").write_text(text)
         assert is_outdated(other_code)
 

@@ -1,6 +1,9 @@
 """Tables in documents, renewed from records."""
 
+from functools import cache
+
 import pytest
+from own_studies import MAIN
 from record_folders import write_record
 
 from benchmark.cli import main
@@ -8,7 +11,7 @@ from benchmark.present.page.front import PICTURE, DocumentParts, table_names
 from benchmark.present.tables import make_table
 from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.grid import configure
+from benchmark.studies.grid import Variant, configure
 from benchmark.studies.results import collect
 
 QUICK = PROFILES["quick"]
@@ -22,9 +25,9 @@ def write_parts(document, profile, store):
 
 
 @pytest.fixture
-def root(tmp_path):
+def root(tmp_path, own_catalogue):
     """Records of two methods on the first column."""
-    grid = STUDIES["main"].grids["quick"]
+    grid = MAIN.grids["quick"]
     for variant in grid.variants:
         if variant.algo in ("local", "ppfe"):
             write_record(tmp_path / "records", configure(variant, grid.columns[0], QUICK))
@@ -40,7 +43,7 @@ def test_only_what_has_records_is_shown_and_the_rest_of_the_document_stays(root,
     assert text.startswith(before)
     assert text.endswith(after)
     lines = [line for line in text.splitlines() if line.startswith("|")]
-    assert [line.split("|")[1].strip() for line in lines[2:]] == ["Local Only", "PPFE"]
+    assert [line.split("|")[1].strip() for line in lines[2:]] == ["Local Only", "Staged"]
     assert lines[0].count("|") == 3  # method and one setting
     assert "older" not in text
     assert "\n#" not in text.split("main table: begin")[1]  # no heading among those of the document
@@ -68,7 +71,7 @@ def test_any_table_of_a_study_can_stand_in_a_document(root, tmp_path, capsys):
     assert main(["report", "--results-dir", str(root), "--into", str(document)]) == 0
     assert "NOTES.md: table main, table main-spread" in capsys.readouterr().out
     first, second = document.read_text().split("between")
-    grid = STUDIES["main"].grids["quick"]
+    grid = MAIN.grids["quick"]
     for part in (first, second):
         lines = [line for line in part.splitlines() if line.startswith("|")]
         assert lines[0].count("|") == 2 + len(grid.columns)  # gaps are shown
@@ -80,8 +83,9 @@ def test_any_table_of_a_study_can_stand_in_a_document(root, tmp_path, capsys):
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_names_of_tables_are_those_of_their_files(profile, tmp_path):
     store = Store.scan(tmp_path)
+    results = cache(lambda study: collect(STUDIES[study], profile, store, None))
     for name, (study, kind) in table_names(profile).items():
-        assert make_table(collect(study, profile, store, None), kind).name == name
+        assert make_table(results(study.name), kind).name == name
 
 
 GOOD = "<!-- table main: begin -->\nold\n<!-- table main: end -->\n"
@@ -96,8 +100,8 @@ GOOD = "<!-- table main: begin -->\nold\n<!-- table main: end -->\n"
         ),
         (f"{GOOD}<!-- table mian-spread: begin -->\n<!-- table mian-spread: end -->", "mean 'main-spread'?"),
         ("<!-- table main: begin -->\n", "the part 'table main' does not end"),
-        (f"{GOOD}  <!-- table sparse: end -->\n", "stands behind no line that begins it"),
-        (GOOD.replace("old", "<!-- table sparse: begin -->\n<!-- table sparse: end -->"), "stands inside"),
+        (f"{GOOD}  <!-- table few: end -->\n", "stands behind no line that begins it"),
+        (GOOD.replace("old", "<!-- table few: begin -->\n<!-- table few: end -->"), "stands inside"),
         (f"{GOOD}\n{GOOD}", "stands there twice"),
         ("nothing\n", "needs the lines '<!-- main table: begin -->'"),
     ],
@@ -117,12 +121,7 @@ def test_bad_lines_are_one_line_and_nothing_is_written(text, message, root, tmp_
 
 def test_a_missing_main_study_spoils_no_other_document(root, tmp_path, capsys):
     other = tmp_path / "other"
-    write_record(
-        other,
-        configure(
-            STUDIES["sparse"].grids["quick"].variants[1], STUDIES["main"].grids["quick"].columns[0], QUICK
-        ),
-    )
+    write_record(other, configure(Variant("FedPer", "fedper"), MAIN.grids["quick"].columns[0], QUICK))
     documents = [tmp_path / "A.md", tmp_path / "B.md"]
     for document, text in zip(documents, (GOOD, TEXT), strict=True):
         document.write_text(text)

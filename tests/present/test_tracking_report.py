@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import pytest
+from own_studies import BORROWED, FEW, MAIN, ONE, OTHER, SIZES, replace_catalogue
 from record_folders import write_records
 
 from benchmark.errors import UserError
@@ -19,20 +20,27 @@ from benchmark.track.base import setting_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the package itself
 PROFILE = catalogue.PROFILES["quick"]
-NAMES = ("sparse", "data-size")
+BOTH = (FEW, SIZES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_catalogue():
+    with pytest.MonkeyPatch.context() as patch:
+        replace_catalogue(patch)
+        yield
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """A results folder in which two studies are rendered; of one of them a column is missing."""
     root = tmp_path_factory.mktemp("results")
-    for name in NAMES:
-        write_records(root, catalogue.STUDIES[name], PROFILE)
+    for study in BOTH:
+        write_records(root, study, PROFILE)
     found = Store.scan(root)
     for record in found.records():
         if record.config.samples_per_client == 40:
             (record.folder / "done").unlink()
-    render([catalogue.STUDIES[name] for name in NAMES], PROFILE, found)
+    render(BOTH, PROFILE, found)
     return Store.scan(root)
 
 
@@ -57,25 +65,25 @@ def test_it_says_what_it_is(blocks):
     said = [text for block in blocks if (text := texts(block))]
     assert said[0] == PROFILE.warning
     headings = [texts(block) for block in blocks if block["type"] == "heading"]
-    titles = [catalogue.STUDIES[name].title for name in NAMES]
-    assert headings == [titles[0], "Digits (20, 2)", "Digits, α = 0.3", titles[1], "20", "60", "All runs"]
+    wanted = [FEW.title, ONE.title, OTHER.title, SIZES.title, "20", "60", "All runs"]
+    assert headings == wanted
 
 
 def test_every_table_is_there_as_it_was_rendered(blocks, store):
     sent = [block["content"] for block in blocks if block["type"] == "markdown-block"]
     assert sent == [f"#{markdown(table)}" for own in tables_of(store.root).values() for table in own]
-    assert len(sent) == sum(len(catalogue.STUDIES[name].tables) for name in NAMES)
+    assert len(sent) == sum(len(study.tables) for study in BOTH)
     assert all(text.startswith("### ") for text in sent)
 
 
 def test_charts_are_of_the_runs_of_a_setting(blocks, store):
     grids = [block["metadata"] for block in blocks if block["type"] == "panel-grid"]
     wanted = [
-        (name, setting)
-        for name in NAMES
+        (study.name, setting)
+        for study in BOTH
         for setting in (
             ["digits-s2", "digits-dir0.3"]
-            if name == "sparse"
+            if study is FEW
             else ["digits-s2, samples per client 20", "digits-s2"]
         )
     ]
@@ -143,18 +151,17 @@ def test_destination():
 
 def test_a_study_that_borrows_its_runs_has_no_charts(tmp_path):
     """No run is filed under it."""
-    paper, study = catalogue.PROFILES["paper"], catalogue.STUDIES["reduction"]
-    write_records(tmp_path, study, paper)
-    settings = settings_of(paper, Store.scan(tmp_path))
-    assert settings["reduction"]
-    assert "claims" not in settings
+    write_records(tmp_path, MAIN, PROFILE)
+    settings = settings_of(PROFILE, Store.scan(tmp_path))
+    assert settings["main"]
+    assert BORROWED.name not in settings
 
 
 def test_a_damaged_table_is_told_in_one_line(store, tmp_path):
     root = tmp_path / "copy"
     shutil.copytree(store.root, root)
-    (root / "tables" / "sparse.json").write_text("{")
+    (root / "tables" / "few.json").write_text("{")
     with pytest.raises(
-        UserError, match=r"sparse\.json cannot be read .*; make it again: python -m benchmark report"
+        UserError, match=r"few\.json cannot be read .*; make it again: python -m benchmark report"
     ):
         tables_of(root)

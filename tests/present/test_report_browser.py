@@ -2,15 +2,16 @@
 
 import pytest
 from browser import Browser, find_browser
+from own_studies import COSTS, SIZES
 from record_folders import write_records
 
 from benchmark.present.page.page import write_page
 from benchmark.present.render import render
 from benchmark.records.store import Store
-from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.catalogue import PROFILES
 
-SIZES = [(360, False), (360, True), (1280, False), (1280, True)]
-BOTH = ("data-size", "communication")
+WINDOWS = [(360, False), (360, True), (1280, False), (1280, True)]
+BOTH = (SIZES, COSTS)
 
 # What a table shows in one column; of the list of runs only the rows, not what they open.
 COLUMN = """[...document.querySelectorAll('%s tbody tr:not(.more)')].filter(row => row.checkVisibility())
@@ -30,12 +31,11 @@ def browser():
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     root = tmp_path_factory.mktemp("report")
-    studies = [STUDIES[name] for name in BOTH]
-    for study in studies:
+    for study in BOTH:
         write_records(root, study, PROFILES["quick"], skip=("pfedfda",))
     store = Store.scan(root)
-    render(studies, PROFILES["quick"], store)
-    write_page(studies, PROFILES["quick"], store)
+    render(BOTH, PROFILES["quick"], store)
+    write_page(BOTH, PROFILES["quick"], store)
     return root / "report.html"
 
 
@@ -50,7 +50,7 @@ def page(browser, report):
     assert browser.complaints == []
 
 
-@pytest.mark.parametrize(("width", "dark"), SIZES)
+@pytest.mark.parametrize(("width", "dark"), WINDOWS)
 def test_nothing_is_wider_than_the_window(page, report, width, dark):
     page.show(report, width=width, dark=dark)
     assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
@@ -61,7 +61,7 @@ def test_nothing_is_wider_than_the_window(page, report, width, dark):
     assert 0 < wide <= width
 
 
-@pytest.mark.parametrize(("width", "dark"), SIZES)
+@pytest.mark.parametrize(("width", "dark"), WINDOWS)
 def test_text_stands_out_from_what_is_behind_it(page, report, width, dark):
     page.show(report, width=width, dark=dark)
     shown = page.run(
@@ -105,9 +105,9 @@ def test_every_figure_is_drawn(page):
 
 
 def test_tables_sort_by_click_and_by_key(page):
-    table = "#study-communication table"
+    table = "#study-costs table"
     before = page.run(COLUMN % (table, 7))
-    head = "document.querySelectorAll('#study-communication thead th')[7]"
+    head = "document.querySelectorAll('#study-costs thead th')[7]"
     page.run(f"{head}.querySelector('button').click()")
     assert page.run(f"{head}.getAttribute('aria-sort')") == "ascending"
     rising = [in_bytes(text) for text in page.run(COLUMN % (table, 7))]
@@ -125,8 +125,8 @@ def test_tables_sort_by_click_and_by_key(page):
 
 def test_missing_values_stay_last(page):
     table, head = (
-        "#study-communication table",
-        "document.querySelectorAll('#study-communication thead th')[11]",
+        "#study-costs table",
+        "document.querySelectorAll('#study-costs thead th')[11]",
     )
     for _ in range(2):
         page.run(f"{head}.querySelector('button').click()")
@@ -182,7 +182,7 @@ def test_printing_leaves_out_what_is_for_the_screen(page):
     page.call("Emulation.setEmulatedMedia", media="print")
     assert page.run("document.querySelector('nav').checkVisibility()") is False
     assert page.run("document.getElementById('theme').checkVisibility()") is False
-    assert page.run("document.querySelector('#study-communication table').checkVisibility()") is True
+    assert page.run("document.querySelector('#study-costs table').checkVisibility()") is True
     page.call("Emulation.setEmulatedMedia", media="")
 
 

@@ -1,0 +1,69 @@
+"""``seal``: seal finished records of older versions, after a check of each."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmark.config.flags import path
+from benchmark.errors import UserError
+
+HELP = "check finished records of older versions, and seal those that are in order"
+USAGE = "FOLDER [FOLDER ...]"
+EXAMPLES = """\
+  python -m benchmark seal results/runs                      all records there
+  python -m benchmark seal results/paper/fedavg-cifar10-*
+
+A seal is the SHA-256 of a record's files, in its file `done`. Runs of this version are sealed when they
+end; in records of older versions that file is empty. A record whose files differ from its seal is damaged
+and never used. Seals are not renewed: to keep a change that you made on purpose, empty the file `done` and
+seal again. The exit code is 1 if any record is damaged."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "folders",
+        type=path("FOLDER"),
+        nargs="+",
+        metavar="FOLDER",
+        help="record of a finished run, or a results folder: all its finished runs",
+    )
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Check, seal and count.
+
+    Raises:
+        UserError: a folder has no finished run.
+        SystemExit: with code 1, if a record is damaged.
+    """
+    from benchmark.console.terminal import say, shown_path
+    from benchmark.engine.seal import seal
+    from benchmark.records.gather import require_folder
+    from benchmark.records.store import Store
+
+    damaged = 0
+    for folder in arguments.folders:
+        require_folder(folder)
+        inside = folder.resolve()  # its name counts, which "." has not
+        store = Store(inside)
+        if (inside / "config.json").exists():
+            store.add(inside)
+        else:
+            store = Store.scan(inside)
+        if not store.records() and not store.damaged:
+            raise UserError(
+                f"{folder} holds no finished run; give records, or a results folder that has some"
+            )
+        unsealed = [record for record in store.records() if not record.sealed]
+        for record in unsealed:
+            seal(record.folder)
+        for found in store.damaged:
+            say(f"damaged record, not sealed: {found.folder.name}: {found.reason}")
+        known = len(store.records()) - len(unsealed)
+        print(
+            f"{shown_path(folder)}: {len(unsealed)} sealed now, {known} before, {len(store.damaged)} damaged"
+        )
+        damaged += len(store.damaged)
+    if damaged:
+        raise SystemExit(1)

@@ -1,0 +1,158 @@
+"""What the entries of rounds.jsonl and summary.json may be: one rule an entry, for all who read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmark.engine.ledger import Ledger
+
+__all__ = [
+    "COSTS",
+    "COUNT",
+    "COUNTS",
+    "NUMBER",
+    "NUMBERS",
+    "OBJECT",
+    "SCORES",
+    "TEXT",
+    "TEXTS",
+    "Rule",
+    "check_entries",
+    "check_rounds",
+    "check_summary",
+]
+
+COSTS = tuple(asdict(Ledger()))
+SCORES = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "test_loss")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What an entry may be.
+
+    Attributes:
+        types: its type is one of these; bool is no int.
+        least, most: the range of a number.
+        of: what the entries of a list may be.
+    """
+
+    types: tuple[type, ...]
+    words: str
+    least: float | None = None
+    most: float = math.inf
+    of: Rule | None = None
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value read from JSON is that."""
+        if type(value) not in self.types or not (self.least is None or self.least <= value <= self.most):
+            return False
+        return self.of is None or all(self.of.fits(entry) for entry in value)
+
+
+TEXT = Rule((str,), "text")
+COUNT = Rule((int,), "a whole number of at least 0", 0)
+_POSITIVE = Rule((int,), "a whole number of at least 1", 1)
+_LEAST_ZERO = Rule((int, float), "a number of at least 0", 0)
+_SHARE = Rule((int, float), "a number in [0, 1]", 0, 1)
+_PLAIN = Rule((str, int, float, bool, type(None)), "text or a number")
+NUMBER = Rule((int, float), "a number")
+OBJECT = Rule((dict,), "an object")
+COUNTS, NUMBERS, TEXTS = (Rule((list,), f"a list of {each.words}", of=each) for each in (COUNT, NUMBER, TEXT))
+
+_EVALUATED: Mapping[str, Rule] = {
+    "evaluated": TEXT,
+    **dict.fromkeys(SCORES, _SHARE),
+    "test_loss": _LEAST_ZERO,
+}
+_ROUND: Mapping[str, Rule] = {
+    **dict.fromkeys(("round", "stage", "participants"), _POSITIVE),
+    **dict.fromkeys(COSTS, COUNT),
+    **dict.fromkeys(("seconds", "seconds_closing"), _LEAST_ZERO),
+    "loss": NUMBER,  # of a method's own loss, which may be below 0
+}
+_SUMMARY: Mapping[str, Rule] = {
+    **_EVALUATED,
+    **dict.fromkeys(COSTS, COUNT),
+    **dict.fromkeys(("samples_per_second", "seconds"), _LEAST_ZERO),
+    "rounds": _POSITIVE,
+    "budget": OBJECT,
+    "resumed": COUNT,
+    "notes": TEXTS,
+    "environment": OBJECT,
+}
+_LATER: Mapping[str, Rule] = {
+    "shared_rounds": COUNT,
+    "origins": Rule((list,), "a list of objects", of=OBJECT),
+}  # which older records do not have
+_PLAN: Mapping[str, Rule] = {"rounds": _POSITIVE, "set_by": TEXT, "limit": COUNT, "planned": COUNT}
+_NAMES = ("commit", "code", "device", "executor", "torch", "processor")  # entries of environments
+
+
+def check_entries(place: str, found: Any, needed: Mapping[str, Rule], others: Mapping[str, Rule]) -> None:
+    """Hold an object against rules.
+
+    Args:
+        place: where it stands, for messages.
+        others: for entries that may be absent.
+
+    Raises:
+        ValueError: names the entry that is absent or does not fit.
+    """
+    if not isinstance(found, dict):
+        raise ValueError(f"{place} is no object")
+    if absent := needed.keys() - found.keys():
+        raise ValueError(f"{place} lacks the entry '{min(absent)}'")
+    for rules in (needed, others):
+        for name in rules.keys() & found.keys():
+            if not rules[name].fits(found[name]):
+                raise ValueError(f"{place}: {name} is {_short(found[name])}; expected {rules[name].words}")
+
+
+def check_rounds(lines: Any) -> None:
+    """Check the lines of rounds.jsonl, from the first round.
+
+    Raises:
+        ValueError: names the line and what does not fit.
+    """
+    if not isinstance(lines, list):
+        raise ValueError("rounds.jsonl is no list of rounds")
+    for number, line in enumerate(lines, start=1):
+        place = f"line {number} of rounds.jsonl"
+        check_entries(place, line, _ROUND, _EVALUATED)
+        if line["round"] != number:
+            raise ValueError(f"{place} is of round {line['round']}")
+        if ("evaluated" in line) != ("accuracy" in line):
+            raise ValueError(f"{place} is half an evaluation")
+
+
+def check_summary(found: Any) -> None:
+    """Check the content of summary.json.
+
+    Raises:
+        ValueError: names what does not fit.
+    """
+    check_entries("summary.json", found, _SUMMARY, _LATER)
+    check_entries("the budget of summary.json", found["budget"], _PLAN, {})
+    if found["evaluated"] not in ("global", "personal"):
+        raise ValueError(
+            f"summary.json: evaluated is {_short(found['evaluated'])}; expected global or personal"
+        )
+    _check_environment("the environment of summary.json", found["environment"], {})
+    for origin in found.get("origins", ()):
+        _check_environment("an origin in summary.json", origin, {"from_round": _POSITIVE})
+
+
+def _check_environment(place: str, found: Any, needed: Mapping[str, Rule]) -> None:
+    check_entries(place, found, needed, {})
+    check_entries(place, found, {}, {**dict.fromkeys(found, _PLAIN), **dict.fromkeys(_NAMES, TEXT)})
+
+
+def _short(value: Any) -> str:
+    """A value as a message shows it, in a few characters."""
+    if isinstance(value, (list, dict)):
+        return "a list" if isinstance(value, list) else "an object"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,40 @@
+"""What PPFE's records tell of its stages (`algorithms.ppfe.diagnostics.describe`), checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmark.engine.shapes import COUNT, COUNTS, NUMBER, NUMBERS, OBJECT, TEXTS, check_entries
+
+if TYPE_CHECKING:
+    from benchmark.records.store import Record
+
+__all__ = ["stages_of"]
+
+_FIGURES = (
+    "error_bound",
+    "hindsight_test_accuracy",
+    *(f"{kind}_{part}_accuracy" for kind in ("stage", "ensemble") for part in ("train", "test")),
+)
+_STAGE = {"stage": COUNT, "personal": TEXTS}
+_OTHERS = {
+    "rounds": COUNTS,
+    "hindsight_weights": NUMBERS,
+    "clients": OBJECT,
+    **dict.fromkeys(_FIGURES, NUMBER),
+}
+
+
+def stages_of(record: Record) -> list[dict[str, Any]]:
+    """The stages that a record tells of; none if it tells of none, or of such that cannot be."""
+    stages = record.diagnostics.get("stages")
+    if not isinstance(stages, list):
+        return []
+    try:
+        for stage in stages:
+            check_entries("a stage", stage, _STAGE, _OTHERS)
+            clients = stage.get("clients", {})
+            check_entries("its clients", clients, {}, dict.fromkeys(clients, NUMBERS))
+    except ValueError:
+        return []
+    return stages

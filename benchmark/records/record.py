@@ -1,0 +1,232 @@
+"""One finished run, read from its folder and checked: the only reader of a record's files.
+
+What it returns has the types and ranges of `benchmark.engine.shapes`. Figures that follow from others are
+computed again, and every file is held against the seal (`benchmark.engine.seal`), if the record has one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark.engine.config import RunConfig
+from benchmark.engine.evaluate import ClientMetrics
+from benchmark.engine.files import parse_json, read_bytes, read_json
+from benchmark.engine.records import FORMAT, slug
+from benchmark.engine.seal import DIAGNOSTICS, broken, read_sealed, seal_of
+from benchmark.engine.shapes import (
+    COSTS,
+    COUNT,
+    COUNTS,
+    OBJECT,
+    SCORES,
+    TEXT,
+    check_entries,
+    check_rounds,
+    check_summary,
+)
+from benchmark.errors import UserError
+from benchmark.records.freshness import read_verdict
+from benchmark.records.same_data import Data, data_of
+
+__all__ = ["BadRecord", "Record", "data_in", "read_reason", "read_record"]
+
+_COLUMNS = "client,test_samples,correct,accuracy,loss"
+_ROUNDING = 2e-6  # of figures that are written with six decimals, and of what is computed from such
+
+
+class BadRecord(UserError):
+    """A folder that says it is a finished record and cannot be used as one.
+
+    Attributes:
+        reason: in words, with the file.
+    """
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(
+            f"the record {folder} cannot be used: {reason}; bring its files back, or remove the folder and "
+            "run again"
+        )
+        self.folder, self.reason = folder, reason
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One finished run.
+
+    Attributes:
+        method: its readable name and variant, as the folder is called.
+        split: checksum of the split; records of equal split can be compared client by client.
+        data: what it was made on.
+        summary: the content of summary.json, as `benchmark.engine.shapes.check_summary` takes it.
+        accuracies, test_samples, losses: per client [K].
+        rounds: the lines of rounds.jsonl, as `benchmark.engine.shapes.check_rounds` takes them.
+        diagnostics: what the method itself had to say: any JSON object.
+        digest: changes with the content of the record.
+        sealed: False for a record of an older version, whose files nothing vouches for.
+        verified: what `benchmark.experiment.verify` found about this very content, or empty.
+    """
+
+    folder: Path
+    config: RunConfig
+    method: str
+    split: str
+    data: Data
+    summary: Mapping[str, Any]
+    accuracies: np.ndarray
+    test_samples: np.ndarray
+    losses: np.ndarray
+    rounds: list[dict[str, Any]]
+    diagnostics: Mapping[str, Any]
+    digest: str
+    sealed: bool
+    verified: Mapping[str, Any]
+
+
+def read_record(folder: Path) -> Record:
+    """Read a finished record and hold its files against each other and against its seal.
+
+    Raises:
+        BadRecord: they do not fit, or cannot be read.
+    """
+    try:
+        return _read(folder)
+    except OSError as error:
+        name = Path(error.filename).name if error.filename else "a file"
+        raise BadRecord(folder, f"{name}: {error.strerror}") from error
+    except (ValueError, UserError) as error:
+        raise BadRecord(folder, str(error).splitlines()[0]) from error
+
+
+def read_reason(folder: Path) -> str:
+    """Why training of a run diverged, from its failed.json; empty where there is no such file."""
+    try:
+        reason = read_json(folder / "failed.json").get("reason")
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError):
+        reason = None
+    return " ".join(reason.split()) if isinstance(reason, str) and reason.strip() else "its training diverged"
+
+
+def data_in(folder: Path) -> Data | None:
+    """What a run was made on, from its config.json alone; None where that cannot be read."""
+    try:
+        config, split = _about(parse_json(read_bytes(folder / "config.json"), "config.json"))
+    except (OSError, ValueError, UserError):
+        return None
+    return data_of(config, split)
+
+
+def _read(folder: Path) -> Record:
+    """As `read_record`; raises OSError, ValueError or UserError."""
+    folder_hash, seal = folder.name[-10:], read_bytes(folder / "done")
+    content = read_sealed(folder)
+    if seal and (problem := broken(seal, content)):
+        raise ValueError(problem)
+    config, split = _about(parse_json(content["config.json"], "config.json"))
+    if config.hash != folder_hash:
+        raise ValueError(f"config.json is that of run {config.hash}")
+    summary = parse_json(content["summary.json"], "summary.json")
+    check_summary(summary)
+    lines = b"[%s]" % b",".join(content["rounds.jsonl"].splitlines())  # half the time of line by line
+    rounds = parse_json(lines, "rounds.jsonl")
+    check_rounds(rounds)
+    clients = _clients(content["clients.csv"])
+    _check_sizes(config, summary, rounds, clients)
+    _check_figures(summary, rounds, clients)
+    diagnostics = parse_json(content[DIAGNOSTICS], DIAGNOSTICS) if DIAGNOSTICS in content else {}
+    check_entries(DIAGNOSTICS, diagnostics, {}, {})
+    digest = hashlib.sha256(seal_of(content).encode()).hexdigest()
+    return Record(
+        folder=folder,
+        config=config,
+        method=folder.name.removesuffix(f"-{slug(config)}-{config.hash}"),
+        split=split["checksum"],
+        data=data_of(config, split),
+        summary=summary,
+        accuracies=clients.accuracies,
+        test_samples=clients.total,
+        losses=clients.loss,
+        rounds=rounds,
+        diagnostics=diagnostics,
+        digest=digest,
+        sealed=bool(seal),
+        verified=read_verdict(folder, digest),
+    )
+
+
+def _about(found: Any) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration and the description of the split that config.json holds."""
+    check_entries("config.json", found, {"format": COUNT, "config": OBJECT, "split": OBJECT}, {})
+    if found["format"] != FORMAT:
+        raise ValueError(f"config.json has format {found['format']} instead of {FORMAT}")
+    split = found["split"]
+    sizes = [name for name in split if name.startswith("dataset_")]
+    others = {"data_checksum": TEXT, **dict.fromkeys(sizes, COUNTS)}
+    check_entries("the split of config.json", split, {"checksum": TEXT}, others)
+    config = RunConfig.from_dict(found["config"])
+    config.validate()
+    return config, split
+
+
+def _clients(content: bytes) -> ClientMetrics:
+    """clients.csv, of which every figure is one of a client's test samples."""
+    head, *lines = content.decode("ascii", "replace").splitlines() or [""]
+    if head != _COLUMNS:
+        raise ValueError("clients.csv has not the columns of a record")
+    rows = []
+    for client, line in enumerate(lines):
+        try:
+            number, samples, right, accuracy, loss = line.replace("_", "?").split(",")  # int() takes 1_0
+            row = (int(number), int(samples), int(right), float(accuracy), float(loss))
+        except ValueError as error:
+            raise ValueError(f"clients.csv: the line of client {client} is no row of numbers") from error
+        if row[0] != client or not 0 <= row[2] <= row[1] < 2**53 or not row[1] or not math.isfinite(row[4]):
+            raise ValueError(f"clients.csv: the figures of client {client} cannot be")
+        if not abs(row[3] - row[2] / row[1]) < _ROUNDING:
+            raise ValueError(f"clients.csv: client {client} has another accuracy than its samples give")
+        rows.append(row)
+    _, total, correct, _, losses = zip(*rows, strict=True) if rows else [()] * 5
+    return ClientMetrics(np.array(correct, np.int64), np.array(total, np.int64), np.array(losses))
+
+
+def _check_sizes(
+    config: RunConfig, summary: Mapping[str, Any], rounds: list[dict[str, Any]], clients: ClientMetrics
+) -> None:
+    if len(clients.total) != config.clients:
+        raise ValueError(f"clients.csv has {len(clients.total)} of {config.clients} clients")
+    if not len(rounds) == summary["rounds"] == summary["budget"]["rounds"]:
+        raise ValueError(f"rounds.jsonl has {len(rounds)} of {summary['rounds']} rounds")
+    if config.budget == "rounds" and len(rounds) != config.rounds:
+        raise ValueError(f"rounds.jsonl has {len(rounds)} of the configuration's {config.rounds} rounds")
+
+
+def _check_figures(summary: Mapping[str, Any], rounds: list[dict[str, Any]], clients: ClientMetrics) -> None:
+    """Compute again what follows from clients.csv and rounds.jsonl."""
+    training = math.fsum(line["seconds"] for line in rounds)
+    totals: dict[str, float] = {name: sum(line[name] for line in rounds) for name in COSTS}
+    totals["seconds"] = training + math.fsum(line["seconds_closing"] for line in rounds)
+    for name, value in clients.summary().items():
+        _equal(name, summary[name], value, "clients.csv")
+    for name in (*SCORES, "evaluated"):
+        if rounds[-1].get(name) != summary[name]:
+            raise ValueError(f"summary.json has another {name} than the last line of rounds.jsonl")
+    for name, value in totals.items():
+        _equal(name, summary[name], value, "rounds.jsonl")
+    rate = totals["samples"] / training if training else 0.0
+    if not abs(summary["samples_per_second"] - rate) <= 0.06 + 1e-9 * rate:  # it has one decimal
+        raise ValueError("summary.json has another samples_per_second than rounds.jsonl gives")
+
+
+def _equal(name: str, found: float, value: float, source: str) -> None:
+    if isinstance(value, int) and found == value:
+        return
+    if isinstance(value, int) or not abs(found - value) <= _ROUNDING * max(1.0, abs(value)):
+        raise ValueError(f"summary.json: {name} is {found}, but {value:.12g} by {source}")

@@ -1,0 +1,71 @@
+"""Studies of these tests: a few methods on the digits, printed figures, every kind of table and figure."""
+
+from pathlib import Path
+
+from benchmark.config.settings import SETTINGS
+from benchmark.studies.catalogue import STUDIES
+from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
+from benchmark.studies.printed import PrintedTable
+from benchmark.studies.results import Results, collect
+
+PROFILE = Profile("own", seeds=(0, 1), warning="Made up for tests.")
+PRINTED = PrintedTable("own", Path(__file__).with_name("printed.csv"))
+
+LOCAL, FEDAVG, TUNED = (
+    Variant("Local Only", "local"),
+    Variant("FedAvg", "fedavg"),
+    Variant("FedAvg+FT", "fedavg-ft"),
+)
+DITTO, REP, STAGED = Variant("Ditto", "ditto"), Variant("FedRep", "fedrep"), Variant("Staged", "ppfe")
+ROWS = (LOCAL, FEDAVG, TUNED, DITTO, REP, STAGED)
+ONE = Column("Digits, S = 2", "digits-s2", paper=("digits", "20", "2"))
+OTHER = Column("Digits, α = 0.3", "digits-dir0.3", paper=("digits", "20", "0.3"))
+TEXTS = Column(SETTINGS["synth-tweets"].title, "synth-tweets")
+
+
+def _study(
+    name: str, *tables: str, rows=ROWS, columns=(ONE, OTHER), profiles=("own", "quick"), **more
+) -> Study:
+    grids = dict.fromkeys(profiles, Grid(rows, columns))
+    return Study(name, f"The {name} of tests", grids, tables=tables, **more)
+
+
+MAIN = _study(
+    "main", "accuracy", "significance", "ranks", "worst10", "spread", "best-round", "communication",
+    paper=PRINTED, highlight="Ditto", figures=("learning-curves", "client-accuracies"),
+)  # fmt: skip
+AS_ROWS = _study("rows", "accuracy", "significance", paper=PRINTED, settings_as_rows=True)
+BYTES = _study("bytes", "communication", columns=(ONE, OTHER, TEXTS))
+EVERY = (MAIN, AS_ROWS, BYTES)
+
+
+# What commands are tested with: studies with cells in common, on request, and of one profile alone.
+FEW = _study("few", "accuracy", "significance", rows=(FEDAVG, TUNED))
+PAIR = _study("pair", "accuracy", "significance", "worst10", rows=(FEDAVG, DITTO), paper=PRINTED)
+SIZES = _study(
+    "sizes", "accuracy", "significance", figures=("sweep",), highlight="Staged",
+    axis="training samples per client", rows=(LOCAL, FEDAVG, TUNED, Variant("FedPer", "fedper"), STAGED),
+    columns=tuple(Column(str(n), "digits-s2", {"samples_per_client": n}, x=n) for n in (20, 40, 60)),
+)  # fmt: skip
+COSTS = _study(
+    "costs", "communication", figures=("accuracy-bytes", "accuracy-samples"), highlight="Staged",
+    rows=(*ROWS, Variant("pFedFDA", "pfedfda")), columns=(ONE, OTHER, TEXTS),
+)  # fmt: skip
+BORROWED = _study("borrowed", "accuracy", borrows=True)
+CHOICES = _study("choices", "accuracy", rows=(LOCAL, FEDAVG), on_request=True)
+ALONE = _study("alone", "accuracy", "significance", rows=(STAGED,))
+LARGE = _study("large", "accuracy", profiles=("paper",))
+CATALOGUE = (MAIN, FEW, PAIR, SIZES, COSTS, BORROWED, ALONE, CHOICES, LARGE)
+DRAWN = (MAIN, SIZES, COSTS)
+
+
+def replace_catalogue(patch) -> None:
+    """Put these studies in the place of those of the catalogue, packs' included."""
+    for name in list(STUDIES):
+        patch.delitem(STUDIES, name)
+    for study in CATALOGUE:
+        patch.setitem(STUDIES, study.name, study)
+
+
+def results_of(study: Study, store, seeds=None) -> Results:
+    return collect(study, PROFILE, store, seeds)

@@ -1,0 +1,58 @@
+"""The study of synthetic data in the command `tables`: computed without runs, once."""
+
+import pandas as pd
+import pytest
+
+from benchmark.cli import main
+from benchmark.papers.ppfe.studies import synthetic
+from benchmark.studies import catalogue, computed
+
+
+@pytest.fixture
+def tables(capsys, tmp_path):
+    """``tables("--only synthetic")`` with results below `tmp_path`: exit code, standard output and error."""
+
+    def go(words):
+        capsys.readouterr()
+        return main(
+            ["tables", "--results-dir", str(tmp_path / "results"), *words.split()]
+        ), *capsys.readouterr()
+
+    return go
+
+
+def test_it_is_computed_once(tables, tmp_path, monkeypatch):
+    calls = []
+
+    def compute(profile, seeds):
+        calls.append((profile, seeds))
+        points = [("A", 20, "0.5"), ("A", 50, "0.5"), ("B", 100, "0.0"), ("B", 100, "U(0,1)")]
+        return pd.DataFrame(
+            [
+                {"study": study, "clients": clients, "r_p": ratio, "samples": 100, "method": method}
+                | {"seed": seed, "mse": 0.3 + i / 10}
+                for study, clients, ratio in points
+                for i, method in enumerate(synthetic.METHODS)
+                for seed in (0, 1)
+            ]
+        )  # fmt: skip
+
+    monkeypatch.setattr(synthetic, "compute", compute)
+    assert tables("--only synthetic")[0] == 0
+    root = tmp_path / "results"
+    text = (root / "tables" / "synthetic.md").read_text()
+    assert text.count("**0.300 ± 0.000**") == 4
+    assert "U(0,1)" in text
+    assert (root / "figures" / "synthetic-ratio.svg").exists()
+    assert "up to date" in tables("--only synthetic")[1]
+    tables("--only synthetic --seeds 2")
+    assert calls == [("quick", None), ("quick", (0, 1))]
+    assert computed.is_done(catalogue.STUDIES["synthetic"], catalogue.PROFILES["quick"], root, (0, 1))
+
+
+def test_it_has_no_settings(tables, tmp_path):
+    code, _, err = tables("--only synthetic --settings digits-s2")
+    assert code == 2
+    assert "synthetic is computed, without runs; drop --settings" in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "results").exists()

@@ -1,0 +1,54 @@
+"""What holds of the catalogue, whichever packs there are: its rows and columns exist and are runs."""
+
+import pytest
+
+from algorithms import ALGORITHMS
+from benchmark.config.resolve import resolve
+from benchmark.config.settings import SETTINGS
+from benchmark.studies.catalogue import PROFILES, STUDIES
+from benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure, plan
+
+GRIDS = {(study.name, profile): grid for study in STUDIES.values() for profile, grid in study.grids.items()}
+
+
+@pytest.mark.parametrize(("study", "profile"), GRIDS)
+def test_rows_and_columns_can_be_told_apart(study, profile):
+    grid = GRIDS[study, profile]
+    for parts in (grid.variants, grid.columns):
+        assert len({part.title for part in parts}) == len(parts) > 0
+
+
+@pytest.mark.parametrize(("study", "profile"), GRIDS)
+def test_methods_ablations_and_settings_exist(study, profile):
+    grid = GRIDS[study, profile]
+    for variant in grid.variants:
+        assert variant.algo in ALGORITHMS
+        assert variant.ablation in (None, *ALGORITHMS[variant.algo].ablations)
+    assert {column.setting for column in grid.columns} <= set(SETTINGS)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_run_is_valid_and_needed_once(profile):
+    found = plan(STUDIES.values(), PROFILES[profile], (0,))
+    for cell in found:
+        resolve(cell.config)
+    assert len({cell.config.hash for cell in found}) == len(found)
+    assert len({cell.title for cell in found}) == len(found)
+
+
+def test_the_first_seed_comes_first():
+    wanted = PROFILES["paper"].seeds
+    seeds = [cell.config.seed for cell in plan(STUDIES.values(), PROFILES["quick"], wanted)]
+    assert seeds == sorted(seeds)
+    assert set(seeds) == set(wanted)
+
+
+def test_what_is_not_registered_is_no_cell():
+    profile = Profile("quick", (0,))
+    grid = Grid(
+        (Variant("A", "fedavg"), Variant("B", "nosuch"), Variant("C", "ppfe", "nosuch")),
+        (Column("here", "digits-s2"), Column("there", "nosuch")),
+    )
+    found = plan([Study("odd", "Odd", {"quick": grid})], profile, (0,))
+    assert [cell.title for cell in found] == ["fedavg on digits-s2, seed 0"]
+    assert configure(grid.variants[1], grid.columns[0], profile) is None
