@@ -63,7 +63,7 @@ _BYTES: dict[str, Callable[[bytes], bytes]] = {
     "byte order mark": lambda content: b"\xef\xbb\xbf" + content,
     "zeros": lambda content: b"\0" * len(content),
     "no text": lambda content: b"\xff\xfe" + content,
-    "a line less": lambda content: content[content.index(b"\n") + 1 :],
+    "a line less": lambda content: content.partition(b"\n")[2],
     "turned": lambda content: b"\n".join(reversed(content.splitlines())),
     "deep": lambda content: b"[" * 100_000 + b"]" * 100_000,
     "a number": lambda content: b"5",
