@@ -128,9 +128,9 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UserError: an unknown flag (suggests the nearest), a missing or bad value, a stray word.
         """
-        for word in words:
-            if word.startswith("--") and word.endswith("=--"):  # which argparse takes for an empty list
-                raise UserError(f"{word.removesuffix('=--')} is '--'; expected a value")
+        for text in words:
+            if text.startswith("--") and text.endswith("=--"):  # which argparse takes for an empty list
+                raise UserError(f"{text.removesuffix('=--')} is '--'; expected a value")
         given, rest = self.parse_known_args(words)
         if not rest:
             return given

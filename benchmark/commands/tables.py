@@ -121,8 +121,8 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
         open_store(root)
     store = Store.scan(root)
     if arguments.dry_run or arguments.render_only:
-        for found in store.damaged:
-            say(f"damaged record, counts as missing: {found.folder.name}: {found.reason}")
+        for line in store.remarks():
+            say(line)
     return Job(
         profile,
         studies,
@@ -200,6 +200,6 @@ def _jobs(text: str) -> int:
     if text == "auto":
         return 0
     try:
-        return count("--jobs", most=10_000)(text)
+        return count("--jobs")(text)
     except UserError as error:
         raise UserError(f"{error}, or auto") from None

@@ -129,8 +129,14 @@ class _Loop:
             raise
         except Exception as error:  # damage, or whatever a method makes of the state that other code wrote
             set_aside(path, error if isinstance(error, ValueError) else "other code has written it")
-        self.algorithm = type(self.algorithm)(self.algorithm.task, self.algorithm.hyper)
-        return False
+            return False
+
+    def _load(self, load: Callable[[Algorithm], None]) -> None:
+        """Load a state into another instance first, whose models are looked at."""
+        other = type(self.algorithm)(self.algorithm.task, self.algorithm.hyper)
+        load(other)
+        check_models(other)
+        load(self.algorithm)
 
     def _continue(self) -> bool:
         """Go on from the checkpoint, if there is one."""
@@ -138,8 +144,7 @@ class _Loop:
         if found is None:
             return False
         check_rounds(found["lines"])
-        self.algorithm.load(found["algorithm"])
-        check_models(self.algorithm)
+        self._load(lambda algorithm: algorithm.load(found["algorithm"]))
         self.lines, self._resumed = found["lines"], found["resumed"] + 1
         self._shared, self._origins = found.get("shared", 0), found.get("origins", [{"from_round": 1}])
         return True
@@ -151,8 +156,7 @@ class _Loop:
             return False
         *lines, last = found["lines"]
         check_rounds([*lines, {**last, "seconds_closing": 0.0}])
-        self.algorithm.load_trunk(trunk, found["state"])
-        check_models(self.algorithm)
+        self._load(lambda algorithm: algorithm.load_trunk(trunk, found["state"]))
         self.lines, self._trunk_line, self._shared = lines, last, trunk.round
         return True
 

@@ -63,15 +63,13 @@ _BYTES: dict[str, Callable[[bytes], bytes]] = {
     "byte order mark": lambda content: b"\xef\xbb\xbf" + content,
     "zeros": lambda content: b"\0" * len(content),
     "no text": lambda content: b"\xff\xfe" + content,
-    "a line less": lambda content: content[content.index(b"\n") + 1 :],
+    "a line less": lambda content: content.partition(b"\n")[2],
     "turned": lambda content: b"\n".join(reversed(content.splitlines())),
     "deep": lambda content: b"[" * 100_000 + b"]" * 100_000,
     "a number": lambda content: b"5",
     "nothing": lambda content: b"null",
     "a list": lambda content: b"[]",
-    "a digit": lambda content: re.sub(
-        rb"(?<=0\.)\d", lambda m: b"1" if m[0] != b"1" else b"2", content, count=1
-    ),
+    "a digit": lambda content: re.sub(rb"\d", lambda m: b"1" if m[0] != b"1" else b"2", content, count=1),
 }
 
 
