@@ -21,6 +21,7 @@ from dataclasses import fields
 from typing import Any, NoReturn
 
 from benchmark.commands import Command, command_names, find_command
+from benchmark.config.plugins import load_plugins, take_plugins
 from benchmark.errors import UserError
 
 __all__ = ["Parser", "main"]
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> None:
+    plugins, words = take_plugins(words)
     if words[:1] == ["--version"]:
         from benchmark import __version__
 
@@ -68,11 +70,11 @@ def _dispatch(words: list[str]) -> None:
         return
     name, rest = (DEFAULT_COMMAND, words) if words[0].startswith("-") else (words[0], words[1:])
     command = find_command(name)
-    parser = _parser(name, command)
     if "-h" in rest or "--help" in rest:  # wins over whatever else is missing or wrong
-        print(parser.format_help(), end="")
+        print(_parser(name, command).format_help(), end="")
     else:
-        command.execute(parser.parse(rest))
+        load_plugins(plugins)  # before flags and studies are made of what there is
+        command.execute(_parser(name, command).parse(rest))
 
 
 def _overview() -> str:
@@ -101,9 +103,10 @@ def _parser(name: str, command: Command) -> Parser:
         add_help=False,
     )
     command.add_arguments(parser)
-    parser.add_argument_group("help").add_argument(
-        "-h", "--help", action="store_true", help="show this and exit"
-    )
+    general = parser.add_argument_group("general")
+    text = "a Python file or module with methods, datasets, networks or settings of your own; may be repeated"
+    general.add_argument("--plugin", metavar="FILE", default=argparse.SUPPRESS, help=text)  # taken before
+    general.add_argument("-h", "--help", action="store_true", help="show this and exit")
     return parser
 
 

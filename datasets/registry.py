@@ -1,25 +1,34 @@
-"""The datasets by name: every module of `datasets.catalogue` defines one as `INFO`, and those modules."""
+"""The datasets by name: those of `datasets.catalogue`, one module each (`INFO`), and those of plugins."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from datasets import catalogue
 from datasets.data import DatasetInfo
 
-__all__ = ["DATASETS", "MODULES"]
+__all__ = ["DATASETS", "MODULES", "register"]
+
+DATASETS: dict[str, DatasetInfo] = {}
+MODULES: dict[str, str] = {}  # that define them
 
 
-def _collect() -> list[tuple[DatasetInfo, str]]:
-    modules = sorted(
-        module.name for module in pkgutil.iter_modules(catalogue.__path__, f"{catalogue.__name__}.")
-    )
-    return [(importlib.import_module(name).INFO, name) for name in modules]
+def register(info: DatasetInfo, module: str) -> None:
+    """Make a dataset known by its name.
+
+    Args:
+        module: the ``__name__`` of the module that defines it.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if info.name in DATASETS:
+        raise ValueError(f"two datasets are called '{info.name}'")
+    DATASETS[info.name], MODULES[info.name] = info, module
 
 
-_FOUND = _collect()
-DATASETS: Mapping[str, DatasetInfo] = MappingProxyType({info.name: info for info, _ in _FOUND})
-MODULES: Mapping[str, str] = MappingProxyType({info.name: module for info, module in _FOUND})
+for _name in sorted(
+    module.name for module in pkgutil.iter_modules(catalogue.__path__, f"{catalogue.__name__}.")
+):
+    register(importlib.import_module(_name).INFO, _name)

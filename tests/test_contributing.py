@@ -119,6 +119,16 @@ def test_the_method_is_one_new_file_and_runs(printed):
     assert {run["title"] for run in group["runs"]} == {"fast-head-head_rate=5.0", "fedper"}
 
 
+def test_the_method_is_the_same_as_a_plugin(printed, tmp_path):
+    (tmp_path / "fast_head.py").write_text(re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)[0])
+    words = ["--plugin", str(tmp_path / "fast_head.py"), *COMMANDS["method"], "--results-dir", str(tmp_path)]
+    plugin = json.loads(python(ROOT, "-m", "benchmark", *words).splitlines()[-1])
+    summary = json.loads(printed["method"].splitlines()[-1])
+    for entry in ("accuracy", "bytes_up", "bytes_down", "samples"):
+        assert plugin[entry] == summary[entry]
+    assert Path(plugin["record"]).name == Path(summary["record"]).name
+
+
 def test_the_partition_law_is_one_new_file_and_runs(checkout, printed):
     record = checkout / json.loads(printed["law"].splitlines()[-1])["record"]
     assert record.name.startswith("fedavg-digits-power1.5-seed0-")

@@ -49,7 +49,7 @@ def resolve(config: RunConfig) -> Run:
     if config.dataset not in NETWORKS:
         raise UserError(
             f"the dataset '{config.dataset}' has no network: add one to NETWORKS in "
-            "benchmark/models/catalogue.py"
+            "benchmark/models/catalogue.py, or in its plugin"
         )
     check_data(config)
     method, hyper = find(config.algo), _parsed(config, config.hyper)

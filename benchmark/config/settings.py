@@ -143,7 +143,8 @@ def default_setting(dataset: str) -> str:
 
     if dataset in DATASETS:
         raise UserError(
-            f"no setting uses the dataset '{dataset}': add one to SETTINGS in benchmark/config/settings.py"
+            f"no setting uses the dataset '{dataset}': add one to SETTINGS in "
+            "benchmark/config/settings.py, or in its plugin"
         )
     known = sorted({setting.values["dataset"] for setting in SETTINGS.values()})
     raise unknown("dataset", dataset, known)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 import datasets
+from benchmark.config.plugins import load_plugins
 from benchmark.engine.records import Busy
 from benchmark.engine.rounds import Observer
 from benchmark.errors import UserError
@@ -166,6 +167,7 @@ def absolute(execution: Execution) -> Execution:
 def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
     """Run a cell here and now."""
     try:
+        load_plugins()  # which a new process has not
         # A method's notes are in its summary; printed for every cell they would drown the progress.
         with contextlib.redirect_stderr(io.StringIO()):
             return Ended("done", run_cell(cell.config, execution, observer))

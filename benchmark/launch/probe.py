@@ -12,6 +12,7 @@ from multiprocessing.synchronize import Barrier
 
 import torch
 
+from benchmark.config.plugins import load_plugins
 from benchmark.engine.config import RunConfig
 from benchmark.engine.executors.threads import available_cores
 from benchmark.experiment.estimate import Estimator
@@ -101,6 +102,7 @@ def _begin(warm: Barrier) -> None:
 def _train(config: RunConfig, execution: Execution, seconds: float) -> float:
     """Samples a second in training, from when all workers are warm until time is up."""
     try:
+        load_plugins()
         with Estimator((), execution).cohort(config, config.samples_per_client) as train:
             train()
             _warm.wait()

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from benchmark.config.plugins import VARIABLE
 from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 from benchmark.engine.records import Busy
 from benchmark.errors import UserError, optional
@@ -73,6 +74,7 @@ class RayCluster(Pool):
         once = {"max_retries": 0, "num_returns": "streaming"}
         self._work = self._ray.remote(num_cpus=cpus, num_gpus=gpus, **once)(work)
         self._variables = {CORES_VARIABLE: str(cpus), COMMIT_VARIABLE: commit()}
+        self._variables |= {VARIABLE: os.environ.get(VARIABLE, "")}
         self._scratch = uuid.uuid4().hex
         self._threads = ThreadPoolExecutor(jobs)  # each follows a task
         self._streams: list[Any] = []

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
+from benchmark.config.plugins import load_plugins
 from benchmark.engine.files import write_bytes
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import record_of
@@ -36,6 +37,7 @@ _LEAST = 0.1  # seconds between looks for a checkpoint
 
 def look(cells: Sequence[Cell], data_dir: Path | None) -> tuple[str, dict[str, str]]:
     """The name of this machine, and the datasets of `cells` that are not on it, with the reason."""
+    load_plugins()
     return socket.gethostname(), unavailable(cells, data_dir, download=False)
 
 
@@ -50,6 +52,7 @@ def work(
         variables: of the environment, to be set.
     """
     os.environ.update(variables)
+    load_plugins()
     execution = dataclasses.replace(execution, results_dir=_folder(scratch))
     folder = record_of(cell.config, execution.results_dir).folder
     shutil.rmtree(folder, ignore_errors=True)

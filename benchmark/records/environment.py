@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import benchmark
+from benchmark.config.plugins import LOADED
 from benchmark.engine.executors.threads import available_cores
 
 __all__ = ["COMMIT_VARIABLE", "commit", "environment"]
@@ -37,6 +38,8 @@ def environment(device: torch.device, executor: str) -> dict[str, Any]:
     }
     if device.type == "cuda":
         found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    if LOADED:
+        found["plugins"] = ", ".join(sorted(Path(plugin).name for plugin in LOADED))
     return found
 
 

@@ -37,8 +37,11 @@ def code_of(config: RunConfig) -> str:
 
     What only other methods, networks, datasets and partition laws are made of does not count.
     """
-    modules = tuple(cls.__module__ for made in (find(config.algo), type(config.law)) for cls in made.__mro__)
-    return _digest(modules, config.dataset, repr(network_of(config)))
+    network = network_of(config)
+    made = (find(config.algo), type(config.law), type(network), *map(type, network.layers))
+    modules = [cls.__module__ for part in made for cls in part.__mro__]
+    once = dict.fromkeys([*modules, MODULES[config.dataset]])
+    return _digest(tuple(once), config.dataset, repr(network))
 
 
 def outdated(
@@ -86,15 +89,30 @@ def _checksum(verdict: Mapping[str, Any]) -> str:
 def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
     """`code_of`, with the modules of method, partition law and their bases, and the network in words."""
     own: set[str] = set()
+    plugins = {
+        name: SOURCES[name]
+        for name in sorted(SOURCES)
+        if name.startswith("plugins/")
+        and any(f"{module}.".startswith(f"{name.split('/')[1]}.") for module in modules)
+    }
     for home in ("algorithms", "datasets/laws"):
         package = home.replace("/", ".") + "."
         starts = [name.removeprefix(package).split(".")[0] for name in modules if name.startswith(package)]
         own |= imported(starts, SOURCES, home)
+        for text in plugins.values():
+            own |= imported(["plugin"], {**SOURCES, f"{home}/plugin.py": text}, home)
     own.add(f"{MODULES[dataset].replace('.', '/')}.py")
     # The network itself stands for the module in which all are listed.
-    some = ("algorithms/", "datasets/laws/", "datasets/catalogue/", "benchmark/models/catalogue.py")
+    some = (
+        "algorithms/",
+        "datasets/laws/",
+        "datasets/catalogue/",
+        "benchmark/models/catalogue.py",
+        "plugins/",
+    )
     used = {name: text for name, text in SOURCES.items() if name in own or not name.startswith(some)}
-    for name in modules:  # a method or law that a script or notebook registers
+    used |= plugins
+    for name in modules:  # what a script or notebook registers
         file = getattr(sys.modules.get(name), "__file__", None)
         if name.partition(".")[0] not in ("algorithms", "benchmark", "datasets", "builtins", "abc") and file:
             used[name] = Path(file).read_bytes()

@@ -1,0 +1,156 @@
+"""Plugins: Python files or modules anywhere that register methods, datasets, networks and settings.
+
+They come from ``--plugin`` and from the environment's PFL_PLUGINS (separated as in PATH), which tells them to
+the processes begun by this one. Nothing is imported for it where there are none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from benchmark.errors import UserError, unknown
+
+__all__ = ["LOADED", "VARIABLE", "load_plugins", "take_plugins"]
+
+VARIABLE = "PFL_PLUGINS"  # of the environment
+LOADED: dict[str, str] = {}  # names of modules by what was given, files as absolute paths
+
+
+def take_plugins(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The values of ``--plugin`` in a command line, and its other words.
+
+    Raises:
+        UserError: a value is missing.
+    """
+    found: list[str] = []
+    rest: list[str] = []
+    left = iter(words)
+    for word in left:
+        if word != "--plugin" and not word.startswith("--plugin="):
+            rest.append(word)
+            continue
+        value = word.removeprefix("--plugin=") if word != "--plugin" else next(left, "")
+        if not value or value.startswith("-"):
+            raise UserError("--plugin: expected a Python file or the name of a module after it")
+        found.append(value)
+    return found, rest
+
+
+def load_plugins(given: Sequence[str] = ()) -> None:
+    """Load the plugins of the environment, then those given; each once a process.
+
+    Raises:
+        UserError: a plugin cannot be imported, registers nothing or what could not be used, or takes a name
+            that exists. What it had registered until then is undone.
+    """
+    if bad := next((text for text in given if os.pathsep in text or "\0" in text), None):
+        raise UserError(f"plugin {bad!r}: expected a path without {os.pathsep!r}, which separates plugins")
+    named = [text for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
+    for text in (*named, *given):
+        is_file = text.endswith(".py") or os.sep in text
+        plugin = os.path.realpath(os.path.expanduser(text)) if is_file else text
+        if plugin not in LOADED:
+            _load(plugin, f"plugin_{Path(plugin).stem}" if is_file else plugin)
+    if LOADED:
+        os.environ[VARIABLE] = os.pathsep.join(LOADED)
+
+
+def _load(plugin: str, name: str) -> None:
+    """Import a plugin as a module of this name."""
+    from algorithms import ALGORITHMS
+    from benchmark.config.settings import SETTINGS, Setting
+    from benchmark.engine.sources import SOURCES
+    from benchmark.models import NETWORKS, Network
+    from datasets.laws import LAWS
+    from datasets.registry import DATASETS, MODULES, DatasetInfo
+
+    if name in LOADED.values():
+        raise UserError(f"plugin {plugin}: another plugin has a file of that name; rename it")
+    registries: list[dict[str, Any]] = [ALGORITHMS, DATASETS, SETTINGS, NETWORKS, LAWS, MODULES, SOURCES]
+    kinds = {"method": type, "dataset": DatasetInfo, "setting": Setting, "network": Network}
+    before, modules = [dict(registry) for registry in registries], set(sys.modules)
+    new = False
+    try:
+        SOURCES.update(_execute(plugin, name))
+        MODULES.update(dict.fromkeys(DATASETS.keys() - MODULES.keys(), name))
+        for kind, registry, old in zip((*kinds, "partition law"), registries, before, strict=False):
+            for key in {**old, **registry}:
+                if key not in old:
+                    new = True
+                    _check(kind, key, registry[key], kinds.get(kind))
+                elif registry.get(key) is not old[key]:
+                    raise ValueError(f"there is a {kind} '{key}' already; choose another name")
+        if not new:
+            raise ValueError("it registers nothing; expected a method, dataset, network or setting")
+    except (Exception, SystemExit) as error:
+        for registry, old in zip(registries, before, strict=True):
+            registry.clear()
+            registry.update(old)
+        for module in _within(name) - modules:
+            del sys.modules[module]
+        raise UserError(f"plugin {plugin}: {_reason(error, plugin)}") from error
+    LOADED[plugin] = name
+
+
+def _execute(plugin: str, name: str) -> dict[str, bytes]:
+    """Import a plugin; returns its sources (of a package: what it imports of itself) for those of runs."""
+    if plugin == name:
+        importlib.import_module(name)
+        files = {part: getattr(sys.modules[part], "__file__", None) for part in sorted(_within(name))}
+        return {f"plugins/{name}/{part}.py": Path(file).read_bytes() for part, file in files.items() if file}
+    source = Path(plugin).read_bytes()
+    module = sys.modules[name] = ModuleType(name)  # where dataclasses look their module up
+    module.__file__ = plugin
+    exec(compile(source, plugin, "exec", dont_inherit=True), vars(module))
+    return {f"plugins/{name}/{name}.py": source}
+
+
+def _within(name: str) -> set[str]:
+    return {module for module in sys.modules if f"{module}.".startswith(f"{name}.")}
+
+
+def _check(kind: str, name: str, found: Any, expected: Any) -> None:
+    """Refuse what could not be used.
+
+    Raises:
+        UserError, ValueError: says what.
+    """
+    from benchmark.engine.config import RunConfig
+    from datasets import DATASETS
+
+    if expected is None:  # a partition law: its options are fields and flags of all runs
+        raise ValueError(f"the {kind} '{name}' comes too late in a plugin; put its file into datasets/laws")
+    if not isinstance(found, expected):
+        raise ValueError(
+            f"the {kind} '{name}' is of type {type(found).__name__}; expected a {expected.__name__}"
+        )
+    if kind == "setting":
+        if missing := {"dataset", "partition"} - {*found.values}:
+            raise ValueError(f"the setting '{name}' has no {min(missing)}")
+        try:
+            RunConfig.from_dict(found.values).validate()
+            if found.values["dataset"] not in DATASETS:
+                raise unknown("dataset", found.values["dataset"], DATASETS)
+        except UserError as error:
+            raise ValueError(f"the setting '{name}': {error}") from error
+
+
+def _reason(error: BaseException, plugin: str) -> str:
+    """What is wrong with a plugin, and where."""
+    expected = "expected a Python file, or the name of a module that can be imported"
+    if isinstance(error, OSError) and error.filename == plugin:
+        return f"cannot be read ({error.strerror}); {expected}"
+    if isinstance(error, ModuleNotFoundError) and f"{plugin}.".startswith(f"{error.name}."):
+        return f"there is no such module; {expected}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == plugin]
+    where = f" (line {lines[-1]})" if lines else ""
+    if isinstance(error, (UserError, ValueError)) and not isinstance(error, UnicodeError):
+        return f"{error}{where}"
+    return f"cannot be imported: {type(error).__name__}: {error}{where}"
