@@ -15,6 +15,7 @@ from benchmark.config.settings import SETTINGS
 from benchmark.engine.sources import SOURCES
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
+from benchmark.experiment.progress import RunProgress
 from benchmark.launch.local import Processes
 from benchmark.models import NETWORKS
 from benchmark.records.freshness import _digest, code_of
@@ -23,6 +24,7 @@ from datasets.registry import DATASETS, MODULES
 
 ROOT = Path(__file__).parents[2]
 REGISTRIES = (ALGORITHMS, DATASETS, MODULES, NETWORKS, SETTINGS, SOURCES, LOADED)
+BEFORE = [dict(registry) for registry in REGISTRIES]
 
 METHOD = """
 from __future__ import annotations
@@ -64,19 +66,22 @@ KINDS = {
 SMALL = FEDERATION.replace("--dataset digits ", "")
 
 
-@pytest.fixture(autouse=True)
-def as_before(monkeypatch):
-    """Nothing of a test's plugins is left to the next one."""
-    monkeypatch.setenv(VARIABLE, "")
-    modules, before = set(sys.modules), [dict(registry) for registry in REGISTRIES]
-    yield
-    for registry, old in zip(REGISTRIES, before, strict=True):
+def forget():
+    """As a new process, in which no plugin is loaded."""
+    for registry, old in zip(REGISTRIES, BEFORE, strict=True):
         registry.clear()
         registry.update(old)
-    for name in set(sys.modules) - modules:
-        if name.startswith(("plugin_", "outside")):
-            del sys.modules[name]
+    for name in [name for name in sys.modules if name.startswith(("plugin_", "outside"))]:
+        del sys.modules[name]
     _digest.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def none_is_left(monkeypatch):
+    """Nothing of a test's plugins is there for the next one."""
+    monkeypatch.setenv(VARIABLE, "")
+    yield
+    forget()
 
 
 @pytest.fixture
@@ -107,6 +112,23 @@ def test_what_a_plugin_registers_is_listed_runs_and_is_compared(kind, command, p
     assert os.environ[VARIABLE] == path
 
 
+@pytest.mark.parametrize("added", ["# a remark", "RATE = 1"])
+def test_a_run_goes_on_and_says_whether_its_plugin_was_another(
+    added, tiny_run, plugin, monkeypatch, checkpoint_always
+):
+    def interrupt(self, line):
+        if line["round"] == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunProgress, "round", interrupt)
+        assert tiny_run("--algo own", ["--plugin", plugin(METHOD)]).code == 130
+    forget()
+    resumed = tiny_run("--algo own", ["--plugin", plugin(f"{METHOD}\n{added}")])
+    assert "resumes after round 2" in resumed.err
+    assert ("rounds 1-2 were computed with other code" in resumed.out) == (added == "RATE = 1")
+
+
 def test_a_plugin_of_the_environment_is_loaded_beside_those_given(command, plugin, monkeypatch):
     files = [plugin(METHOD), plugin(SETTING, "two.py"), plugin(DATASET, "three.py")]
     monkeypatch.setenv(VARIABLE, os.pathsep.join(files[:2]))
@@ -124,13 +146,9 @@ def test_a_module_is_a_plugin_too_and_what_it_imports_of_itself_counts(tmp_path,
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # files of one second look alike to Python's cache
     codes = set()
     for rate in ("0.1", "0.1  # as before", "0.2"):
-        for name in [name for name in sys.modules if name.startswith("outside")]:
-            del sys.modules[name]
+        forget()
         (tmp_path / "outside" / "rates.py").write_text(f"RATE = {rate}")
         importlib.invalidate_caches()
-        LOADED.clear()
-        ALGORITHMS.pop("own", None)
-        _digest.cache_clear()
         load_plugins(["outside"])
         codes.add(code_of(tiny("own")))
     assert len(codes) == 2
@@ -142,11 +160,7 @@ def test_a_plugins_code_counts_for_runs_that_use_it(kind, tiny, plugin):
     other = code_of(tiny("fedper"))
     codes = set()
     for changed in (text, text + "\n# a remark", text + "\nx = 1"):
-        for registry in (ALGORITHMS, DATASETS, NETWORKS, SETTINGS):
-            for name in ("own", "own-digits"):
-                registry.pop(name, None)
-        LOADED.clear()
-        _digest.cache_clear()
+        forget()
         load_plugins([plugin(changed)])
         codes.add(code_of(tiny(**{"algo": "fedper", **words})))
         assert code_of(tiny("fedper")) == other
@@ -231,13 +245,13 @@ BAD = {
 @pytest.mark.parametrize("kind", BAD)
 def test_bad_plugins_are_one_line_and_leave_nothing(kind, command, plugin, tmp_path):
     text, parts = BAD[kind]
-    path, before = plugin(text), [dict(registry) for registry in REGISTRIES]
+    path = plugin(text)
     words = ("--algo fedavg --dataset digits", SMALL, ["--results-dir", str(tmp_path / "runs")])
     for answer in (command(*words, ["--plugin", path]), command("list", ["--plugin", path])):
         assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
         for part in (f"error: plugin {path}: ", *parts):
             assert part in answer.err
-    assert [dict(registry) for registry in REGISTRIES] == before
+    assert [dict(registry) for registry in REGISTRIES] == BEFORE
     assert {file.name for file in tmp_path.iterdir()} == {"mine.py"}
     assert os.environ[VARIABLE] == ""
 
