@@ -28,7 +28,7 @@ class FedAMPHyper:
 
     alpha: float = option(1.0, "step α of the cloud models; larger values mix more", least=1e-12)
     sigma: float = option(1.0, "scale σ of the squared distance of models that are alike", least=1e-12)
-    lam: float = option(1.0, "strength λ of the pull to the cloud model, which is λ / α", least=0)
+    lam: float = option(0.1, "strength λ of the pull to the cloud model, which is λ / α", least=0)
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,10 @@ def attention(distances: Tensor, alpha: float, sigma: float) -> Tensor:
 class FedAMP(Algorithm):
     """The server holds everybody's model and sends each client its own mixture, which attracts the model.
 
-    Source: Huang et al., AAAI 2021, Algorithm 1 with A(x) = 1 − exp(−x/σ); there is no official code, values
-    are the defaults of PFLlib (system/main.py; flcore/servers/serveramp.py, clients/clientamp.py). There all
-    clients of the last round are mixed, here all that have taken part. The paper wants α so small that no
+    Source: Huang et al., AAAI 2021, Algorithm 1 with A(x) = 1 − exp(−x/σ); there is no official code, α and
+    σ are the defaults of PFLlib (system/main.py; flcore/servers/serveramp.py, clients/clientamp.py), whose
+    λ = 1 is worse than training alone on the digits (84 % and 99 %; λ = 0.1: 99 %). There all clients of
+    the last round are mixed, here all that have taken part. The paper wants α so small that no
     weight of a client's own model is negative; here the weights of others are scaled down to a sum of 1.
     """
 
@@ -64,7 +65,7 @@ class FedAMP(Algorithm):
     title = "FedAMP"
     reference = "Huang et al., AAAI 2021; no official code, PFLlib serveramp.py"
     Hyper = FedAMPHyper
-    tuning = ({"sigma": 0.1}, {"sigma": 10.0}, {"alpha": 0.1}, {"lam": 0.1})
+    tuning = ({"sigma": 0.1}, {"sigma": 10.0}, {"alpha": 0.1}, {"lam": 1.0})
 
     def shared_layers(self) -> tuple[str, ...]:
         return ()

@@ -134,10 +134,10 @@ class Parser(argparse.ArgumentParser):
         given, rest = self.parse_known_args(words)
         if not rest:
             return given
-        word = next((word for word in rest if word.startswith("-")), None)
-        if word is None:
+        stray = next((word for word in rest if word.startswith("-")), None)
+        if stray is None:
             raise UserError(f"unexpected '{rest[0]}'; values follow a flag, and --help shows all flags")
-        flag = word.split("=")[0]
+        flag = stray.split("=")[0]
         name = flag.lstrip("-")  # all have the dashes in common
         if self._is_hyper(hyper := name.replace("-", "_")):
             raise UserError(f"'{hyper}' is a hyper-parameter of a method: give it as --set {hyper}=VALUE")

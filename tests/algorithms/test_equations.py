@@ -395,7 +395,7 @@ def test_a_network_that_cannot_be_stacked_is_refused_by_the_layers_name(tiny, la
 
 
 def test_fedavgm_without_momentum_is_fedavg_and_with_it_sums_the_changes(tiny, play, ready):
-    plain, fedavg = play(tiny("fedavgm", {"server_momentum": 0.0})), play(tiny("fedavg"))
+    plain, fedavg = play(tiny("fedavgm", {"server_momentum": 0.0, "server_rate": 1.0})), play(tiny("fedavg"))
     close(plain.history[-1], fedavg.history[-1])
     algorithm = ready(tiny("fedavgm", {"server_momentum": 0.5, "server_rate": 2.0})).algorithm
     algorithm.server = {"a": torch.tensor([1.0])}

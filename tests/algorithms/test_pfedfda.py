@@ -303,12 +303,12 @@ def test_floats_of_a_client_round(dataset):
     seen = torch.rand(40, width), torch.arange(40) % 2
     outcome = Outcome(1, [0], {"model": model.params}, torch.zeros(1), 0, 0, [seen])
     sent = algorithm.upload(outcome)
-    assert nbytes(message) == nbytes(sent) == 4 * FLOATS[dataset]
+    assert message.nbytes(1) == nbytes(sent) == 4 * FLOATS[dataset]
     assert algorithm.traffic(1).down == algorithm.traffic(1).up == 4 * FLOATS[dataset]
     assert {name: tensor.shape[1:] for name, tensor in sent.items()} == {
-        name: tensor.shape for name, tensor in message.items()
+        name: tensor.shape for name, tensor in message.common.items()
     }
-    assert not any(name.startswith("fc3.") for name in message)
+    assert not any(name.startswith("fc3.") for name in message.common)
 
 
 def test_the_start(tiny, ready):
@@ -392,7 +392,7 @@ def test_what_is_sent_is_local_statistics_interpolated_with_the_common_ones(feat
     assert rare or feats == "all_epochs"
     server = played.algorithm.server
     common = Gaussians(server["means"].double(), server["covariance"].double())
-    chosen = outcome.models["statistics"]["coefficients"].tolist()
+    chosen = outcome.found["coefficients"].tolist()
     for position, ((features, labels), b) in enumerate(zip(samples, chosen, strict=True)):
         mixed = interpolate(b, estimate(features, labels, common.means, cov_reg), common)
         assert_close(sent["means"][position], mixed.means.float())
@@ -407,7 +407,7 @@ def test_what_is_sent_is_local_statistics_interpolated_with_the_common_ones(feat
 
 def test_tied_coefficients(tiny, ready):
     _, outcome, _ = participate(ready(tiny("pfedfda", {"single_beta": "yes"})).algorithm)
-    chosen = outcome.models["statistics"]["coefficients"]
+    chosen = outcome.found["coefficients"]
     assert torch.equal(chosen[:, 0], chosen[:, 1])
 
 
@@ -421,7 +421,7 @@ def test_a_failed_search_falls_back_on_the_clients_own_last_coefficients(tiny, r
 
     monkeypatch.setattr(gaussian_head, "validation_loss", lambda *arguments: broken)
     _, outcome, _ = participate(played.algorithm)
-    assert outcome.models["statistics"]["coefficients"].tolist() == [[0.5, 0.5], *kept.tolist()]
+    assert outcome.found["coefficients"].tolist() == [[0.5, 0.5], *kept.tolist()]
 
 
 def test_a_class_that_nobody_has_keeps_its_initial_mean(tiny, play, ready):

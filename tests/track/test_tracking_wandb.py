@@ -169,7 +169,7 @@ def test_rounds_that_the_service_has_are_not_sent_again(tracked):
 
 
 def test_a_run_that_diverges_is_marked_as_failed(tmp_path, capsys):
-    assert call(tmp_path, "--wandb", "offline", "--lr", "1e30") == 2
+    assert call(tmp_path, "--wandb", "offline", "--lr", "1e6") == 2
     (run,) = offline_runs(tmp_path)
     assert (run.code, "accuracy_worst10" in run.summary) == (1, False)
     assert "warning" not in capsys.readouterr().err

@@ -15,7 +15,6 @@ from rich.text import Text
 from benchmark.config.flags import path
 from benchmark.console.terminal import percent, show, shown_path
 from benchmark.errors import UserError
-from benchmark.papers.ppfe.recorded import stages_of
 
 if TYPE_CHECKING:
     from benchmark.records.store import Record
@@ -81,6 +80,8 @@ def read_stages(record: Record) -> list[dict[str, Any]]:
     Raises:
         UserError: it tells of none, or not of all that.
     """
+    from benchmark.papers.ppfe.recorded import stages_of  # imports PyTorch, which help does without
+
     stages = stages_of(record)
     if not stages:
         raise UserError(f"{record.folder} tells of no stages; give a record of --algo ppfe")
