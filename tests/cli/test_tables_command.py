@@ -235,7 +235,7 @@ def test_rendering_alone_runs_nothing_and_moves_nothing(command, own_catalogue, 
     (folders[0] / "clients.csv").write_text("nothing")
     answer = command("--only few --render-only")
     assert answer.code == 0
-    assert f"damaged record, counts as missing: {folders[0].name}" in answer.err
+    assert f"damaged record, not used: {folders[0].name}" in answer.err
     assert "1 of 4 cells missing; rendered few" in answer.out
     assert folders[0].exists()
     assert "–" in (root / "tables" / "few.md").read_text()

@@ -155,7 +155,7 @@ def judge_damage(root: Path, damage: tuple[str, Callable[[bytes], bytes]], which
     problem, said = judge(words.split())
     if problem:
         return f"{problem}: {said[-300:]}"
-    if not folder.exists() or (folder / damage[0]).read_bytes() != before:
+    if before and (not folder.exists() or (folder / damage[0]).read_bytes() != before):
         return "the record was overwritten"
     if sealed and folder.name not in said and before:  # an empty seal is that of an older version
         return f"not a word about the record: {said[-300:]}"
@@ -184,7 +184,8 @@ _LINES = {
         "profile", "only", "settings", "seeds", "jobs", "launcher", "results-dir",
     ),
     "report": ("profile", "only", "seeds", "results-dir", "into", "wandb"),
-    "speed --only kernels": ("repeats", "epochs", "cell", "device", "from", "output", "plot", "into"),
+    "speed --all --only kernels": (  # which contradict each other: nothing is measured
+        "repeats", "epochs", "cell", "device", "from", "output", "plot", "into"),
     "verify nowhere": ("rounds", "device", "executor"),
     "compare nowhere": ("against",),
     "stages nowhere": ("out",),

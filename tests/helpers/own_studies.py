@@ -61,7 +61,7 @@ DRAWN = (MAIN, SIZES, COSTS)
 
 def replace_catalogue(patch) -> None:
     """Put these studies in the place of those of the catalogue, packs' included."""
-    for name in list(STUDIES):
+    for name in reversed(list(STUDIES)):  # what is undone in reverse comes back in its order
         patch.delitem(STUDIES, name)
     for study in CATALOGUE:
         patch.setitem(STUDIES, study.name, study)

@@ -5,7 +5,7 @@ import pytest
 
 from benchmark.cli import main
 from benchmark.papers.ppfe.studies import synthetic
-from benchmark.studies import catalogue, computed
+from benchmark.studies import catalogue
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_it_is_computed_once(tables, tmp_path, monkeypatch):
     assert "up to date" in tables("--only synthetic")[1]
     tables("--only synthetic --seeds 2")
     assert calls == [("quick", None), ("quick", (0, 1))]
-    assert computed.is_done(catalogue.STUDIES["synthetic"], catalogue.PROFILES["quick"], root, (0, 1))
+    assert catalogue.STUDIES["synthetic"].computed.is_done(catalogue.PROFILES["quick"], root, (0, 1))
 
 
 def test_it_has_no_settings(tables, tmp_path):
