@@ -27,7 +27,7 @@ CHOICE = "cluster.index"
 class IFCAHyper:
     """Hyper-parameters of IFCA."""
 
-    clusters: int = option(2, "number of models", least=1)
+    clusters: int = option(2, "number of models", least=1, most=100)
 
 
 class ClusterMeans(Combiner):

@@ -22,16 +22,18 @@ def option(
     choices: tuple[str, ...] = (),
     least: float | None = None,
     below: float | None = None,
+    most: float | None = None,
     added: bool = False,
 ) -> Any:
     """A dataclass field with its one line of documentation.
 
     Args:
         choices: the only values allowed.
-        least, below: numbers must be at least `least` and smaller than `below` (for tuples: every entry).
+        least, below, most: numbers must be at least `least`, smaller than `below` and at most `most` (for
+            tuples: every entry).
         added: the option came when the method had records already, which stand for its default.
     """
-    rules = {"doc": doc, "choices": choices, "least": least, "below": below, "added": added}
+    rules = {"doc": doc, "choices": choices, "least": least, "below": below, "most": most, "added": added}
     return dataclasses.field(default=default, metadata=rules)
 
 
@@ -115,6 +117,6 @@ def _check(name: str, value: Any, rules: Mapping[str, Any]) -> None:
             raise UserError(f"{name}={_typed(value)}: expected at least {least:g}")
         if below is not None and not entry < below:
             raise UserError(f"{name}={_typed(value)}: expected less than {below:g}")
-        limit = _MOST if isinstance(entry, int) else _MOST_REAL
+        limit = rules.get("most") or (_MOST if isinstance(entry, int) else _MOST_REAL)
         if isinstance(entry, (int, float)) and abs(entry) > limit:
             raise UserError(f"{name}={_typed(value)}: expected at most {limit:g}")

@@ -88,7 +88,7 @@ class DeviceTensor(Tensor):
         name = function.overloadpacket.__name__
         if name in ("_to_copy", "copy_"):
             return _copied(function, name, args, kwargs)
-        if name in ("_local_scalar_dense", "equal", "nonzero", "masked_select", "unique_dim", "_unique2"):
+        if name in _READ:
             traffic.charge("down", name)
         if name.startswith("index") and any(
             isinstance(t, Tensor) and t.dtype == torch.bool for t in tree_iter(args[1])
@@ -143,6 +143,15 @@ def _lstm_cell_backward(
     return grads, total * f, grads.sum(0) if bias else None
 
 
+# Operations whose result depends on values that the host has to know: shapes, errors, decisions.
+_READ = (
+    *("_local_scalar_dense", "allclose", "equal", "is_nonzero", "nonzero", "masked_select", "bincount"),
+    *("unique_dim", "_unique2", "unique_consecutive", "repeat_interleave"),
+    *("linalg_inv_ex", "linalg_cholesky_ex"),
+)
+
+_JOINING = ("cat", "stack", "_foreach_copy_")  # a single number of the host is no operand of these
+
 _REPLACED = {
     "_thnn_fused_lstm_cell": _lstm_cell,
     "_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
@@ -163,8 +172,14 @@ def _check_devices(name: str, args: Any, kwargs: Any) -> None:
                 traffic.charge("up", f"{name} by a tensor of the host")
         args = (args[0], *args[2:])
     for item in tree_iter((args, kwargs)):
-        if isinstance(item, Tensor) and not isinstance(item, DeviceTensor) and item.dim():
+        on_host = isinstance(item, Tensor) and not isinstance(item, DeviceTensor)
+        if on_host and (item.dim() or name in _JOINING or item is _changed(name, args)):
             raise RuntimeError(f"{name}: tensors of host and device {tuple(item.shape)} are mixed")
+
+
+def _changed(name: str, args: Any) -> Any:
+    """The tensor that an operation in place changes."""
+    return args[0] if name.endswith("_") and args else None
 
 
 def _copied(function: Any, name: str, args: Any, kwargs: Any) -> Any:

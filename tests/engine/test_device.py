@@ -160,6 +160,8 @@ def on_both():
         lambda host, device: torch.where(device > 1, device, host),
         lambda host, device: host[torch.zeros(1, dtype=torch.int64, device=DEVICE)],
         lambda host, device: torch._foreach_add([device], [host]),
+        lambda host, device: torch.stack([device.sum(), torch.tensor(1.0)]),
+        lambda host, device: torch.tensor(1.0).add_(device.sum()),
     ],
 )
 def test_host_and_device_do_not_mix(mix):
@@ -182,6 +184,9 @@ def test_an_array_of_the_device_has_to_be_copied_first():
         ("down", lambda device: device[device > 1]),
         ("down", lambda device: (device > 1).nonzero()),
         ("down", lambda device: torch.equal(device, device)),
+        ("down", lambda device: torch.allclose(device, device)),
+        ("down", lambda device: torch.bincount(device.long().flatten())),
+        ("down", lambda device: torch.linalg.inv(device @ device.T)),
         ("up", lambda device: device.copy_(torch.zeros(3, 4))),
         ("up", lambda device: torch.zeros(3).to(DEVICE)),
         ("up", lambda device: torch.tensor([1.0, 2.0], device=DEVICE)),

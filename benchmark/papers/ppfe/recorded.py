@@ -35,6 +35,8 @@ def stages_of(record: Record) -> list[dict[str, Any]]:
             check_entries("a stage", stage, _STAGE, _OTHERS)
             clients = stage.get("clients", {})
             check_entries("its clients", clients, {}, dict.fromkeys(clients, NUMBERS))
+            if len(stage.get("rounds", (0, 0))) != 2 or len({len(each) for each in clients.values()}) > 1:
+                raise ValueError("a stage has a first and a last round, and a number for each client")
     except ValueError:
         return []
     return stages
