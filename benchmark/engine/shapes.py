@@ -19,7 +19,7 @@ __all__ = [
     "SCORES",
     "TEXT",
     "TEXTS",
-    "Rule",
+    "Allowed",
     "check_entries",
     "check_rounds",
     "check_summary",
@@ -30,7 +30,7 @@ SCORES = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std",
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Allowed:
     """What an entry may be.
 
     Attributes:
@@ -43,7 +43,7 @@ class Rule:
     words: str
     least: float | None = None
     most: float = math.inf
-    of: Rule | None = None
+    of: Allowed | None = None
 
     def fits(self, value: Any) -> bool:
         """Whether a value read from JSON is that."""
@@ -52,28 +52,30 @@ class Rule:
         return self.of is None or all(self.of.fits(entry) for entry in value)
 
 
-TEXT = Rule((str,), "text")
-COUNT = Rule((int,), "a whole number of at least 0", 0)
-_POSITIVE = Rule((int,), "a whole number of at least 1", 1)
-_LEAST_ZERO = Rule((int, float), "a number of at least 0", 0)
-_SHARE = Rule((int, float), "a number in [0, 1]", 0, 1)
-_PLAIN = Rule((str, int, float, bool, type(None)), "text or a number")
-NUMBER = Rule((int, float), "a number")
-OBJECT = Rule((dict,), "an object")
-COUNTS, NUMBERS, TEXTS = (Rule((list,), f"a list of {each.words}", of=each) for each in (COUNT, NUMBER, TEXT))
+TEXT = Allowed((str,), "text")
+COUNT = Allowed((int,), "a whole number of at least 0", 0)
+_POSITIVE = Allowed((int,), "a whole number of at least 1", 1)
+_LEAST_ZERO = Allowed((int, float), "a number of at least 0", 0)
+_SHARE = Allowed((int, float), "a number in [0, 1]", 0, 1)
+_PLAIN = Allowed((str, int, float, bool, type(None)), "text or a number")
+NUMBER = Allowed((int, float), "a number")
+OBJECT = Allowed((dict,), "an object")
+COUNTS, NUMBERS, TEXTS = (
+    Allowed((list,), f"a list of {each.words}", of=each) for each in (COUNT, NUMBER, TEXT)
+)
 
-_EVALUATED: Mapping[str, Rule] = {
+_EVALUATED: Mapping[str, Allowed] = {
     "evaluated": TEXT,
     **dict.fromkeys(SCORES, _SHARE),
     "test_loss": _LEAST_ZERO,
 }
-_ROUND: Mapping[str, Rule] = {
+_ROUND: Mapping[str, Allowed] = {
     **dict.fromkeys(("round", "stage", "participants"), _POSITIVE),
     **dict.fromkeys(COSTS, COUNT),
     **dict.fromkeys(("seconds", "seconds_closing"), _LEAST_ZERO),
     "loss": NUMBER,  # of a method's own loss, which may be below 0
 }
-_SUMMARY: Mapping[str, Rule] = {
+_SUMMARY: Mapping[str, Allowed] = {
     **_EVALUATED,
     **dict.fromkeys(COSTS, COUNT),
     **dict.fromkeys(("samples_per_second", "seconds"), _LEAST_ZERO),
@@ -83,15 +85,17 @@ _SUMMARY: Mapping[str, Rule] = {
     "notes": TEXTS,
     "environment": OBJECT,
 }
-_LATER: Mapping[str, Rule] = {
+_LATER: Mapping[str, Allowed] = {
     "shared_rounds": COUNT,
-    "origins": Rule((list,), "a list of objects", of=OBJECT),
+    "origins": Allowed((list,), "a list of objects", of=OBJECT),
 }  # which older records do not have
-_PLAN: Mapping[str, Rule] = {"rounds": _POSITIVE, "set_by": TEXT, "limit": COUNT, "planned": COUNT}
+_PLAN: Mapping[str, Allowed] = {"rounds": _POSITIVE, "set_by": TEXT, "limit": COUNT, "planned": COUNT}
 _NAMES = ("commit", "code", "device", "executor", "torch", "processor")  # entries of environments
 
 
-def check_entries(place: str, found: Any, needed: Mapping[str, Rule], others: Mapping[str, Rule]) -> None:
+def check_entries(
+    place: str, found: Any, needed: Mapping[str, Allowed], others: Mapping[str, Allowed]
+) -> None:
     """Hold an object against rules.
 
     Args:
@@ -145,7 +149,7 @@ def check_summary(found: Any) -> None:
         _check_environment("an origin in summary.json", origin, {"from_round": _POSITIVE})
 
 
-def _check_environment(place: str, found: Any, needed: Mapping[str, Rule]) -> None:
+def _check_environment(place: str, found: Any, needed: Mapping[str, Allowed]) -> None:
     check_entries(place, found, needed, {})
     check_entries(place, found, {}, {**dict.fromkeys(found, _PLAIN), **dict.fromkeys(_NAMES, TEXT)})
 
