@@ -17,7 +17,7 @@ from benchmark.engine.network import network_of
 from benchmark.errors import UserError, nearest, unknown
 from benchmark.models import NETWORKS, Network
 
-__all__ = ["Run", "check_data", "differences", "method_label", "resolve", "with_hyper"]
+__all__ = ["Run", "check_data", "differences", "method_label", "method_of", "resolve", "with_hyper"]
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,16 @@ def resolve(config: RunConfig) -> Run:
             "benchmark/models/catalogue.py, or in its plugin"
         )
     check_data(config)
-    method, hyper = find(config.algo), _parsed(config, config.hyper)
-    network = method.network_for(network_of(config), config, hyper)
+    method, hyper, network = method_of(config)
     config = dataclasses.replace(config, hyper=recorded(hyper))
     method.check(config, network, hyper)
     return Run(config, method, hyper, network)
+
+
+def method_of(config: RunConfig) -> tuple[type[Algorithm], Any, Network]:
+    """The class of a run's method, its parsed hyper-parameters and its network; nothing is checked."""
+    method, hyper = find(config.algo), _parsed(config, config.hyper)
+    return method, hyper, method.network_for(network_of(config), config, hyper)
 
 
 def check_data(config: RunConfig) -> None:

@@ -13,21 +13,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from algorithms import ALGORITHMS, find
+from algorithms import ALGORITHMS
+from benchmark.config.resolve import method_of
 from benchmark.engine.algorithm import Algorithm, Task, Trunk
 from benchmark.engine.budget import planned_epochs
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS, Executor
-from benchmark.engine.hyper import parse_hyper
 from benchmark.engine.local import LocalCall, LocalModel, Phase
-from benchmark.engine.network import network_of
 from benchmark.engine.params import expand
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import common_fields, trunks_of
 from benchmark.experiment.execution import Execution
-from benchmark.models import NETWORKS, Network
+from benchmark.models import NETWORKS
 from benchmark.records.environment import environment
 from benchmark.records.store import Record
 from datasets import Dataset, Split
@@ -92,7 +91,8 @@ class Estimator:
                 self.basis[dataset] = f"from {count} of this machine"
 
     def _executor(self, config: RunConfig) -> str:
-        return self.execution.pick_executor(self._device, _network(config), find(config.algo))
+        method, _, network = method_of(config)
+        return self.execution.pick_executor(self._device, network, method)
 
     def in_turn(self, configs: Iterable[RunConfig]) -> list[float]:
         """Expected seconds of runs made in this order: what two have in common is trained by the first."""
@@ -166,20 +166,12 @@ class Estimator:
 
     def rehearse(self, config: RunConfig, samples: int) -> tuple[Algorithm, Schedule]:
         """The method of a run, on noise that all clients share; no dataset is needed."""
-        streams, network = Streams(config.seed), _network(config)
+        streams, (method, hyper, network) = Streams(config.seed), method_of(config)
         data = FederatedData(*_noise(config, samples), self._device)
         executor: Executor = EXECUTORS[self._executor(config)](config, data, streams)
         initial = network.init(streams.get("init"), self._device)
         task = Task(config, network, data, streams, config.rounds, initial, executor)
-        method = find(config.algo)
-        algorithm = method(task, parse_hyper(method.Hyper, config.hyper, config.algo))
-        return algorithm, Schedule(config.clients, config.participation, streams)
-
-
-def _network(config: RunConfig) -> Network:
-    method = find(config.algo)
-    hyper = parse_hyper(method.Hyper, config.hyper, config.algo)
-    return method.network_for(network_of(config), config, hyper)
+        return method(task, hyper), Schedule(config.clients, config.participation, streams)
 
 
 def _name(config: RunConfig, trunk: Trunk) -> str:
