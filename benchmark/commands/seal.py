@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmark.config.flags import path
+from benchmark.config.flags import add_flag, path
 from benchmark.errors import UserError
 
 HELP = "check finished records of older versions, and seal those that are in order"
@@ -21,13 +21,8 @@ seal again. The exit code is 1 if any record is damaged."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument(
-        "folders",
-        type=path("FOLDER"),
-        nargs="+",
-        metavar="FOLDER",
-        help="record of a finished run, or a results folder: all its finished runs",
-    )
+    text = "record of a finished run, or a results folder: all its finished runs"
+    add_flag(parser, "FOLDER ...", text, path, dest="folders")
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -46,8 +41,8 @@ def execute(arguments: argparse.Namespace) -> None:
     for folder in arguments.folders:
         require_folder(folder)
         inside = folder.resolve()  # its name counts, which "." has not
-        store = Store(inside)
         if (inside / "config.json").exists():
+            store = Store(inside)
             store.add(inside)
         else:
             store = Store.scan(inside)
