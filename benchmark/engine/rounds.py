@@ -307,7 +307,6 @@ def check_models(algorithm: Algorithm) -> None:
             shapes = member.network.shapes()
             if any(tuple(member.params[name].shape[1:]) != shape for name, shape in shapes.items()):
                 raise ValueError("its tensors have other shapes")
-    algorithm.meter.collect()  # a check is no cost of the method
 
 
 def _largest(models: Iterable[Params]) -> torch.Tensor:
