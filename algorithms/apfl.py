@@ -14,7 +14,7 @@ from benchmark.engine.clients import ClientStore
 from benchmark.engine.hyper import option
 from benchmark.engine.local import LocalCall, Phase
 from benchmark.engine.message import Message
-from benchmark.engine.params import beside, within
+from benchmark.engine.params import along, beside, within
 from benchmark.engine.step import Rule, Step
 from benchmark.models import Params
 
@@ -47,7 +47,7 @@ class Mixed(Rule):
         gaps = [(slopes[n] * (personal[n] - common[n])).flatten(1).sum(1, keepdim=True) for n in personal]
         new = alpha - step.rates[f"{PERSONAL}.{next(iter(personal))}"] * (sum(gaps) + SHRINK * alpha)
         for name, own in personal.items():
-            own.sub_(_weight(alpha, own) * slopes[name], alpha=step.rates[f"{PERSONAL}.{name}"])
+            own.sub_(along(alpha, own) * slopes[name], alpha=step.rates[f"{PERSONAL}.{name}"])
             common[name].sub_(gradients[name], alpha=step.rates[name])
         if "mix.alpha" in step.rates:
             alpha.copy_(torch.where(due > 0, new.clamp(0, 1), alpha))
@@ -57,11 +57,7 @@ class Mixed(Rule):
 
 def mixture(alpha: Tensor, personal: Params, common: Params) -> Params:
     """Stacked models α v + (1 − α) w, for weights [m, 1]."""
-    return {n: common[n] + _weight(alpha, v) * (v - common[n]) for n, v in personal.items()}
-
-
-def _weight(alpha: Tensor, like: Tensor) -> Tensor:
-    return alpha.view(-1, *[1] * (like.dim() - 1))
+    return {n: common[n] + along(alpha, v) * (v - common[n]) for n, v in personal.items()}
 
 
 @register

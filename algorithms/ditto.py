@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
+from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.hyper import option
 from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
@@ -88,9 +88,6 @@ class Ditto(Algorithm):
 
     def broadcast(self) -> Params:
         return {}  # clients are evaluated with what they keep
-
-    def traffic(self, round: int) -> Traffic:
-        return replace(super().traffic(round), closing=0)
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)

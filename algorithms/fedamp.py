@@ -13,7 +13,7 @@ from benchmark.engine.algorithm import Algorithm, Traffic
 from benchmark.engine.hyper import option
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.message import Message
-from benchmark.engine.params import beside, within
+from benchmark.engine.params import along, beside, row, squared_distance, within
 from benchmark.engine.step import Step
 from benchmark.models import Params
 
@@ -80,13 +80,12 @@ class FedAMP(Algorithm):
         if not met:
             return Message({}, beside(CLOUD, own))
         others = self.clients.gather(met)
-        squares = torch.stack([_distances(own, others, k) for k in range(len(clients))])
+        squares = torch.stack([squared_distance(others, row(own, k)) for k in range(len(clients))])
         same = torch.tensor([[client == other for other in met] for client in clients], device=squares.device)
         weights = attention(squares.masked_fill(same, torch.inf), self.hyper.alpha, self.hyper.sigma)
         left = 1 - weights.sum(1)
         mixed = {
-            name: left.view(-1, *[1] * (tensor.dim() - 1)) * tensor
-            + torch.tensordot(weights, others[name], 1)
+            name: along(left, tensor) * tensor + torch.tensordot(weights, others[name], 1)
             for name, tensor in own.items()
         }
         return Message({}, beside(CLOUD, mixed))
@@ -105,10 +104,3 @@ class FedAMP(Algorithm):
     def traffic(self, round: int) -> Traffic:
         size = 4 * self.network.count()
         return Traffic(size, size, closing=0)
-
-
-def _distances(own: Params, others: Params, position: int) -> Tensor:
-    """Squared distances [K] of one of the stacked models `own` to the models `others` [K, ...]."""
-    return torch.stack(
-        [(others[name] - tensor[position]).square().flatten(1).sum(1) for name, tensor in own.items()]
-    ).sum(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.config import RunConfig
-from benchmark.errors import NotDefined
 from benchmark.models import BatchNorm, Conv, Layer, Network
 
 __all__ = ["FedBN"]
@@ -24,6 +23,7 @@ class FedBN(Algorithm):
     name = "fedbn"
     title = "FedBN"
     reference = "Li et al., ICLR 2021; med-air/FedBN"
+    images_only = True
 
     @classmethod
     def network_for(cls, network: Network, config: RunConfig, hyper: object) -> Network:
@@ -35,14 +35,6 @@ class FedBN(Algorithm):
             if isinstance(layer, Conv):
                 layers.append(BatchNorm(f"{layer.name}_bn", layer.channels_out))
         return Network(tuple(layers))
-
-    @classmethod
-    def check(cls, config: RunConfig, network: Network, hyper: object) -> None:
-        if network.is_recurrent:
-            raise NotDefined(
-                f"'{cls.name}' is not defined for text, and '{config.dataset}' is a text dataset; "
-                "expected an image dataset such as cifar10: choose another --dataset or another --algo"
-            )
 
     def shared_layers(self) -> tuple[str, ...]:
         return tuple(layer.name for layer in self.network.layers if not layer.buffers)

@@ -13,12 +13,10 @@ from algorithms.gaussian_head import START, Gaussians, class_prior, fit, head, o
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
-from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import option
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.message import Message
-from benchmark.errors import NotDefined
-from benchmark.models import Network, Params
+from benchmark.models import Params
 
 __all__ = ["PFedFDA"]
 
@@ -70,17 +68,10 @@ class PFedFDA(Algorithm):
     name = "pfedfda"
     title = "pFedFDA"
     reference = "McLaughlin and Su, NeurIPS 2024; cj-mclaughlin/pFedFDA"
+    images_only = True
     Hyper = PFedFDAHyper
     tuning = ({"cov_reg": "eps_I"}, {"fda_feats": "eval_pass"}, {"single_beta": True})
     aggregation = "samples"
-
-    @classmethod
-    def check(cls, config: RunConfig, network: Network, hyper: PFedFDAHyper) -> None:
-        if network.is_recurrent:
-            raise NotDefined(
-                f"'{cls.name}' is not defined for text, and '{config.dataset}' is a text dataset; "
-                "expected an image dataset such as cifar10: choose another --dataset or another --algo"
-            )
 
     def __init__(self, task: Task, hyper: PFedFDAHyper) -> None:
         super().__init__(task, hyper)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
+from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.hyper import option
 from benchmark.engine.local import LocalCall, Phase
@@ -97,9 +97,6 @@ class PFedMe(Algorithm):
 
     def broadcast(self) -> Params:
         return {}  # clients are evaluated with what they keep
-
-    def traffic(self, round: int) -> Traffic:
-        return replace(super().traffic(round), closing=0)
 
     def remedies(self) -> list[str]:
         return [*super().remedies(), "a smaller --set personal_rate", "a smaller --set lam"]

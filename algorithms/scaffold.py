@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Task, Traffic
+from benchmark.engine.algorithm import Algorithm, Task
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.hyper import option
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.message import Message
-from benchmark.engine.params import beside, nbytes, select, within
+from benchmark.engine.params import along, beside, select, within
 from benchmark.engine.step import Step
 from benchmark.models import Params
 
@@ -81,7 +81,7 @@ class Scaffold(Algorithm):
         old, common = within(CONTROL, self.clients.gather(outcome.clients)), within(CONTROL, self.server)
         moves = self._moves(outcome.clients)
         for name, control in old.items():
-            gradient = (self.server[name] - model[name]) / moves.view(-1, *[1] * (control.dim() - 1))
+            gradient = (self.server[name] - model[name]) / along(moves, control)
             sent[name] = gradient - common[name]  # c_k⁺ − c_k
         outcome.found = beside(CONTROL, {name: old[name] + change for name, change in sent.items()})
         return {**select(model, self.network.shapes()), **beside(CONTROL, sent)}
@@ -110,9 +110,6 @@ class Scaffold(Algorithm):
 
     def broadcast(self) -> Params:
         return select(self.server, self.network.shapes())
-
-    def traffic(self, round: int) -> Traffic:
-        return replace(super().traffic(round), closing=nbytes(self.broadcast()))
 
     def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
         return "global"

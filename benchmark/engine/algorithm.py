@@ -23,6 +23,7 @@ from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
 from benchmark.engine.message import Combiner, Message, WeightedMean
 from benchmark.engine.params import clone, expand, nbytes, select
 from benchmark.engine.streams import Streams
+from benchmark.errors import NotDefined
 from benchmark.models import Network, Params
 
 __all__ = ["Algorithm", "Member", "NoHyper", "Task", "Traffic", "Trunk"]
@@ -112,6 +113,7 @@ class Algorithm:
     ensemble_space: str = "logit"  # what the members of an ensemble are summed in (`ensemble.SPACES`)
 
     # What a method is, where it is not what most are. Executors and the tests over the registry read it.
+    images_only: ClassVar[bool] = False  # it is not defined for text
     alone: ClassVar[str] = ""  # why its steps cannot be computed for several clients at once; empty: they can
     averages: ClassVar[bool] = True  # equal uploads of what was sent leave the server as it was
     keeps_trained: ClassVar[bool] = True  # what clients keep is what they trained, or `Outcome.found`
@@ -234,7 +236,7 @@ class Algorithm:
     def traffic(self, round: int) -> Traffic:
         """Bytes of one participation, known in advance: what a byte budget is planned with."""
         size = nbytes(self.server)
-        return Traffic(size, size, nbytes(self.first_download()))
+        return Traffic(size, size, nbytes(self.first_download()), nbytes(self.broadcast()))
 
     def weights(self, clients: Sequence[int]) -> Tensor:
         """Weights of the participants in the server's mean [m]."""
@@ -288,11 +290,17 @@ class Algorithm:
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: Any) -> None:
-        """Refuse hyper-parameters that make no sense together with the configuration.
+        """Refuse hyper-parameters that make no sense together with the configuration; by default none.
 
         Raises:
             UserError: says what was wrong and what was expected.
+            NotDefined: the method is not defined for such data.
         """
+        if cls.images_only and network.is_recurrent:
+            raise NotDefined(
+                f"'{cls.name}' is not defined for text, and '{config.dataset}' is a text dataset; "
+                "expected an image dataset such as cifar10: choose another --dataset or another --algo"
+            )
 
     @classmethod
     def network_for(cls, network: Network, config: RunConfig, hyper: Any) -> Network:

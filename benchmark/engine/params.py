@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import torch
 from torch import Tensor
 
 from benchmark.models import Params
 
-__all__ = ["beside", "clone", "expand", "nbytes", "row", "select", "within"]
+__all__ = ["along", "beside", "clone", "expand", "nbytes", "row", "select", "squared_distance", "within"]
 
 
 def clone(params: Mapping[str, Tensor]) -> Params:
@@ -34,6 +35,18 @@ def row(params: Mapping[str, Tensor], index: int) -> Params:
 def nbytes(params: Mapping[str, Tensor]) -> int:
     """Bytes that the tensors hold: what a message of them costs."""
     return sum(tensor.numel() * tensor.element_size() for tensor in params.values())
+
+
+def along(values: Tensor, like: Tensor) -> Tensor:
+    """A value for each client [m] in a shape that combines with a stacked tensor [m, ...]."""
+    return values.view(-1, *[1] * (like.dim() - 1))
+
+
+def squared_distance(params: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> Tensor:
+    """Squared Euclidean distances [m] of stacked tensors to `others`, stacked or of one model."""
+    return torch.stack(
+        [(params[name] - other).square().flatten(1).sum(1) for name, other in others.items()]
+    ).sum(0)
 
 
 def beside(group: str, params: Mapping[str, Tensor]) -> Params:

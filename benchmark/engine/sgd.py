@@ -20,7 +20,7 @@ from torch import Tensor
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData, draw_crops
 from benchmark.engine.local import LocalCall, Outcome, Phase
-from benchmark.engine.params import expand, row
+from benchmark.engine.params import along, expand, row
 from benchmark.engine.step import Noise, Step
 from benchmark.engine.streams import Purpose, Streams
 from benchmark.models import DropoutSource, Network, Params
@@ -236,15 +236,10 @@ def take(step: Step, phase: Phase, update: Update, present: Tensor | None = None
             step.features  # noqa: B018  # of the parameters before the step, from here on
         before = [leaf.clone() for leaf in update.leaves] if present is not None else []
         losses = phase.rule(step)
-        for leaf, old in zip(update.leaves, before, strict=False):
-            leaf.copy_(torch.where(_along(present, leaf) > 0, leaf, old))
+        if present is not None:
+            for leaf, old in zip(update.leaves, before, strict=True):
+                leaf.copy_(torch.where(along(present, leaf) > 0, leaf, old))
     return losses
-
-
-def _along(present: Tensor | None, leaf: Tensor) -> Tensor:
-    """A value for each client [m], to be combined with stacked tensors like `leaf`."""
-    assert present is not None
-    return present.view(-1, *[1] * (leaf.dim() - 1))
 
 
 class Update:
@@ -299,7 +294,7 @@ class Update:
             torch._foreach_mul_(self.buffers, self._momentum)
             torch._foreach_add_(self.buffers, grads)
         else:
-            here = [_along(present, leaf) for leaf in self.leaves]
+            here = [along(present, leaf) for leaf in self.leaves]
             fresh = torch._foreach_mul(self.buffers, self._momentum)
             torch._foreach_add_(fresh, grads)
             for buffer, new, one in zip(self.buffers, fresh, here, strict=True):

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmark.engine.params import squared_distance
 from benchmark.models import DropoutSource, Network, Params
 
 __all__ = ["Noise", "Objective", "Rule", "Step"]
@@ -136,8 +137,7 @@ class Step:
 
     def squared_distance(self, others: Mapping[str, Tensor]) -> Tensor:
         """Each client's squared Euclidean distance [m] between the model's tensors and `others` [m, ...]."""
-        gaps = [(self.params[name] - other).square().flatten(1).sum(1) for name, other in others.items()]
-        return torch.stack(gaps).sum(0)
+        return squared_distance(self.params, others)
 
     def loss(self) -> Tensor:
         """Each client's objective [m]: the phase's own, else cross-entropy."""
