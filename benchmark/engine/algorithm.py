@@ -40,7 +40,7 @@ class Task:
     """What a method gets to see of a run.
 
     Attributes:
-        rounds: rounds of this run (under a byte budget not the configured number).
+        rounds: rounds of this run (under a budget of bytes or samples not the configured number).
         initial: θ_0, common to the server and all clients of a seed.
         executor: carries out forward passes on clients' data; which one it is makes no difference.
     """

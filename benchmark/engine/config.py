@@ -91,11 +91,20 @@ class RunConfig:
         choices=("method", "uniform", "samples"),
     )
     budget: str = _doc(
-        "rounds", "what all methods have in common: rounds, or bytes sent", choices=("rounds", "bytes")
+        "rounds",
+        "what all methods have in common: rounds, bytes sent, or samples trained on",
+        choices=("rounds", "bytes", "samples"),
     )
     byte_budget: int = _doc(
         0,
         "bytes of a run under --budget bytes; 0: what sharing the whole model for --rounds costs",
+        within="[0, 1e15]",
+    )
+    sample_budget: int = _doc(
+        0,
+        "samples of a run under --budget samples, fine-tuning included; 0: what --rounds rounds of "
+        "--local-epochs train on",
+        absent=0,
         within="[0, 1e15]",
     )
     compute_cap: float = _doc(

@@ -21,6 +21,7 @@ from own_studies import (
     PROFILE,
     REP,
     ROWS,
+    SPENT,
     STAGED,
     TEXTS,
     TUNED,
@@ -381,3 +382,32 @@ def test_a_diverged_run_is_named_below_the_table_and_in_its_cell(tmp_path):
 def test_the_fingerprint_follows_records_and_nothing_else(folder, main):
     assert read(MAIN, folder).fingerprint() == main.fingerprint()
     assert read(MAIN, folder, seeds=(0,)).fingerprint() != main.fingerprint()
+
+
+# Budgets
+
+
+def test_what_is_spent_under_each_budget(tmp_path):
+    write_records(tmp_path, SPENT, PROFILE, (0, 1), skip=("fedrep",))
+    results = read(SPENT, tmp_path)
+    table = make_table(results, "spent")
+    found = facts_frame(table)
+    assert len(found) == len(ROWS) * 6
+    assert found.loc[found["method"] == "FedRep", "rounds"].isna().all()
+    lines = found.set_index(["setting", "budget", "method"]).sort_index()
+    for column in results.grid.columns:
+        for row in results.rows:
+            if not (records := results.at(row, column.title)):
+                continue
+            line, sums = lines.loc[column.group, column.budget, row], [own.summary for own in records]
+            sent = [own["bytes_up"] + own["bytes_down"] + own["bytes_broadcast"] for own in sums]
+            trained = [own["samples"] + own["adaptation_samples"] for own in sums]
+            assert (line["bytes"], line["samples"]) == (np.mean(sent), np.mean(trained))
+            assert line["rounds"] == records[0].config.rounds
+            assert line["accuracy"] == pytest.approx(np.mean([own["accuracy"] for own in sums]))
+        ranked = lines.loc[column.group, column.budget].dropna(subset="rank").sort_values("rank")
+        assert ranked["accuracy"].is_monotonic_decreasing
+        assert ranked["rank"].sum() == 15  # of five methods
+    same = [results.at("FedAvg", column.title) for column in results.grid.columns[:3]]
+    assert same[0] == same[1] == same[2]  # the run under equal rounds
+    assert "rounds or as many as equal bytes or samples allow" in table.caption

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from benchmark.present.tables.accuracy import accuracy, best_round, ranks, significance, spread, worst10
 from benchmark.present.tables.communication import communication
 from benchmark.present.tables.over_settings import LEAST, over_settings
+from benchmark.present.tables.spent import spent
 from benchmark.render.table import Table
 from benchmark.studies.packs import makers
 from benchmark.studies.results import Results
@@ -23,6 +24,7 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
     "spread": spread,
     "best-round": best_round,
     "communication": communication,
+    "spent": spent,
 }
 
 

@@ -5,6 +5,7 @@ Counted in `Grid`s of methods × settings; cells that two studies have in common
 
 from __future__ import annotations
 
+from benchmark.papers.ppfe.studies.budgets import BUDGETS
 from benchmark.papers.ppfe.studies.claims import CLAIMS
 from benchmark.papers.ppfe.studies.columns import (
     DIGITS,
@@ -141,6 +142,7 @@ STUDIES = (
         figures=("accuracy-bytes", "accuracy-samples"),
         highlight="PPFE",
     ),
+    BUDGETS,
     CALIBRATION,
     PROTOCOLS,
     TUNING,
