@@ -38,7 +38,10 @@ continues interrupted runs."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     what = parser.add_argument_group("what")
-    text = "quick (small data, checks that all works), lite (real images, reduced scale) or paper (the paper's scale) (default: quick)"
+    text = (
+        "quick (small data, checks that all works), lite (real images, reduced scale) or paper (the "
+        "paper's scale) (default: quick)"
+    )
     add_flag(what, "--profile NAME", text, default="quick")
     add_flag(
         what,
