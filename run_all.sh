@@ -5,11 +5,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
     cat <<'TEXT'
-usage: ./run_all.sh [--profile quick|paper] [options of `python -m benchmark tables`]
+usage: ./run_all.sh [--profile quick|lite|paper] [options of `python -m benchmark tables`]
        ./run_all.sh test [--fast] [options of pytest]
 
   (no --profile)   paper if a CUDA GPU is present, otherwise quick
   --profile quick  all tables and figures on small data that needs no download; minutes on a laptop
+  --profile lite   the same on real images at a reduced scale, three seeds; hours on two cores
   --profile paper  all tables and figures at the paper's scale; finished runs are not repeated
   --only STUDY ... only these studies (`python -m benchmark list studies` names them)
   --seeds N        number of seeds

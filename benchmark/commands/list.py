@@ -305,8 +305,9 @@ def _title(title: str, flags: str) -> Text:
 
 def _show_table(title: str, flags: str, rows: list[dict[str, Any]]) -> None:
     # On a narrow terminal titles go, since names say as much: figures must not be cut.
-    shown = [name for name in rows[0] if name != "title" or Console().width >= _WIDE]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    wide = Console().width >= _WIDE
+    shown = [name for name in rows[0] if name != "title" or wide]
+    table = Table(box=None, pad_edge=False, padding=(0, 1 + wide, 0, 0), header_style="dim")
     for name in shown:
         justify: JustifyMethod = "right" if isinstance(rows[0][name], int) else "left"
         table.add_column(name, justify=justify, no_wrap=name != "title")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from benchmark.records.store import Store
 
 HELP = "tables, figures and report.html from existing records; runs nothing"
-USAGE = "[--profile quick|paper] [--only STUDY ...] [--into FILE ...] [flags]"
+USAGE = "[--profile quick|lite|paper] [--only STUDY ...] [--into FILE ...] [flags]"
 EXAMPLES = """\
   python -m benchmark report                               results/quick/report.html
   python -m benchmark report --profile paper --only main reduction
@@ -26,7 +26,7 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     what = parser.add_argument_group("what")
-    add_flag(what, "--profile NAME", "quick or paper: what was run (default: quick)", default="quick")
+    add_flag(what, "--profile NAME", "quick, lite or paper: what was run (default: quick)", default="quick")
     add_flag(
         what,
         "--only STUDY ...",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchmark.track.base import Tracking
 
 HELP = "all tables and figures of the paper: run what is missing, then write them"
-USAGE = "[--profile quick|paper] [--only STUDY ...] [--settings NAME ...] [flags]"
+USAGE = "[--profile quick|lite|paper] [--only STUDY ...] [--settings NAME ...] [flags]"
 EXAMPLES = """\
   python -m benchmark tables                               small data, minutes, no download
   python -m benchmark tables --profile paper --dry-run     the plan, and an estimate of its time here
@@ -38,7 +38,10 @@ continues interrupted runs."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     what = parser.add_argument_group("what")
-    text = "quick (small data, checks that all works) or paper (the paper's scale) (default: quick)"
+    text = (
+        "quick (small data, checks that all works), lite (real images, reduced scale) or paper (the "
+        "paper's scale) (default: quick)"
+    )
     add_flag(what, "--profile NAME", text, default="quick")
     add_flag(
         what,

@@ -20,6 +20,11 @@ PROFILES = {
             seeds=(0,),
             warning="A check of the machinery on small data, not the paper's result.",
         ),
+        Profile(
+            "lite",
+            seeds=(0, 1, 2),
+            warning="Reduced scale (20 clients, 40 rounds), not the paper's setting.",
+        ),
         Profile("paper", seeds=(0, 1, 2)),
     )
 }
@@ -36,11 +41,12 @@ _OWN = Study(
     "All methods side by side",
     {
         "quick": _side_by_side("digits-s2"),
+        "lite": _side_by_side("cifar10-s5-lite"),
         "paper": _side_by_side("cifar10-s5", "cifar10-s2"),
     },
     tables=("accuracy", "significance", "worst10", "communication"),
     figures=("learning-curves", "accuracy-bytes"),
-    on_request=("paper",),
+    on_request=("lite", "paper"),
 )
 
 _NATURAL = Study(

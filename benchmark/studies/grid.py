@@ -130,7 +130,7 @@ class Study:
         paper: the same table as a publication prints it.
         axis: what the columns of a sweep vary, with its unit.
         settings_as_rows: print settings as rows and methods as columns, as the paper does.
-        computed: what makes its numbers without runs.
+        computed: what makes its numbers without runs; in all profiles, or in those of `grids`.
         on_request: profiles in which it is made only if it is named, not with all the others.
         borrows: shows runs of other studies and asks for none itself.
     """
@@ -158,7 +158,7 @@ class Study:
 
     def belongs_to(self, profile: Profile) -> bool:
         """True if there is anything to make at the scale of `profile`."""
-        return bool(self.computed) or profile.name in self.grids
+        return profile.name in self.grids if self.grids else bool(self.computed)
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def test_records_made_before_crops_had_a_size_are_found():
 # Tuning
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", CALIBRATION.grids)
 def test_every_method_is_tried_at_the_same_number_of_points_its_default_first(profile):
     variants = TUNING.grids[profile].variants
     assert set(Counter(variant.algo for variant in variants).values()) == {POINTS}
@@ -195,7 +195,7 @@ def test_every_method_is_tried_at_the_same_number_of_points_its_default_first(pr
     assert len(cells) == len(variants) * len(TUNING.grids[profile].columns)  # no point twice
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", CALIBRATION.grids)
 def test_no_tuning_run_evaluates_test_data(profile):
     assert all(cell.config.validation > 0 for cell in plan([TUNING], PROFILES[profile], (0,)))
 
@@ -219,7 +219,7 @@ def test_the_best_point_of_each_method_is_marked_and_the_cost_told(tmp_path):
 # Learning rates
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", CALIBRATION.grids)
 def test_every_method_is_tried_at_half_its_learning_rate_and_at_twice(profile):
     cells = plan([RATES], PROFILES[profile], (0,))
     (setting,) = {column.setting for column in RATES.grids[profile].columns}
@@ -263,7 +263,7 @@ def test_rates_are_held_against_the_methods_default(tmp_path):
 # Points of a method's own
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", CALIBRATION.grids)
 def test_every_point_of_a_methods_own_is_tried_beside_its_default(profile):
     cells = plan([POINTS_OF_ITS_OWN], PROFILES[profile], (0,))
     (column,) = POINTS_OF_ITS_OWN.grids[profile].columns

@@ -22,6 +22,12 @@ from benchmark.studies.packs import makers
 GRIDS = {(study.name, profile): grid for study in STUDIES.values() for profile, grid in study.grids.items()}
 
 
+PAPERS_OWN = (
+    "main", "sparse", "dirichlet", "reduction", "fixed-heads", "progression", "data-size", "heterogeneity",
+    "communication",
+)  # fmt: skip
+
+
 @cache
 def cells(profile: str):
     """Of one seed."""
@@ -31,15 +37,15 @@ def cells(profile: str):
 def test_the_studies():
     assert [study.name for study in STUDIES.values() if "paper" not in study.on_request] == [
         "main", "claims", "distinct", "sparse", "dirichlet", "reduction", "fixed-heads", "progression",
-        "data-size", "heterogeneity", "synthetic", "communication",
+        "data-size", "heterogeneity", "synthetic", "communication", "prediction",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
-def test_a_study_is_computed_or_has_a_grid_for_every_profile(study):
-    paper_alone = ("claims", "distinct", "protocols", "tuned", "switches", "readings", "natural")
-    everywhere = {"paper"} if study.name in paper_alone else set(PROFILES)
-    assert bool(study.computed) != (set(study.grids) == everywhere)
+def test_a_study_is_computed_or_has_grids_and_the_papers_tables_have_all_three(study):
+    assert study.computed or study.grids
+    if study.name in PAPERS_OWN:
+        assert set(study.grids) == set(PROFILES)
     assert set(study.tables) <= {*tables.GENERAL, *makers("tables")}
     assert set(study.figures) <= {*figures.GENERAL, *makers("figures")}
 
@@ -54,7 +60,7 @@ def test_the_main_study_has_the_methods_of_the_paper():
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_method_is_left_out_where_it_is_not_defined(profile):
     found = {(cell.config.algo, cell.config.dataset): cell.config for cell in cells(profile)}
-    text = {"quick": "synth-tweets", "paper": "sent140"}[profile]
+    text = {"quick": "synth-tweets", "lite": "synth-tweets", "paper": "sent140"}[profile]
     absent = [variant.algo for variant in METHODS if (variant.algo, text) not in found]
     assert "pfedfda" in absent
     for algo in absent:
@@ -132,8 +138,9 @@ def test_an_unknown_name_is_answered_with_the_nearest(find, name, suggestion):
 def test_studies_come_in_the_catalogues_order():
     assert [study.name for study in find_studies(["sparse", "main"], PROFILES["quick"])] == ["main", "sparse"]
     everything = [study.name for study in STUDIES.values() if "paper" not in study.on_request]
-    assert [study.name for study in find_studies(None, PROFILES["paper"])] == everything
-    for name in ("claims", "distinct"):  # of the paper's scale; the quick profile's settings are distinct
+    papers = [name for name in everything if name != "prediction"]  # of the reduced scale alone
+    assert [study.name for study in find_studies(None, PROFILES["paper"])] == papers
+    for name in ("claims", "distinct", "prediction"):  # the quick profile's settings are distinct
         everything.remove(name)
     assert [study.name for study in find_studies(None, PROFILES["quick"])] == [*everything, "methods"]
     assert [study.name for study in find_studies(["tuning"], PROFILES["quick"])] == ["tuning"]

@@ -30,9 +30,13 @@ def _budgets(*settings: str) -> Grid:
 BUDGETS = Study(
     "budgets",
     "Test accuracy at equal rounds, bytes and samples",
-    {"quick": _budgets("digits-s2"), "paper": _budgets("cifar10-s5", "cifar10-s2")},
+    {
+        "quick": _budgets("digits-s2"),
+        "lite": _budgets("cifar10-s5-lite"),
+        "paper": _budgets("cifar10-s5", "cifar10-s2"),
+    },
     tables=("accuracy", "significance", "spent"),
     figures=("budgets-bytes", "budgets-samples"),
     highlight="PPFE",
-    on_request=("quick", "paper"),
+    on_request=("quick", "lite", "paper"),
 )

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from benchmark.papers.ppfe.studies.columns import DIRICHLET, DISTINCT, PLAIN, SIX
+from benchmark.papers.ppfe.studies.columns import (
+    DIRICHLET,
+    DISTINCT,
+    LITE_DIRICHLET,
+    LITE_SIX,
+    PLAIN,
+    SIX,
+)
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.rows import (
     BASELINES,
@@ -66,7 +73,7 @@ _COLUMNS = (*SIX, *PLAIN, *DISTINCT, *DIRICHLET)
 CLAIMS = ClaimsStudy(
     "claims",
     "The paper's claims, tested",
-    {"paper": Grid(_rows(), _COLUMNS)},
+    {"lite": Grid(_rows(), (*LITE_SIX, *LITE_DIRICHLET)), "paper": Grid(_rows(), _COLUMNS)},
     tables=("claims",),
     claims=_ALL,
     borrows=True,

@@ -15,6 +15,8 @@ __all__ = [
     "DIGITS_DIRICHLET",
     "DIRICHLET",
     "DISTINCT",
+    "LITE_DIRICHLET",
+    "LITE_SIX",
     "PLAIN",
     "SIX",
     "SYNTHETIC_TWEETS",
@@ -71,6 +73,25 @@ DIGITS_DIRICHLET = (
     Column("Digits, α = 0.3", "digits-dir0.3"),
 )
 SYNTHETIC_TWEETS = Column("Synthetic tweets (20)", "synth-tweets")
+
+
+# The reduced columns that stand for the paper's, in the same order.
+LITE_SIX = (
+    *(
+        Column(SETTINGS[name].title, name)
+        for name in (
+            "cifar10-s2-lite",
+            "cifar10-s5-lite",
+            "cifar100-s20-lite",
+            "cifar100-s5-lite",
+            "letters-s10-lite",
+        )
+    ),
+    SYNTHETIC_TWEETS,
+)
+LITE_DIRICHLET = tuple(
+    Column(f"CIFAR-10 (20), α = {alpha}", f"cifar10-dir{alpha}-lite") for alpha in ("1.0", "0.3")
+)
 
 
 def sizes(setting: str, counts: Sequence[int]) -> tuple[Column, ...]:

@@ -12,12 +12,15 @@ from benchmark.papers.ppfe.studies.columns import (
     DIGITS_DIRICHLET,
     DIRICHLET,
     DISTINCT,
+    LITE_DIRICHLET,
+    LITE_SIX,
     SIX,
     SYNTHETIC_TWEETS,
     classes,
     sizes,
 )
 from benchmark.papers.ppfe.studies.computed import Kept
+from benchmark.papers.ppfe.studies.prediction import PREDICTION
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.protocol import CALIBRATION, OWN_POINTS, PROTOCOLS, RATES, TUNING
 from benchmark.papers.ppfe.studies.rows import (
@@ -36,14 +39,20 @@ __all__ = ["STUDIES"]
 
 
 def _ablation(rows: tuple[Variant, ...]) -> dict[str, Grid]:
-    return {"quick": Grid(rows, DIGITS), "paper": Grid(rows, SIX)}
+    return {"quick": Grid(rows, DIGITS), "lite": Grid(rows, LITE_SIX), "paper": Grid(rows, SIX)}
 
+
+_MAIN = {
+    "quick": Grid(METHODS, (*DIGITS, SYNTHETIC_TWEETS)),
+    "lite": Grid(METHODS, LITE_SIX),
+    "paper": Grid(METHODS, SIX),
+}
 
 STUDIES = (
     Study(
         "main",
         "Test accuracy under heterogeneous federated settings",
-        {"quick": Grid(METHODS, (*DIGITS, SYNTHETIC_TWEETS)), "paper": Grid(METHODS, SIX)},
+        _MAIN,
         tables=(
             "accuracy",
             "significance",
@@ -78,7 +87,11 @@ STUDIES = (
     Study(
         "dirichlet",
         "Test accuracy under Dirichlet splits",
-        {"quick": Grid(METHODS, DIGITS_DIRICHLET), "paper": Grid((*METHODS, PREVIOUS), DIRICHLET)},
+        {
+            "quick": Grid(METHODS, DIGITS_DIRICHLET),
+            "lite": Grid(METHODS, LITE_DIRICHLET),
+            "paper": Grid((*METHODS, PREVIOUS), DIRICHLET),
+        },
         tables=("accuracy", "significance", "best-round"),
         paper=printed("dirichlet"),
         settings_as_rows=True,
@@ -111,6 +124,7 @@ STUDIES = (
         "Test accuracy by training samples per client",
         {
             "quick": Grid(FEW_METHODS, sizes("digits-s2", (20, 40, 60))),
+            "lite": Grid(FEW_METHODS, sizes("cifar100-s5-lite", (50, 100, 200, 300))),
             "paper": Grid(METHODS, sizes("cifar100-s5", (100, 200, 300, 400, 500))),
         },
         figures=("sweep",),
@@ -122,6 +136,7 @@ STUDIES = (
         "Test accuracy by classes per client",
         {
             "quick": Grid(FEW_METHODS, classes("digits-s2", (2, 5, 10))),
+            "lite": Grid(FEW_METHODS, classes("cifar100-s5-lite", (5, 10, 20, 40))),
             "paper": Grid(METHODS, classes("cifar100-s5", (5, 10, 20, 40))),
         },
         figures=("sweep",),
@@ -137,12 +152,13 @@ STUDIES = (
     Study(
         "communication",
         "Bytes by method and stage",
-        {"quick": Grid(METHODS, (*DIGITS, SYNTHETIC_TWEETS)), "paper": Grid(METHODS, SIX)},
+        _MAIN,
         tables=("stages-sent",),
         figures=("accuracy-bytes", "accuracy-samples"),
         highlight="PPFE",
     ),
     BUDGETS,
+    PREDICTION,
     CALIBRATION,
     PROTOCOLS,
     TUNING,

@@ -73,6 +73,7 @@ def _profile(clients: tuple[int, ...], ratios: tuple[float, ...], seeds: int) ->
 
 PROFILES = {
     "quick": _profile((20, 50, 100), (0.0, 0.25, 0.5, 0.75, 1.0), seeds=2),
+    "lite": _profile((20, 50, 100, 150, 200), (0.0, 0.25, 0.5, 0.75, 1.0), seeds=3),
     "paper": _profile((20, 50, 100, 150, 200), tuple(tenth / 10 for tenth in range(11)), seeds=10),
 }
 

@@ -13,11 +13,11 @@ from benchmark.studies.grid import Column
 from benchmark.studies.results import Results
 from benchmark.studies.statistics import LEVEL, Comparison, compare_with_best
 
-__all__ = ["claims"]
+__all__ = ["Finding", "claims", "find_claim"]
 
 
 @dataclass(frozen=True)
-class _Finding:
+class Finding:
     """One claim in one setting; differences are of accuracies in 0..1, positive if the claim is right.
 
     Attributes:
@@ -48,11 +48,11 @@ class _Finding:
 def claims(results: Results) -> Table:
     """One row a claim and setting for which there are records."""
     assert isinstance(results.study, ClaimsStudy)
-    findings: list[_Finding] = []
+    findings: list[Finding] = []
     open_: dict[object, bool] = {}  # comparisons that the paper prints, and whether there is no record
     for claim in results.study.claims:
         for column in results.grid.columns:
-            finding = _find(results, claim, column)
+            finding = find_claim(results, claim, column)
             if finding is not None:
                 findings.append(finding)
             if _in_paper(claim, column) is not None:  # perhaps under several protocols, one of which will do
@@ -87,14 +87,14 @@ def claims(results: Results) -> Table:
     )
 
 
-def _only(results: Results, findings: list[_Finding]) -> Results:
+def _only(results: Results, findings: list[Finding]) -> Results:
     """Without the records that no finding is of."""
     settings = {finding.setting for finding in findings}
     return replace(results, records={p: found for p, found in results.records.items() if p[1] in settings})
 
 
-def _find(results: Results, claim: Claim, column: Column) -> _Finding | None:
-    """None where there is nothing to compare."""
+def find_claim(results: Results, claim: Claim, column: Column) -> Finding | None:
+    """What the records say of a claim in one setting; None where there is nothing to compare."""
     row = claim.better.title
     samples = {
         title: found
@@ -108,7 +108,7 @@ def _find(results: Results, claim: Claim, column: Column) -> _Finding | None:
     by_seed = {title: _by_seed(results, row, title, column) for title in compared}
     against = min(better or by_seed, key=lambda title: fmean(by_seed[title].values()))
     holds = all(test.significant and test.direction > 0 for test in compared.values())
-    return _Finding(
+    return Finding(
         claim=claim,
         setting=column.title,
         verdict="reversed" if better else "holds" if holds else "undecided",
@@ -144,7 +144,7 @@ def _in_paper(claim: Claim, column: Column) -> tuple[str, float] | None:
     return None
 
 
-def _cells(finding: _Finding) -> tuple[Cell, ...]:
+def _cells(finding: Finding) -> tuple[Cell, ...]:
     several = len(finding.claim.others) > 1
     part = Cell(f"{finding.found} of {finding.wanted}") if finding.found < finding.wanted else None
     by_seed = (f"{seed}: {signed(difference)}" for seed, difference in finding.by_seed.items())
@@ -171,7 +171,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def _numbers(finding: _Finding) -> dict[str, Plain]:
+def _numbers(finding: Finding) -> dict[str, Plain]:
     against, difference = finding.papers or ("", None)
     return {
         "claim": finding.claim.text,

@@ -1,0 +1,60 @@
+"""How well the reduced scale predicts the paper's: computed from the records of both."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmark.papers.ppfe.studies.columns import LITE_DIRICHLET, LITE_SIX
+from benchmark.papers.ppfe.studies.rows import METHODS
+from benchmark.records.store import Store
+from benchmark.studies.grid import Grid, Profile, Study
+
+if TYPE_CHECKING:
+    from benchmark.render.picture import Picture
+    from benchmark.render.table import Table
+
+__all__ = ["PREDICTION"]
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """A results folder and the one with the name `other` beside it, as `benchmark.studies.grid.Computed`."""
+
+    other: str
+
+    def is_done(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> bool:
+        """Always: there is nothing to keep."""
+        return True
+
+    def fill(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> None:
+        """Nothing."""
+
+    def digest(self, root: Path) -> str:
+        """Changes with the records of both folders; empty if one of them has none."""
+        digests = [[record.digest for record in store.records()] for store in self._stores(root)]
+        return hashlib.sha256(repr(digests).encode()).hexdigest() if all(digests) else ""
+
+    def make(self, profile: Profile, root: Path) -> tuple[list[Table], list[Picture]]:
+        """Two tables; none if one of the folders has no records."""
+        from benchmark.papers.ppfe.tables.prediction import claim_signs, rank_correlations
+
+        here, there = self._stores(root)
+        if not (here.records() and there.records()):
+            return [], []
+        return [rank_correlations(profile, here, there), claim_signs(profile, here, there)], []
+
+    def _stores(self, root: Path) -> tuple[Store, Store]:
+        return Store.scan(root), Store.scan(root.parent / self.other)
+
+
+PREDICTION = Study(
+    "prediction",
+    "How well this scale predicts the paper's",
+    {"lite": Grid(METHODS, (*LITE_SIX, *LITE_DIRICHLET))},
+    computed=_Beside("paper"),
+    borrows=True,
+)
