@@ -113,6 +113,12 @@ class RunConfig:
         within="(0, 100]",
     )
     eval_every: int = _doc(10, "rounds between evaluations on the way; 0: only at the end", within="[0, inf)")
+    eval_adapted: bool = _doc(
+        False,
+        "evaluate methods that fine-tune before the final evaluation in the same way on their way, which is "
+        "not charged",
+        absent=False,
+    )
     seed: int = _doc(
         0, "run seed: split, initial weights, cohorts and batch orders follow from it", within="[0, inf)"
     )
@@ -163,6 +169,7 @@ class RunConfig:
         others = [name for name in OPTIONS if name not in own]
         if self.dataset in DATASETS and DATASETS[self.dataset].network == self.network:
             others.append("network")
+        others += [] if self.eval_every else ["eval_adapted"]
         return (*others, *([] if self.augment else ["crop_padding"]))
 
     @property

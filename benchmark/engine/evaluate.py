@@ -68,7 +68,7 @@ def evaluate_adapted(algorithm: Algorithm, round: int, ledger: Ledger) -> Client
     """Let every client adapt a copy of its final model, evaluate the copy and drop it.
 
     Args:
-        round: counts on from the last round, so that the batch orders are new ones.
+        round: the one after that which is evaluated: after the last round the batch orders are new ones.
         ledger: is charged for the compute.
     """
     parts = []

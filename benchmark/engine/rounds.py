@@ -225,23 +225,29 @@ class _Loop:
         """Broadcast, evaluate and finish a trained round, as far as each is due."""
         algorithm, config = self.algorithm, self.algorithm.config
         last = number == self.plan.rounds
-        adapted = last and bool(algorithm.adaptation())
+        adapted = (last or config.eval_adapted) and bool(algorithm.adaptation())
         ledger = Ledger()
         started = time.perf_counter()
         if algorithm.closes_stage(number):
             ledger.charge_broadcast(algorithm.broadcast(), self.schedule.clients)
         if not last and config.eval_every and number % config.eval_every == 0:
-            self._evaluated(evaluate(algorithm), number, adapted, line)
+            self._evaluated(self._evaluate(number, adapted, Ledger()), number, adapted, line)
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method
         algorithm.finish_round(number)
         if last:
-            self.metrics = evaluate_adapted(algorithm, number + 1, ledger) if adapted else evaluate(algorithm)
+            self.metrics = self._evaluate(number, adapted, ledger)
             self._evaluated(self.metrics, number, adapted, line)
         ledger.adaptation_samples += algorithm.meter.collect()[0]
         line["bytes_broadcast"] = ledger.bytes_broadcast
         line["adaptation_samples"] = ledger.adaptation_samples
         line["seconds_closing"] = as_float(time.perf_counter() - started)
         return line
+
+    def _evaluate(self, number: int, adapted: bool, ledger: Ledger) -> ClientMetrics:
+        """Evaluate after a round; the batches of an adaptation are drawn for the next one."""
+        if adapted:
+            return evaluate_adapted(self.algorithm, number + 1, ledger)
+        return evaluate(self.algorithm)
 
     def _evaluated(self, metrics: ClientMetrics, number: int, adapted: bool, line: dict[str, Any]) -> None:
         """Enter an evaluation into the round's line."""

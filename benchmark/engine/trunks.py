@@ -39,6 +39,8 @@ def trunks_of(algorithm: Algorithm) -> list[Trunk]:
 
     A subclass of FedAvg that trains otherwise is not FedAvg: it shares nothing, unless it says what.
     """
+    if algorithm.config.eval_adapted and algorithm.adaptation():
+        return []  # what the lines of its rounds tell is of adapted models
     cls = type(algorithm)
     home = next(base for base in cls.__mro__ if "trunks" in vars(base))
     names = {name for name in dir(home) if name == "__init__" or not name.startswith("__")} - _AFTERWARDS

@@ -83,6 +83,11 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     task = Task(config, network, data, streams, config.rounds, initial, executor)
     schedule = Schedule(config.clients, config.participation, streams)
     prepared = Prepared(resolved, dataset, split, task, schedule, name)
+    if config.eval_adapted and not prepared.make(config.rounds).adaptation():
+        executor.close()
+        raise UserError(
+            f"--eval-adapted does nothing: '{config.algo}' does not fine-tune before it is evaluated; drop it"
+        )
     if network.normalisation:
         phases, sample = prepared.make(config.rounds).phases(1), data.encode(data.stored()[0][:1])[0]
         try:

@@ -16,7 +16,7 @@ from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.errors import NotDefined
 from benchmark.studies.printed import PrintedTable
-from benchmark.studies.rehearsal import under_equal_rounds
+from benchmark.studies.rehearsal import canonical
 
 if TYPE_CHECKING:
     from benchmark.render.picture import Picture
@@ -178,8 +178,8 @@ class Cell:
 def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0) -> RunConfig | None:
     """The run of one row, column and seed.
 
-    None while its method or setting is not registered, and where the method is not defined for the data. A
-    budget that comes to as many rounds as are configured gives the run under equal rounds, which it is.
+    None while its method or setting is not registered, and where the method is not defined for the data. The
+    run of the fewest flags (`canonical`), so that studies share it.
     """
     method, setting = ALGORITHMS.get(variant.algo), SETTINGS.get(column.setting)
     if method is None or setting is None or variant.ablation not in (None, *method.ablations):
@@ -191,7 +191,7 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
         resolve(config)
     except NotDefined:
         return None
-    return under_equal_rounds(config)
+    return canonical(config)
 
 
 def plan(

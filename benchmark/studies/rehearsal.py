@@ -23,7 +23,7 @@ from datasets import Dataset, Split
 from datasets.laws import Law
 from datasets.noise import noise
 
-__all__ = ["Rehearsal", "rehearse", "under_equal_rounds"]
+__all__ = ["Rehearsal", "adapts", "canonical", "rehearse"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,12 +71,15 @@ def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:
     return noise(config.dataset, samples, config.embedding), Split(rows, rows)
 
 
-def under_equal_rounds(config: RunConfig) -> RunConfig:
-    """The run of ``--rounds`` rounds, if another budget of a run comes to these; else itself.
+def canonical(config: RunConfig) -> RunConfig:
+    """The same run with the fewest flags: without ``--eval-adapted`` and ``--budget`` where these do nothing.
 
-    A budget sets nothing but the number of rounds, so that both are the same run. Where it allows fewer or
-    more rounds nothing can be taken over: everyone takes part in the last round, which is another one then.
+    A budget sets nothing but the number of rounds: one that comes to ``--rounds`` is the run under equal
+    rounds. Where it allows fewer or more, nothing can be taken over: everyone takes part in the last round,
+    which is another one then.
     """
+    if config.eval_adapted and not adapts(config):
+        config = dataclasses.replace(config, eval_adapted=False)
     # Samples are known in advance if clients have equally many.
     known = config.law.sizes == Law.sizes and not config.validation
     if config.budget == "rounds" or (config.budget == "samples" and not known):
@@ -85,6 +88,21 @@ def under_equal_rounds(config: RunConfig) -> RunConfig:
         return config
     budget = ("budget", "byte_budget", "sample_budget", "compute_cap")
     return dataclasses.replace(config, **{name: getattr(RunConfig, name) for name in budget})
+
+
+def adapts(config: RunConfig) -> bool:
+    """Whether the method of a run fine-tunes clients before the final evaluation."""
+    return _adapts(dataclasses.replace(config, seed=0).identity)
+
+
+@cache
+def _adapts(identity: str) -> bool:
+    config = RunConfig.from_dict(json.loads(identity))
+    rehearsal = rehearse(config, 1)
+    try:
+        return bool(rehearsal.make(config.rounds).adaptation())
+    finally:
+        rehearsal.task.executor.close()
 
 
 @cache

@@ -103,6 +103,7 @@ CASES = [
     (f"{DIGITS} --budget bytes --sample-budget 100", ["--sample-budget", "--budget samples"]),
     (f"{DIGITS} --budget samples --compute-cap 1.5", ["--compute-cap", "--budget bytes"]),
     (f"{DIGITS} --budget samples --sample-budget 100", ["--sample-budget 100 is too small", "samples"]),
+    (f"{DIGITS} --eval-adapted", ["--eval-adapted does nothing", "'fedavg' does not fine-tune"]),
     (f"{DIGITS} --round 3", ["unknown flag '--round'", "did you mean '--rounds'"]),
     (f"{DIGITS} --learning_rate=3", ["unknown flag '--learning_rate'"]),
     (f"{DIGITS} -rounds 3", ["did you mean '--rounds'"]),

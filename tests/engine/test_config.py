@@ -41,6 +41,7 @@ OTHER = {  # another value of every field
     "sample_budget": 10**6,
     "compute_cap": 3.0,
     "eval_every": 0,
+    "eval_adapted": True,
     "seed": 1,
     "validation": 0.2,
     "hyper": {"lam": 0.5},

@@ -192,6 +192,7 @@ _LINES = {
         "repeats", "epochs", "cell", "device", "from", "output", "plot", "into"),
     "verify nowhere": ("rounds", "device", "executor"),
     "compare nowhere": ("against",),
+    "cost nowhere": ("targets",),
     "stages nowhere": ("out",),
     "seal": ("results-dir",),
 }  # fmt: skip

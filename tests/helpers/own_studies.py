@@ -59,13 +59,14 @@ SPENT = _study(
         for setting in ("digits-s2", "digits-dir0.3") for budget in ("rounds", "bytes", "samples")
     ),
 )  # fmt: skip
+REACHED = _study("reached", "targets")
 BORROWED = _study("borrowed", "accuracy", borrows=True)
 CHOICES = _study("choices", "accuracy", rows=(LOCAL, FEDAVG), on_request=("quick",))
 ALONE = _study("alone", "accuracy", "significance", rows=(STAGED,))
 LARGE = _study("large", "accuracy", profiles=("paper",))
 CATALOGUE = (MAIN, FEW, PAIR, SIZES, COSTS, BORROWED, ALONE, CHOICES, LARGE)
 DRAWN = (MAIN, SIZES, COSTS, SPENT)
-EVERY = (MAIN, AS_ROWS, BYTES, FOUR, SPENT)
+EVERY = (MAIN, AS_ROWS, BYTES, FOUR, SPENT, REACHED)
 
 
 def replace_catalogue(patch) -> None:

@@ -52,6 +52,15 @@ def test_a_budget_that_comes_to_the_configured_rounds_is_the_run_under_equal_rou
     assert found.budget == ("samples" if budget == "samples" else "rounds")
 
 
+def test_adapted_evaluations_are_another_run_of_methods_that_adapt_alone():
+    profile, plain = PROFILES["paper"], Column("A", "cifar10-s5")
+    adapted = Column("B", "cifar10-s5", {"eval_adapted": True})
+    for algo in ("fedavg", "fedper", "ppfe", "fedbabu", "fedavg-ft", "per-fedavg"):
+        row = Variant(algo, algo)
+        same = configure(row, plain, profile) == configure(row, adapted, profile)
+        assert same == (algo in ("fedavg", "fedper", "ppfe"))
+
+
 def test_the_first_seed_comes_first():
     wanted = PROFILES["paper"].seeds
     seeds = [cell.config.seed for cell in plan(STUDIES.values(), PROFILES["quick"], wanted)]

@@ -173,5 +173,5 @@ def _panel(
 def _changes(records: list[Record]) -> bool:
     """Whether the final model is another kind of model than those evaluated on the way."""
     first = records[0]
-    adapted = any(line["adaptation_samples"] for line in first.rounds)
+    adapted = any(line["adaptation_samples"] for line in first.rounds) and not first.config.eval_adapted
     return adapted or bool(first.diagnostics.get("stages"))

@@ -9,6 +9,7 @@ from benchmark.present.tables.accuracy import accuracy, best_round, ranks, signi
 from benchmark.present.tables.communication import communication
 from benchmark.present.tables.over_settings import LEAST, over_settings
 from benchmark.present.tables.spent import spent
+from benchmark.present.tables.targets import targets
 from benchmark.render.table import Table
 from benchmark.studies.packs import makers
 from benchmark.studies.results import Results
@@ -25,6 +26,7 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
     "best-round": best_round,
     "communication": communication,
     "spent": spent,
+    "targets": targets,
 }
 
 

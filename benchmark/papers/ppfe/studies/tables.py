@@ -33,6 +33,7 @@ from benchmark.papers.ppfe.studies.rows import (
     SPARSE,
 )
 from benchmark.papers.ppfe.studies.switches import READINGS, SWITCHES, TUNED
+from benchmark.papers.ppfe.studies.targets import TARGETS
 from benchmark.studies.grid import Grid, Study, Variant
 
 __all__ = ["STUDIES"]
@@ -158,6 +159,7 @@ STUDIES = (
         highlight="PPFE",
     ),
     BUDGETS,
+    TARGETS,
     PREDICTION,
     CALIBRATION,
     PROTOCOLS,
