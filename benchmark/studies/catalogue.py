@@ -53,7 +53,7 @@ _NATURAL = Study(
     "natural",
     "Natural users, and real letters",
     {"paper": _side_by_side("hapt", "shakespeare", "letters-s10")},
-    tables=("accuracy", "significance", "worst10", "spread"),
+    tables=("accuracy", "significance", "worst10", "spread", "clients"),
     figures=("client-accuracies",),
     on_request=("paper",),
 )
