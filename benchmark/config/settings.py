@@ -107,8 +107,8 @@ SETTINGS: dict[str, Setting] = {
     "letters-s10": Setting(
         "OCR letters (100, 10)", _split("letters", "shards", 40, 13, classes_per_client=10)
     ),
-    # Rate and rounds were chosen on Local Only and FedAvg alone, on a validation split: 0.01 is worse, FedAvg
-    # is half a point better at 0.05, and both diverge at 0.1.
+    # Rate and rounds were chosen on Local Only and FedAvg alone, on a validation split: 0.01 is worse, and
+    # Local Only diverges at 0.05.
     "hapt": Setting(
         "HAPT (30)",
         _split("hapt", "chronological", 400, 200, test_share=0.3, clients=30, participation=0.2, **_HAPT),
