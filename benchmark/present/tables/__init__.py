@@ -26,12 +26,9 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
     "spread": spread,
     "best-round": best_round,
     "communication": communication,
-<<<<<<< HEAD
+    "clients": clients,
     "spent": spent,
     "targets": targets,
-=======
-    "clients": clients,
->>>>>>> main
 }
 
 
