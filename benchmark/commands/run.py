@@ -126,6 +126,11 @@ def _table(summary: Mapping[str, Any], validation: float) -> str:
         ("samples/s", f"{summary['samples_per_second']:,.0f}", trained),
         ("time", duration(summary["seconds"]), f"{summary['seconds']:.1f} {in_all}"),
     ]
+    if new := summary.get("new_clients"):
+        about = (
+            f"{new['clients']} clients that took no part in training, {new['samples']:,} samples trained on"
+        )
+        rows.insert(4, ("new clients", percent(new["accuracy"]), about))
     if (plan := summary["budget"])["set_by"] != "rounds":
         bounds = {"compute": "local computation (--compute-cap), not the bytes,"}
         bound = bounds.get(plan["set_by"], f"the {plan['set_by']}")

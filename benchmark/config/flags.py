@@ -208,6 +208,8 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
     for field, budget in _OF_BUDGETS.items():
         if field in given and given.get("budget", RunConfig.budget) != budget:
             raise UserError(f"{flag(field)} has an effect only under --budget {budget}; add that flag")
+    if "adapt_epochs" in given and not given.get("new_clients"):
+        raise UserError("--adapt-epochs has an effect only under --new-clients; add that flag")
     config = dataclasses.replace(RunConfig(), **{**values, **given, "partition": _partition(values, given)})
     config.validate()
     if "crop_padding" in given and not config.augment:

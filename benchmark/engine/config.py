@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -129,6 +130,19 @@ class RunConfig:
         absent=0.0,
         within="[0, 1)",
     )
+    new_clients: float = _doc(
+        0.0,
+        "share of the clients that take no part in training, begin after the last round and are evaluated "
+        "apart",
+        absent=0.0,
+        within="[0, 1)",
+    )
+    adapt_epochs: int = _doc(
+        5,
+        "under --new-clients: most local epochs of what is personal that a new client begins with",
+        absent=5,
+        within="[0, 1e6]",
+    )
     hyper: Mapping[str, Any] = field(
         default_factory=dict, metadata={"doc": "the method's hyper-parameters (`hyper.recorded`)"}
     )
@@ -150,7 +164,18 @@ class RunConfig:
                 )
             if "within" in spec.metadata and spec.name not in OPTIONS:
                 check_range(spec.name, value, spec.metadata["within"])
+        left = self.clients - self.new_count
+        if self.new_count and left < 2:
+            raise UserError(
+                f"--new-clients {self.new_clients:g} leaves {left} of {self.clients} clients to train; "
+                "expected at least 2, give a smaller share"
+            )
         _ = self.law
+
+    @property
+    def new_count(self) -> int:
+        """How many clients take no part in training: the share of them, rounded up."""
+        return math.ceil(self.new_clients * self.clients - 1e-9)
 
     @property
     def law(self) -> Law:
@@ -169,6 +194,7 @@ class RunConfig:
         others = [name for name in OPTIONS if name not in own]
         if self.dataset in DATASETS and DATASETS[self.dataset].network == self.network:
             others.append("network")
+        others += [] if self.new_clients else ["adapt_epochs"]
         others += [] if self.eval_every else ["eval_adapted"]
         return (*others, *([] if self.augment else ["crop_padding"]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.ensemble import Member
 from benchmark.engine.ledger import Ledger
-from benchmark.engine.local import LocalCall, LocalModel
+from benchmark.engine.local import LocalCall, LocalModel, Phase
 
 __all__ = ["ClientMetrics", "chunks", "evaluate", "evaluate_adapted"]
 
@@ -31,6 +32,16 @@ class ClientMetrics:
     correct: np.ndarray
     total: np.ndarray
     loss: np.ndarray
+
+    def joined(self, others: ClientMetrics) -> ClientMetrics:
+        """These clients and then `others`."""
+        pairs = ((getattr(self, name), getattr(others, name)) for name in ("correct", "total", "loss"))
+        return ClientMetrics(*(np.concatenate(pair) for pair in pairs))
+
+    def divided(self, first: int) -> tuple[ClientMetrics, ClientMetrics]:
+        """The first clients, and the others."""
+        parts = [(getattr(self, n)[:first], getattr(self, n)[first:]) for n in ("correct", "total", "loss")]
+        return ClientMetrics(*(a for a, _ in parts)), ClientMetrics(*(b for _, b in parts))
 
     @property
     def accuracies(self) -> np.ndarray:
@@ -55,33 +66,53 @@ def chunks(clients: Sequence[int]) -> Iterator[list[int]]:
         yield list(clients[start : start + CHUNK])
 
 
-def evaluate(algorithm: Algorithm) -> ClientMetrics:
-    """Evaluate every client's model as it stands."""
-    parts = [
-        _measure(algorithm, algorithm.members(chunk), chunk)
-        for chunk in chunks(range(algorithm.task.data.clients))
-    ]
+def evaluate(algorithm: Algorithm, clients: Sequence[int] | None = None) -> ClientMetrics:
+    """Evaluate every client's model as it stands.
+
+    Args:
+        clients: only these; by default all that take part in training.
+    """
+    clients = range(algorithm.task.data.clients) if clients is None else clients
+    parts = [_measure(algorithm, algorithm.members(chunk), chunk) for chunk in chunks(clients)]
     return _join(parts)
 
 
-def evaluate_adapted(algorithm: Algorithm, round: int, ledger: Ledger) -> ClientMetrics:
+def evaluate_adapted(
+    algorithm: Algorithm,
+    round: int,
+    ledger: Ledger,
+    clients: Sequence[int] | None = None,
+    most: int | None = None,
+) -> ClientMetrics:
     """Let every client adapt a copy of its final model, evaluate the copy and drop it.
 
     Args:
+        clients: only these; by default all that take part in training.
+        most: epochs after which the adaptation ends.
         round: the one after that which is evaluated: after the last round the batch orders are new ones.
         ledger: is charged for the compute.
     """
-    parts = []
-    for chunk in chunks(range(algorithm.task.data.clients)):
+    parts, phases = [], algorithm.adaptation()
+    if most is not None:
+        phases = _cut(phases, most)
+    clients = range(algorithm.task.data.clients) if clients is None else clients
+    for chunk in chunks(clients):
         (member,) = algorithm.members(chunk)
         model = LocalModel(member.network, member.params)
-        outcome = algorithm.task.executor.train(
-            LocalCall(round, chunk, {"model": model}, algorithm.adaptation())
-        )
+        outcome = algorithm.task.executor.train(LocalCall(round, chunk, {"model": model}, phases))
         ledger.charge_adaptation(outcome)
         adapted = Member(member.network, outcome.models["model"])
         parts.append(_measure(algorithm, [adapted], chunk))
     return _join(parts)
+
+
+def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
+    """The first `most` epochs of some phases."""
+    found = []
+    for phase in phases:
+        found.append(dataclasses.replace(phase, epochs=min(phase.epochs, most)))
+        most -= found[-1].epochs
+    return found
 
 
 def _measure(

@@ -17,6 +17,7 @@ from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_
 from benchmark.engine.files import set_aside
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall
+from benchmark.engine.newcomers import Newcomers, admit
 from benchmark.engine.origins import Origin, continued
 from benchmark.engine.records import RunRecord, as_float
 from benchmark.engine.schedule import Schedule
@@ -97,6 +98,7 @@ class _Loop:
         self.device = algorithm.task.data.device
         self.lines: list[dict[str, Any]] = []
         self.metrics: ClientMetrics | None = None
+        self.newcomers: Newcomers | None = None
         self._store = trunks
         self._trunks = {trunk.round: trunk for trunk in trunks_of(algorithm)}
         self._trunk_line: dict[str, Any] | None = None
@@ -238,6 +240,11 @@ class _Loop:
             self.metrics = self._evaluate(number, adapted, ledger)
             self._evaluated(self.metrics, number, adapted, line)
         ledger.adaptation_samples += algorithm.meter.collect()[0]
+        if last and algorithm.task.data.newcomers:
+            self.newcomers = admit(algorithm)
+            self._check_finite(
+                torch.from_numpy(self.newcomers.metrics.loss), [*algorithm.task.data.newcomers], number
+            )
         line["bytes_broadcast"] = ledger.bytes_broadcast
         line["adaptation_samples"] = ledger.adaptation_samples
         line["seconds_closing"] = as_float(time.perf_counter() - started)
@@ -280,6 +287,7 @@ class _Loop:
             **{name: as_float(value) for name, value in self.metrics.summary().items()},
             "evaluated": self.lines[-1]["evaluated"],
             **self._costs(),
+            **({"new_clients": _plain(self.newcomers.summary())} if self.newcomers else {}),
             "rounds": self.plan.rounds,
             "budget": asdict(self.plan),
             "shared_rounds": self._shared,
@@ -288,7 +296,8 @@ class _Loop:
             "environment": self._environment,
             **({"origins": self._origins} if len(self._origins) > 1 else {}),
         }
-        self.record.finish(self.metrics, self.algorithm.diagnostics(), summary)
+        metrics = self.metrics.joined(self.newcomers.metrics) if self.newcomers else self.metrics
+        self.record.finish(metrics, self.algorithm.diagnostics(), summary)
         return summary
 
     def _costs(self) -> dict[str, Any]:
@@ -327,6 +336,11 @@ def _started(call: LocalCall, position: int) -> str:
     given = [weights[position] for slot in call.models if (weights := call.weights(slot) or call.chances)]
     also = f" and sample weights up to {max(float(own.max()) for own in given):.3g}" if given else ""
     return f"it began with parameters up to {largest:.3g}{also}; "
+
+
+def _plain(values: Mapping[str, float]) -> dict[str, float]:
+    """Counts as they are, other numbers rounded."""
+    return {name: value if isinstance(value, int) else as_float(value) for name, value in values.items()}
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:

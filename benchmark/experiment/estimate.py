@@ -131,7 +131,8 @@ class Estimator:
             with contextlib.suppress(UserError):  # a budget that allows no round ends before any is trained
                 algorithm, schedule = rehearsal.make(rehearsal.plan().rounds), rehearsal.schedule
                 self._planned[config.hash] = _Planned(
-                    planned_samples(algorithm, schedule),
+                    planned_samples(algorithm, schedule)
+                    + config.new_count * config.adapt_epochs * config.samples_per_client,
                     {
                         trunk: planned_epochs(algorithm, schedule, trunk.round) * config.samples_per_client
                         for trunk in trunks_of(algorithm)

@@ -62,13 +62,13 @@ def rehearse(
         network.init(streams.get("init"), device),
         EXECUTORS[executor](config, data, streams),
     )
-    schedule = Schedule(config.clients, config.participation, streams)
+    schedule = Schedule(data.clients, config.participation, streams)
     return Rehearsal(task, schedule, lambda rounds: method(dataclasses.replace(task, rounds=rounds), hyper))
 
 
 def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:
     rows = tuple(np.arange(samples) for _ in range(config.clients))
-    return noise(config.dataset, samples, config.embedding), Split(rows, rows)
+    return noise(config.dataset, samples, config.embedding), Split(rows, rows, new=config.new_count)
 
 
 def canonical(config: RunConfig) -> RunConfig:

@@ -181,7 +181,8 @@ _LINES = {
         "algo", "setting", "dataset", "clients", "partition", "classes-per-client", "samples-per-client",
         "test-samples-per-client", "dirichlet", "participation", "rounds", "local-epochs", "batch-size", "lr",
         "momentum", "weight-decay", "crop-padding", "dropout", "embedding", "cell", "aggregation", "budget",
-        "byte-budget", "sample-budget", "compute-cap", "eval-every", "seed", "validation", "set", "ablation",
+        "byte-budget", "sample-budget", "compute-cap", "eval-every", "seed", "validation", "new-clients",
+        "adapt-epochs", "set", "ablation",
         "device", "executor", "results-dir", "wandb",
     ),
     "tables --dry-run --device cpu": (
