@@ -237,7 +237,7 @@ def test_a_new_client_of_ditto_begins_as_the_global_model(tiny, play):
 
 
 def test_a_new_client_of_ppfe_has_its_own_weights(tiny, play):
-    algorithm = play(tiny("ppfe", **NEW)).algorithm
+    algorithm = play(tiny("ppfe", {"beta_neg": True}, **NEW)).algorithm
     members = algorithm.members([6, 7])
     assert len(members) == 4
     betas = algorithm._betas([6, 7])

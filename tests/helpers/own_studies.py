@@ -59,6 +59,7 @@ SPENT = _study(
         for setting in ("digits-s2", "digits-dir0.3") for budget in ("rounds", "bytes", "samples")
     ),
 )  # fmt: skip
+NEW = _study("new", "new-clients", columns=(Column("Digits, new", "digits-s2", {"new_clients": 0.25}),))
 REACHED = _study("reached", "targets")
 BORROWED = _study("borrowed", "accuracy", borrows=True)
 CHOICES = _study("choices", "accuracy", rows=(LOCAL, FEDAVG), on_request=("quick",))
@@ -66,7 +67,7 @@ ALONE = _study("alone", "accuracy", "significance", rows=(STAGED,))
 LARGE = _study("large", "accuracy", profiles=("paper",))
 CATALOGUE = (MAIN, FEW, PAIR, SIZES, COSTS, BORROWED, ALONE, CHOICES, LARGE)
 DRAWN = (MAIN, SIZES, COSTS, SPENT)
-EVERY = (MAIN, AS_ROWS, BYTES, FOUR, SPENT, REACHED)
+EVERY = (MAIN, AS_ROWS, BYTES, FOUR, SPENT, REACHED, NEW)
 
 
 def replace_catalogue(patch) -> None:

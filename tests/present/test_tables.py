@@ -16,6 +16,7 @@ from own_studies import (
     FOUR,
     LOCAL,
     MAIN,
+    NEW,
     ONE,
     OTHER,
     PROFILE,
@@ -436,3 +437,31 @@ def test_what_is_spent_under_each_budget(tmp_path):
     same = [results.at("FedAvg", column.title) for column in results.grid.columns[:3]]
     assert same[0] == same[1] == same[2]  # the run under equal rounds
     assert "rounds or as many as equal bytes or samples allow" in table.caption
+
+
+# New clients
+
+
+def test_old_and_new_clients_side_by_side(tmp_path):
+    write_records(tmp_path, NEW, PROFILE, (0, 1), skip=("fedrep",))
+    results = read(NEW, tmp_path)
+    table = make_table(results, "new-clients")
+    found = facts_frame(table).set_index("method")
+    assert len(found) == len(ROWS)
+    assert found.loc["FedRep", ["old", "new", "samples"]].isna().all()
+    for row in results.rows:
+        if records := results.at(row, NEW.grids["own"].columns[0].title):
+            new = [record.newcomers for record in records]
+            assert [len(own.total) for own in new] == [5, 5]
+            line = found.loc[row]
+            assert line["new"] == pytest.approx(
+                np.mean([own.correct.sum() / own.total.sum() for own in new]), abs=1e-5
+            )
+            assert line["old"] == pytest.approx(np.mean([own.summary["accuracy"] for own in records]))
+            assert line["difference"] == pytest.approx(line["new"] - line["old"])
+            assert (line["received"], line["samples"], line["seeds"]) == (160, 80, 2)
+    assert "New: the 25 % that did not" in table.caption
+    assert "at most 5 epochs" in table.caption
+    best = found["new"].idxmax()
+    printed = printed_frame(table).set_index("method")
+    assert printed.loc[best, "new"].startswith("**")

@@ -20,6 +20,7 @@ from benchmark.papers.ppfe.studies.columns import (
     sizes,
 )
 from benchmark.papers.ppfe.studies.computed import Kept
+from benchmark.papers.ppfe.studies.newcomers import NEW_CLIENTS
 from benchmark.papers.ppfe.studies.prediction import PREDICTION
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.protocol import CALIBRATION, OWN_POINTS, PROTOCOLS, RATES, TUNING
@@ -160,6 +161,7 @@ STUDIES = (
     ),
     BUDGETS,
     TARGETS,
+    NEW_CLIENTS,
     PREDICTION,
     CALIBRATION,
     PROTOCOLS,
