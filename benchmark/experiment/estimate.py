@@ -130,11 +130,16 @@ class Estimator:
             rehearsal = self.rehearse(config, config.samples_per_client)
             with contextlib.suppress(UserError):  # a budget that allows no round ends before any is trained
                 algorithm, schedule = rehearsal.make(rehearsal.plan().rounds), rehearsal.schedule
+                each = config.samples_per_client
+                asides = config.new_count * config.adapt_epochs * each  # which are no cost of the training
+                if config.eval_adapted and config.eval_every:
+                    evaluations = (algorithm.task.rounds - 1) // config.eval_every
+                    epochs = sum(phase.epochs for phase in algorithm.adaptation())
+                    asides += evaluations * epochs * schedule.clients * each
                 self._planned[config.hash] = _Planned(
-                    planned_samples(algorithm, schedule)
-                    + config.new_count * config.adapt_epochs * config.samples_per_client,
+                    planned_samples(algorithm, schedule) + asides,
                     {
-                        trunk: planned_epochs(algorithm, schedule, trunk.round) * config.samples_per_client
+                        trunk: planned_epochs(algorithm, schedule, trunk.round) * each
                         for trunk in trunks_of(algorithm)
                     },
                 )

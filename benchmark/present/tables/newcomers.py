@@ -31,8 +31,8 @@ def newcomers(results: Results) -> Table:
         f"Test accuracy in % {SELECTION}, weighted by test samples. Old: the clients that took part in "
         f"training. New: the {shares} that did not, which begin after the last round as the method says, "
         f"with at most {epochs} epochs of fine-tuning or of local training of what is personal; with none "
-        "where there is neither. Old and new are different clients. Received and samples: of each new client, "
-        "on average, passes over its training data included. Bold: best of its column in a setting."
+        "where there is neither. Old and new are different clients. Received and samples: of each new "
+        "client, on average, passes over its training data included. Bold: best of its column in a setting."
     )
     if any("old" not in line for line in lines):
         text += f" {MISSING}: no record."
