@@ -110,14 +110,14 @@ def _trusted(pack: Pack, trusted: bool) -> Gathered:
     own = [record for record in pack.records if loaded.issuperset(plugins_of(record))]
     if not own:
         raise UserError(
-            f"all records of {pack.path} were made with its plugins, which are code of whoever made the pack; "
+            f"all records of {pack.path} were made with its plugins, which are its maker's code; "
             "read them first (unzip), then give --trust-plugins"
         )
     left_out = []
     if others := [record for record in pack.records if record not in own]:
         left_out.append(
-            f"{len(others)} made with plugins of the pack, such as {others[0].folder.name}; read these plugins "
-            "first, then give --trust-plugins"
+            f"{len(others)} made with plugins of the pack, such as {others[0].folder.name}; read these "
+            "plugins first, then give --trust-plugins"
         )
     return Gathered(own, left_out)
 

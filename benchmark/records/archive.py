@@ -20,9 +20,11 @@ import io
 import json
 import re
 import stat
+import struct
 import tempfile
 import tomllib
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,9 +52,21 @@ LARGEST = 2**26  # bytes of one file
 LARGEST_IN_ALL = 2**31  # bytes of all files together
 MOST = 200_000  # files
 _ABOUT, _SEAL = "pack.json", "done"
-_RECORD = re.compile(r"records/(?P<folder>[A-Za-z0-9_][A-Za-z0-9_.,=+-]{0,200}-[0-9a-f]{10})/(?P<file>[a-z.]+)")
+_RECORD = re.compile(
+    r"records/(?P<folder>[A-Za-z0-9_][A-Za-z0-9_.,=+-]{0,200}-[0-9a-f]{10})/(?P<file>[a-z.]+)"
+)
 _PLUGIN = re.compile(r"plugins/[A-Za-z_][A-Za-z0-9_]{0,100}\.py")
 _MOMENT = (1980, 1, 1, 0, 0, 0)  # of all files, so that the same content makes the same pack
+# What zipfile raises on damaged files.
+_DAMAGED = (
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+)
 _LIST = Allowed((list,), "a list of objects", of=OBJECT)
 
 
@@ -73,7 +87,8 @@ def write_pack(records: Sequence[Record], out: Path) -> dict[str, int]:
     for record in records:
         if not record.sealed:
             raise UserError(
-                f"{record.folder} is not sealed; to check and seal it: python -m benchmark seal {record.folder}"
+                f"{record.folder} is not sealed; to check and seal it: "
+                f"python -m benchmark seal {record.folder}"
             )
         files = {**read_sealed(record.folder), _SEAL: (record.folder / _SEAL).read_bytes()}
         content |= {f"records/{record.folder.name}/{name}": file for name, file in files.items()}
@@ -197,7 +212,7 @@ def unpacked(path: Path) -> Iterator[Pack]:
             pack = _unpack(path, Path(temporary))
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror or error}; give the zip file") from error
-        except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        except _DAMAGED as error:
             reason = str(error).splitlines()[0] if str(error) else "it is damaged"
             raise UserError(
                 f"{path} cannot be used as a pack: {reason}; get it again, or have it made again by "

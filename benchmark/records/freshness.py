@@ -95,7 +95,10 @@ def read_verdict(folder: Path, record_digest: str) -> Mapping[str, Any]:
 
 
 def checked_verdict(found: Any, record_digest: str) -> Mapping[str, Any]:
-    """A verdict that `with_checksum` made, without the checksum; empty if it is damaged or about other content."""
+    """A verdict that `with_checksum` made, without its checksum.
+
+    Empty if it is damaged, or about another content of the record than that of this digest.
+    """
     if not isinstance(found, dict):
         return {}
     verdict = {name: value for name, value in found.items() if name != "checksum"}
