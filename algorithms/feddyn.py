@@ -122,6 +122,9 @@ class FedDyn(Algorithm):
     def members(self, clients: Sequence[int]) -> list[Member]:
         return [Member(self.network, self.assemble(clients, self.broadcast()))]
 
+    def shared_model(self) -> Member | None:
+        return Member(self.network, {**self.broadcast()})
+
     def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
         return "global"
 

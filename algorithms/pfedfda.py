@@ -121,6 +121,9 @@ class PFedFDA(Algorithm):
     def keep(self, outcome: Outcome) -> None:
         self.clients.scatter(outcome.clients, outcome.found)
 
+    def shared_model(self) -> Member | None:
+        return None  # its head is fitted to each client's samples
+
     def members(self, clients: Sequence[int]) -> list[Member]:
         params = self.assemble(clients, self.server)
         samples = self._pass(params, clients)

@@ -13,8 +13,9 @@ import torch
 
 from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.budget import Plan, newcomers
-from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
+from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted, evaluate_shared
 from benchmark.engine.files import set_aside
+from benchmark.engine.kept import Kept
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall
 from benchmark.engine.origins import Origin, continued
@@ -54,17 +55,19 @@ def run(
     observer: Observer,
     environment: Mapping[str, Any],
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    kept: Kept | None = None,
 ) -> dict[str, Any]:
     """Carry out a run, or what is left of it, and return its summary.
 
     Args:
         algorithm: fresh, as constructed; a checkpoint or trunk found is loaded into it.
         environment: versions and hardware, copied into the summary.
+        kept: what is kept of the final evaluation besides its figures (default: nothing).
 
     Raises:
         Diverged: a client's loss is not finite; the checkpoint before it stays usable.
     """
-    loop = _Loop(algorithm, schedule, plan, record, trunks, environment, checkpoint_seconds)
+    loop = _Loop(algorithm, schedule, plan, record, trunks, environment, checkpoint_seconds, kept or Kept())
     loop.restore()
     observer.start(plan.rounds, len(loop.lines))
     for line in loop.lines:
@@ -91,12 +94,15 @@ class _Loop:
         trunks: TrunkStore | None,
         environment: Mapping[str, Any],
         checkpoint_seconds: float,
+        kept: Kept,
     ) -> None:
         self.algorithm, self.schedule, self.plan, self.record = algorithm, schedule, plan, record
         self.executor = algorithm.task.executor
         self.device = algorithm.task.data.device
         self.lines: list[dict[str, Any]] = []
         self.metrics: ClientMetrics | None = None
+        self._kept = kept
+        self._global: float | None = None  # accuracy of the shared model
         self._store = trunks
         self._trunks = {trunk.round: trunk for trunk in trunks_of(algorithm)}
         self._trunk_line: dict[str, Any] | None = None
@@ -235,9 +241,15 @@ class _Loop:
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method
         algorithm.finish_round(number)
         if last:
-            self.metrics = evaluate_adapted(algorithm, number + 1, ledger) if adapted else evaluate(algorithm)
+            self.metrics = (
+                evaluate_adapted(algorithm, number + 1, ledger, self._kept)
+                if adapted
+                else evaluate(algorithm, self._kept)
+            )
             self._evaluated(self.metrics, number, adapted, line)
         ledger.adaptation_samples += algorithm.meter.collect()[0]
+        if last:
+            self._global = evaluate_shared(algorithm)  # no part of the method, so it costs it nothing
         line["bytes_broadcast"] = ledger.bytes_broadcast
         line["adaptation_samples"] = ledger.adaptation_samples
         line["seconds_closing"] = as_float(time.perf_counter() - started)
@@ -270,8 +282,11 @@ class _Loop:
         """Write the record of a finished run."""
         assert self.metrics is not None
         self.record.write_rounds(self.lines)
+        about = {"algo": self.algorithm.config.algo, "config": self.algorithm.config.hash}
+        saved = self._kept.write(self.record.folder, about)
         summary = {
-            **{name: as_float(value) for name, value in self.metrics.summary().items()},
+            **_rounded(self.metrics.summary()),
+            **({} if self._global is None else {"global_accuracy": as_float(self._global)}),
             "evaluated": self.lines[-1]["evaluated"],
             **self._costs(),
             "rounds": self.plan.rounds,
@@ -281,6 +296,7 @@ class _Loop:
             "notes": self.algorithm.notes(),
             "environment": self._environment,
             **({"origins": self._origins} if len(self._origins) > 1 else {}),
+            **({"saved": saved} if saved else {}),
         }
         self.record.finish(self.metrics, self.algorithm.diagnostics(), summary)
         return summary
@@ -324,4 +340,4 @@ def _started(call: LocalCall, position: int) -> str:
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: as_float(value) for name, value in values.items()}
+    return {name: value if isinstance(value, int) else as_float(value) for name, value in values.items()}

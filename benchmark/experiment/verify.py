@@ -37,7 +37,7 @@ ROUNDS = 3  # that are run again if nothing else is asked for
 TOLERANCE = 1e-3
 
 _TIMED = ("seconds", "seconds_closing", "samples_per_second")
-_HISTORY = ("shared_rounds", "resumed", "notes", "environment", "origins")
+_HISTORY = ("shared_rounds", "resumed", "notes", "environment", "origins", "saved")
 _SHOWN = 10  # differences that are kept one by one
 
 Figures = dict[tuple[str, str], Any]
