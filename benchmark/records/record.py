@@ -191,11 +191,10 @@ def _clients(content: bytes) -> ClientMetrics:
     rows = []
     for client, line in enumerate(lines):
         try:
-            number, samples, right, accuracy, loss, *more = line.replace("_", "?").split(
-                ","
-            )  # int() takes 1_0
+            texts = line.replace("_", "?").split(",")  # int() takes 1_0
+            number, samples, right, accuracy, loss = texts[:5]
             row = (int(number), int(samples), int(right), float(accuracy), float(loss))
-            row += _details(more, head == _MORE_COLUMNS)
+            row += _details(texts[5:], head == _MORE_COLUMNS)
         except ValueError as error:
             raise ValueError(f"clients.csv: the line of client {client} is no row of numbers") from error
         if row[0] != client or not 0 <= row[2] <= row[1] < 2**53 or not row[1] or not math.isfinite(row[4]):

@@ -30,7 +30,7 @@ def keep(tiny, tmp_path):
         execution = Execution(
             device="cpu", executor="loop", results_dir=tmp_path, save_predictions=True, save_models=models
         )
-        return read_record(tmp_path / run_cell(tiny(algo, rounds=2, **changes), execution, Quiet())["record"])
+        return read_record(tmp_path / run_cell(tiny(algo, **changes), execution, Quiet())["record"])
 
     return go
 
@@ -48,20 +48,13 @@ def test_predictions_give_the_accuracy_of_every_client(algo, keep):
     assert np.abs(np.array(accuracies) - record.accuracies).max() <= 0.1 + 1e-9
 
 
-def test_predictions_of_a_known_record_are_exact(keep):
-    record = keep("fedavg", models=False)
-    with np.load(record.folder / PREDICTIONS) as found:
-        right = found["logits"].argmax(1) == found["labels"]
-    assert right.mean() == pytest.approx(record.summary["accuracy"])
-
-
 @pytest.mark.parametrize("algo", ["fedavg", "fedper", "fedavg-ft", "ppfe", "fedem"])
 def test_models_are_those_that_clients_are_evaluated_with(algo, keep, play, tiny):
     from safetensors.torch import load_file
 
     record = keep(algo)
     tensors = load_file(record.folder / MODELS)
-    algorithm = play(tiny(algo, rounds=2)).algorithm
+    algorithm = play(tiny(algo)).algorithm
     everyone = range(record.config.clients)
     if algorithm.adaptation():
         assert any(".clients." in name for name in tensors)
@@ -91,7 +84,7 @@ def test_their_checksums_stand_in_the_record_which_is_whole_without_them(keep):
 
 def test_nothing_changes_in_what_else_is_recorded(keep, tiny, launch, tmp_path):
     kept = keep("ditto").summary
-    plain = launch(tiny("ditto", rounds=2), tmp_path / "plain").summary
+    plain = launch(tiny("ditto"), tmp_path / "plain").summary
     timed = ("seconds", "samples_per_second", "environment", "record", "saved")
     assert {n: v for n, v in kept.items() if n not in timed} == {
         n: v for n, v in plain.items() if n not in timed
@@ -99,7 +92,7 @@ def test_nothing_changes_in_what_else_is_recorded(keep, tiny, launch, tmp_path):
 
 
 def test_a_run_that_kept_nothing_is_not_taken_for_one_that_did(keep, tiny, launch, tmp_path):
-    launch(tiny("fedavg", rounds=2), tmp_path)
+    launch(tiny("fedavg"), tmp_path)
     with pytest.raises(UserError, match=r"has no predictions\.npz"):
         keep("fedavg")
 

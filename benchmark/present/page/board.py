@@ -34,7 +34,7 @@ _OF_METHOD = ("lr",)
 _OF_SETTING = tuple(name for name in RunConfig.__dataclass_fields__ if name not in _OF_METHOD)
 _HEADS = (
     *(Head(text, words=True) for text in ("method", "setting", "source")),
-    *map(Head, ("seeds", "accuracy", "worst 10 %", "bytes", "samples")),
+    *map(Head, ("seeds", "accuracy", "worst 10 %", "macro-F1", "AUC", "bytes", "samples")),
     Head("verified", words=True),
 )
 
@@ -83,6 +83,12 @@ class _Number:
 
     def mean(self, name: str) -> float:
         return fmean(record.summary[name] for record in self.records)
+
+    def figure(self, name: str) -> tuple[str, float] | None:
+        """A mean in % and as a number; None where a record does not have it."""
+        if any(name not in record.summary for record in self.records):
+            return None
+        return percent(self.mean(name)).removesuffix(" %"), self.mean(name)
 
     @property
     def spread(self) -> str:
@@ -218,15 +224,14 @@ def _entry(number: _Number, splits: Mapping[tuple[str, int], str]) -> dict[str, 
     """What the list of numbers says of one."""
     sent = fmean(bytes_sent(record) for record in number.records)
     samples = fmean(r.summary["samples"] + r.summary["adaptation_samples"] for r in number.records)
-    accuracy, worst = number.accuracy, number.mean("accuracy_worst10")
     spread = f" ± {number.spread.removesuffix(' %')}" if number.spread else ""
     return {
         "method": number.method,
         "words": [number.setting, number.source.name],
         "figures": (
             (str(len(number.records)), len(number.records)),
-            (percent(accuracy).removesuffix(" %") + spread, accuracy),
-            (percent(worst).removesuffix(" %"), worst),
+            (percent(number.accuracy).removesuffix(" %") + spread, number.accuracy),
+            *(number.figure(name) for name in ("accuracy_worst10", "macro_f1", "auc")),
             (size(sent), sent),
             (f"{samples:,.0f}", samples),
         ),
