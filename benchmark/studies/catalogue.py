@@ -49,18 +49,35 @@ _OWN = Study(
     on_request=("lite", "paper"),
 )
 
+_RATES = Study(
+    "methods-rates",
+    "All methods at three learning rates, on a validation split",
+    {
+        "lite": Grid(
+            _METHODS,
+            tuple(
+                Column(f"lr {rate:g}", "cifar10-s5-lite", {"lr": rate, "validation": 0.2})
+                for factor in (0.5, 1, 2)
+                for rate in [factor * SETTINGS["cifar10-s5-lite"].values["lr"]]
+            ),
+        )
+    },
+    tables=("accuracy",),
+    on_request=("lite",),
+)
+
 _NATURAL = Study(
     "natural",
     "Natural users, and real letters",
     {"paper": _side_by_side("hapt", "shakespeare", "letters-s10")},
-    tables=("accuracy", "significance", "worst10", "spread"),
+    tables=("accuracy", "significance", "worst10", "spread", "clients"),
     figures=("client-accuracies",),
     on_request=("paper",),
 )
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for study in (*(study for pack in offered("studies") for study in pack.STUDIES), _OWN, _NATURAL)
+    for study in (*(study for pack in offered("studies") for study in pack.STUDIES), _OWN, _RATES, _NATURAL)
 }
 
 

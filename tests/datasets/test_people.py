@@ -70,6 +70,12 @@ def test_hapt_is_divided_in_time_without_overlap(tmp_path):
             assert not shared.any()
 
 
+@pytest.mark.parametrize(("name", "activities"), [("hapt", 6), ("hapt12", 12)])
+def test_the_postural_transitions_are_read_on_request(name, activities, tmp_path):
+    write_hapt(tmp_path, people=2, labels=range(1, 13))
+    assert set(load(name, tmp_path).train.y) == set(range(activities))
+
+
 def test_a_client_has_at_most_so_many_samples_at_even_distances(tmp_path):
     write_hapt(tmp_path)
     dataset = load("hapt", tmp_path)

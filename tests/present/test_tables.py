@@ -73,7 +73,7 @@ def cell(table, row, column):
 
 
 def test_every_kind_of_table_is_tested():
-    assert {kind for study in EVERY for kind in study.tables} == set(GENERAL)
+    assert {kind for study in (*EVERY, STUDIES["natural"]) for kind in study.tables} == set(GENERAL)
 
 
 def test_mean_and_standard_deviation_over_seeds(main, table):
@@ -381,3 +381,28 @@ def test_a_diverged_run_is_named_below_the_table_and_in_its_cell(tmp_path):
 def test_the_fingerprint_follows_records_and_nothing_else(folder, main):
     assert read(MAIN, folder).fingerprint() == main.fingerprint()
     assert read(MAIN, folder, seeds=(0,)).fingerprint() != main.fingerprint()
+
+
+def test_single_clients_are_shown_where_they_are_the_same_with_every_seed(tmp_path):
+    study = STUDIES["natural"]
+    profile = PROFILES["paper"]
+    study = dataclasses.replace(
+        study, grids={"paper": Grid(study.grid(profile).variants[:3], study.grid(profile).columns)}
+    )
+    fixed, first, second = study.grid(profile).columns[0], *study.grid(profile).variants[:2]
+    shares = np.linspace(0.2, 0.8, 30)
+    for seed, change in ((0, 0.1), (1, -0.1)):
+        write_record(tmp_path, configure(first, fixed, profile, seed), shares=shares + change)
+        write_record(tmp_path, configure(second, fixed, profile, seed), shares=1 - shares)
+    table = make_table(collect(study, profile, Store.scan(tmp_path), None), "clients")
+    found = facts_frame(table).pivot(index="client", columns="method", values="mean")
+    assert len(found) == 30
+    assert np.allclose(found[first.title], 100 * shares, atol=0.5)  # whole samples
+    assert np.allclose(found[second.title], 100 - 100 * shares, atol=0.5)
+    printed = printed_frame(table)
+    assert printed[second.title][0].startswith("**")
+    assert printed[first.title][29].startswith("**")
+
+
+def test_single_clients_of_a_drawn_split_are_not_shown(folder):
+    assert make_table(read(MAIN, folder), "clients").rows == ()

@@ -11,8 +11,8 @@ __all__ = ["NORMS", "Norm"]
 
 Norm = Callable[[int], nn.Module]  # for a number of channels
 
-# By the end of networks' names, with words for titles. Two groups as in Hsieh et al., ICML 2020, and Reddi et
-# al., ICLR 2021.
+# By the end of networks' names, with words for titles. Two groups as in the code of Reddi et al., ICLR 2021
+# (google-research/federated, utils/models/resnet_models.py: TensorFlow Addons' default of that time).
 NORMS: dict[str, tuple[Norm, str]] = {
     "bn": (nn.BatchNorm2d, "batch normalisation"),
     "gn": (partial(nn.GroupNorm, 2), "group normalisation (2 groups)"),

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from benchmark.present.tables.accuracy import accuracy, best_round, ranks, significance, spread, worst10
+from benchmark.present.tables.clients import clients
 from benchmark.present.tables.communication import communication
 from benchmark.present.tables.over_settings import LEAST, over_settings
 from benchmark.render.table import Table
@@ -23,6 +24,7 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
     "spread": spread,
     "best-round": best_round,
     "communication": communication,
+    "clients": clients,
 }
 
 
