@@ -194,17 +194,17 @@ def _clients(content: bytes) -> ClientMetrics:
             texts = line.replace("_", "?").split(",")  # int() takes 1_0
             number, samples, right, accuracy, loss = texts[:5]
             row = (int(number), int(samples), int(right), float(accuracy), float(loss))
-            row += _details(texts[5:], head == _MORE_COLUMNS)
+            more = _details(texts[5:], head == _MORE_COLUMNS)
         except ValueError as error:
             raise ValueError(f"clients.csv: the line of client {client} is no row of numbers") from error
         if row[0] != client or not 0 <= row[2] <= row[1] < 2**53 or not row[1] or not math.isfinite(row[4]):
             raise ValueError(f"clients.csv: the figures of client {client} cannot be")
         if not abs(row[3] - row[2] / row[1]) < _ROUNDING:
             raise ValueError(f"clients.csv: client {client} has another accuracy than its samples give")
-        rows.append(row)
-    _, total, correct, _, losses, *more = zip(*rows, strict=True) if rows else [()] * 5
+        rows.append((*row, *more))
+    _, total, correct, _, losses, *details = zip(*rows, strict=True) if rows else [()] * 5
     counts = (np.array(correct, np.int64), np.array(total, np.int64))
-    return ClientMetrics(*counts, np.array(losses), *map(np.array, more))
+    return ClientMetrics(*counts, np.array(losses), *map(np.array, details))
 
 
 def _details(texts: list[str], wanted: bool) -> tuple[float, ...]:
