@@ -13,7 +13,7 @@ from algorithms.clipping import Clipped
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import beside, clone, select, within
@@ -29,7 +29,7 @@ DRIFT = "drift"
 class FedDynHyper:
     """Hyper-parameters of FedDyn."""
 
-    alpha: float = option(0.01, "strength α of the dynamic regulariser", least=0)
+    alpha: float = option(0.01, "strength α of the dynamic regulariser", least=0, search=Between(0.001, 1))
     clip: float = option(10.0, "largest norm of a step's gradient; 0: any", least=0)
     evaluate: str = option(
         "mean",

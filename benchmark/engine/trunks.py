@@ -25,12 +25,13 @@ __all__ = ["TrunkStore", "common_fields", "trunks_of"]
 
 _KEPT = 30 * 24 * 3600.0  # seconds that a trunk is kept after its last use: other code never finds it again
 # What does not matter to the rounds of a trunk: its key and length stand for the method.
-_FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap")
+_FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap", "tuning_trials")
 
 # What a subclass may have of its own and still begin as its base does. (Not `members`: PPFE trains with it.)
 _AFTERWARDS = {
     "name", "title", "reference", "Hyper", "ablations", "tuning",
     "adaptation", "evaluated", "notes", "diagnostics", "remedies", "check", "fitted",
+    "shared_model",
 }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ __all__ = ["Source", "board_page", "source_of_folder", "source_of_pack"]
 _HERE = Path(__file__).resolve().parent
 _SHORT = 12  # digits of a checksum that are shown
 # Fields that belong to a row, not to the setting: what a method may be tuned in.
-_OF_METHOD = ("lr",)
+_OF_METHOD = ("lr", "tuning_trials")
 _OF_SETTING = tuple(name for name in RunConfig.__dataclass_fields__ if name not in _OF_METHOD)
 _HEADS = (
     *(Head(text, words=True) for text in ("method", "setting", "source")),
