@@ -115,6 +115,7 @@ class DatasetInfo:
     first_label: the label of class 0 in the files (files that do contain a 0 are taken as zero-based).
     layouts: how the files may lie on disk, tried in this order.
     download: how torchvision fetches it; None where it cannot.
+    how_to_get: what to do where it cannot be downloaded and no file is found in the data folder `{folder}`.
     builtin: makes (train, test) without any file; `layouts` and `download` are then unused.
     reader: reads a dataset whose samples belong to users; all of these are then unused.
     symbols: size of the alphabet of characters.
@@ -132,6 +133,7 @@ class DatasetInfo:
     first_label: int = 0
     layouts: tuple[Layout, ...] = ()
     download: Download | None = None
+    how_to_get: str = ""
     builtin: Callable[[], tuple[Samples, Samples]] | None = None
     reader: Reader | None = None
     origin: str = "files or download"

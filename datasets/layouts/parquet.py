@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from datasets.layouts.base import Files, require, unreadable
+from datasets.layouts.base import Files, Half, require, unreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,9 @@ class ParquetFiles:
         folder = root / self.folder
         return require(Files(_half(folder, "train"), _half(folder, "test")), self.title)
 
-    def read(self, paths: Sequence[Path], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    def read(
+        self, paths: Sequence[Path], shape: tuple[int, ...], half: Half
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return images uint8 [N, *shape] and labels int64 [N]; UserError for a damaged file."""
         parts = [self._read_file(path, shape) for path in paths]
         return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from datasets.layouts.base import Files, require, unreadable
+from datasets.layouts.base import Files, Half, require, unreadable
 
 __all__ = ["CifarPickles"]
 
@@ -31,7 +31,9 @@ class CifarPickles:
         halves = (tuple(folder / name for name in half) for half in (self.train, self.test))
         return require(Files(*halves), self.title)
 
-    def read(self, paths: Sequence[Path], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    def read(
+        self, paths: Sequence[Path], shape: tuple[int, ...], half: Half
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return images uint8 [N, *shape] and labels int64 [N]; UserError for a damaged file."""
         images, labels = [], []
         for path in paths:

@@ -95,7 +95,7 @@ def test_pickles_of_real_numbers(key, tmp_path):
     (tmp_path / "batch").write_bytes(pickle.dumps(batch))
     layout = CifarPickles("", ("batch",), ("batch",), "labels")
     with pytest.raises(UserError, match="a pickled CIFAR batch"):
-        layout.read([tmp_path / "batch"], (3, 2, 2))
+        layout.read([tmp_path / "batch"], (3, 2, 2), "train")
 
 
 CACHES = {
