@@ -42,6 +42,7 @@ OTHER = {  # another value of every field
     "eval_every": 0,
     "seed": 1,
     "validation": 0.2,
+    "tuning_trials": 20,
     "hyper": {"lam": 0.5},
     **{name: spec.default + 1 for name, spec in OPTIONS.items()},
 }

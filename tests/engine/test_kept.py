@@ -35,6 +35,7 @@ def keep(tiny, tmp_path):
     return go
 
 
+@pytest.mark.parametrize("algo", ["fedavg", "fedavg-ft", "fedem", "fedproto", "fedrod", "knn-per", "ppfe"])
 def test_predictions_give_the_accuracy_of_every_client(algo, keep):
     record = keep(algo, models=False)
     with np.load(record.folder / PREDICTIONS, allow_pickle=False) as found:
