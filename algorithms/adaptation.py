@@ -21,8 +21,14 @@ class FineTuning:
         "full",
         "layers that are fine-tuned: all, the last one, or all but it",
         choices=("full", "head", "body"),
+        search=("full", "head"),
     )
-    ft_epochs: int = option(5, "epochs of fine-tuning; 0 evaluates the global model", least=0)
+    ft_epochs: int = option(
+        5,
+        "epochs of fine-tuning; 0 evaluates the global model",
+        least=0,
+        search=(1, 2, 5, 10),
+    )
     ft_head_epochs: int = option(
         0, "epochs of the last layer alone, before those (LP-FT)", least=0, added=True
     )

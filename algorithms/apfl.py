@@ -11,7 +11,7 @@ from torch import Tensor
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import along, beside, within
@@ -29,7 +29,11 @@ class APFLHyper:
     """Hyper-parameters of APFL."""
 
     alpha: float = option(
-        0.5, "weight α of the personal model in the mixture, at first", least=0, below=1.001
+        0.5,
+        "weight α of the personal model in the mixture, at first",
+        least=0,
+        below=1.001,
+        search=Between(0.1, 0.9, log=False),
     )
     adaptive: bool = option(False, "learn α: a step on it with the first batch of every participation")
 

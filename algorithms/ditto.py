@@ -12,7 +12,7 @@ from torch import Tensor
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
 from benchmark.engine.message import Message
@@ -28,7 +28,9 @@ __all__ = ["Ditto", "Pull"]
 class DittoHyper:
     """Hyper-parameters of Ditto."""
 
-    lam: float = option(1.0, "strength λ of the pull towards the global model as received", least=0)
+    lam: float = option(
+        1.0, "strength λ of the pull towards the global model as received", least=0, search=Between(0.01, 10)
+    )
     personal_epochs: int = option(-1, "epochs of the personal model; -1: as many as --local-epochs", least=-1)
 
 

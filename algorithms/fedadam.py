@@ -10,7 +10,7 @@ import torch
 
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Task
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.models import Params
 
 __all__ = ["FedAdam"]
@@ -20,10 +20,12 @@ __all__ = ["FedAdam"]
 class FedAdamHyper:
     """Hyper-parameters of FedAdam and its kin."""
 
-    server_rate: float = option(0.01, "learning rate η of the server", least=0)
+    server_rate: float = option(0.01, "learning rate η of the server", least=0, search=Between(0.001, 1))
     beta1: float = option(0.9, "decay of the mean of changes", least=0, below=1)
     beta2: float = option(0.99, "decay of the mean of their squares (adam, yogi)", least=0, below=1)
-    tau: float = option(1e-3, "least size τ of what a change is divided by", least=1e-12)
+    tau: float = option(
+        1e-3, "least size τ of what a change is divided by", least=1e-12, search=Between(0.0001, 0.1)
+    )
     squares: str = option(
         "adam",
         "how squares are accumulated: as in Adam, Yogi or Adagrad",

@@ -13,7 +13,7 @@ from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Outcome
 from benchmark.engine.message import Message
 from benchmark.engine.params import beside, row, select, within
@@ -32,9 +32,13 @@ class FedALAHyper:
 
     layers: int = option(1, "last layers p that are mixed; the others are the global ones", least=1)
     part: float = option(
-        0.8, "part s of the training samples that the mixture is learned on", least=1e-6, most=1
+        0.8,
+        "part s of the training samples that the mixture is learned on",
+        least=1e-6,
+        most=1,
+        search=Between(0.2, 0.8, log=False),
     )
-    eta: float = option(1.0, "learning rate η of the mixture", least=0)
+    eta: float = option(1.0, "learning rate η of the mixture", least=0, search=Between(0.1, 10))
     ala_epochs: int = option(1, "epochs of learning it, in every participation and evaluation", least=0)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Traffic
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import along, beside, row, squared_distance, within
@@ -26,9 +26,15 @@ CLOUD = "cloud"
 class FedAMPHyper:
     """Hyper-parameters of FedAMP."""
 
-    alpha: float = option(1.0, "step α of the cloud models; larger values mix more", least=1e-12)
-    sigma: float = option(1.0, "scale σ of the squared distance of models that are alike", least=1e-12)
-    lam: float = option(0.1, "strength λ of the pull to the cloud model, which is λ / α", least=0)
+    alpha: float = option(
+        1.0, "step α of the cloud models; larger values mix more", least=1e-12, search=Between(0.01, 10)
+    )
+    sigma: float = option(
+        1.0, "scale σ of the squared distance of models that are alike", least=1e-12, search=Between(0.1, 100)
+    )
+    lam: float = option(
+        0.1, "strength λ of the pull to the cloud model, which is λ / α", least=0, search=Between(0.01, 10)
+    )
 
 
 @dataclass(frozen=True)

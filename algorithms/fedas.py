@@ -12,7 +12,7 @@ from algorithms.fedproto import class_means
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
 from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
 from benchmark.engine.message import Combiner, Message, WeightedMean
 from benchmark.engine.params import expand, nbytes
@@ -29,8 +29,13 @@ LEAST = 1e-30  # trace in place of 0: the mean needs a positive weight
 class FedASHyper:
     """Hyper-parameters of FedAS."""
 
-    align_epochs: int = option(1, "epochs of the body towards the client's own mean features", least=0)
-    align_rate: float = option(0.01, "learning rate of these epochs", least=0)
+    align_epochs: int = option(
+        1,
+        "epochs of the body towards the client's own mean features",
+        least=0,
+        search=(1, 2, 5),
+    )
+    align_rate: float = option(0.01, "learning rate of these epochs", least=0, search=Between(0.001, 0.1))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Task
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.models import Params
 
 __all__ = ["FedAvgM"]
@@ -20,8 +20,14 @@ __all__ = ["FedAvgM"]
 class FedAvgMHyper:
     """Hyper-parameters of FedAvgM."""
 
-    server_momentum: float = option(0.9, "momentum β of the server", least=0, below=1)
-    server_rate: float = option(0.1, "learning rate of the server", least=0)
+    server_momentum: float = option(
+        0.9,
+        "momentum β of the server",
+        least=0,
+        below=1,
+        search=(0.5, 0.7, 0.9, 0.97),
+    )
+    server_rate: float = option(0.1, "learning rate of the server", least=0, search=Between(0.01, 3))
 
 
 @register

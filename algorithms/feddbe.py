@@ -12,7 +12,7 @@ from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import nbytes, select
@@ -30,8 +30,19 @@ LEAST_ROUNDS = 2  # the first one exchanges means
 class FedDBEHyper:
     """Hyper-parameters of FedDBE."""
 
-    kappa: float = option(50.0, "weight κ of the gap between the mean features and everybody's", least=0)
-    mu: float = option(1.0, "weight μ of a batch in the running mean of features", least=0, most=1)
+    kappa: float = option(
+        50.0,
+        "weight κ of the gap between the mean features and everybody's",
+        least=0,
+        search=Between(0.5, 500),
+    )
+    mu: float = option(
+        1.0,
+        "weight μ of a batch in the running mean of features",
+        least=0,
+        most=1,
+        search=(0.1, 0.5, 1.0),
+    )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from algorithms.clipping import Clipped
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import beside, clone, select, within
@@ -29,7 +29,7 @@ DRIFT = "drift"
 class FedDynHyper:
     """Hyper-parameters of FedDyn."""
 
-    alpha: float = option(0.01, "strength α of the dynamic regulariser", least=0)
+    alpha: float = option(0.01, "strength α of the dynamic regulariser", least=0, search=Between(0.001, 1))
     clip: float = option(10.0, "largest norm of a step's gradient; 0: any", least=0)
     evaluate: str = option(
         "mean",
@@ -121,6 +121,9 @@ class FedDyn(Algorithm):
 
     def members(self, clients: Sequence[int]) -> list[Member]:
         return [Member(self.network, self.assemble(clients, self.broadcast()))]
+
+    def shared_model(self) -> Member | None:
+        return Member(self.network, {**self.broadcast()})
 
     def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
         return "global"

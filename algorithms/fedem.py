@@ -29,7 +29,13 @@ WEIGHTS = "mixture.weights"
 class FedEMHyper:
     """Hyper-parameters of FedEM."""
 
-    components: int = option(3, "number M of models that are mixed", least=1, most=100)
+    components: int = option(
+        3,
+        "number M of models that are mixed",
+        least=1,
+        most=100,
+        search=(2, 3, 4),
+    )
 
 
 def responsibilities(weights: Tensor, losses: Tensor) -> Tensor:

@@ -28,9 +28,26 @@ FIRST, SENDERS, ROW = "first", "senders", "preferences.row"
 class FedFomoHyper:
     """Hyper-parameters of FedFomo."""
 
-    models: int = option(4, "other clients' models M that a participant receives", least=1)
-    holdout: float = option(0.2, "part of the training samples for validation", least=0, below=1)
-    epsilon: float = option(0.3, "chance ε of a random model in place of the best", least=0, most=1)
+    models: int = option(
+        4,
+        "other clients' models M that a participant receives",
+        least=1,
+        search=(2, 4, 9),
+    )
+    holdout: float = option(
+        0.2,
+        "part of the training samples for validation",
+        least=0,
+        below=1,
+        search=(0.1, 0.2, 0.3),
+    )
+    epsilon: float = option(
+        0.3,
+        "chance ε of a random model in place of the best",
+        least=0,
+        most=1,
+        search=(0.1, 0.3, 1.0),
+    )
     epsilon_decay: float = option(0.05, "by how much ε falls in every round", least=0)
 
 

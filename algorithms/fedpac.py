@@ -13,7 +13,7 @@ from algorithms.head_combination import Collected, head_weights, statistics
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
 from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.message import Combiner, Message
 from benchmark.engine.params import beside, expand, nbytes, select, within
@@ -27,9 +27,16 @@ __all__ = ["FedPAC"]
 class FedPACHyper:
     """Hyper-parameters of FedPAC."""
 
-    lam: float = option(1.0, "weight λ of the distance between features and class means", least=0)
-    head_epochs: int = option(1, "epochs of the head, before --local-epochs of the body", least=0)
-    head_rate: float = option(0.1, "learning rate of the head", least=0)
+    lam: float = option(
+        1.0, "weight λ of the distance between features and class means", least=0, search=Between(0.01, 10)
+    )
+    head_epochs: int = option(
+        1,
+        "epochs of the head, before --local-epochs of the body",
+        least=0,
+        search=(1, 2, 5),
+    )
+    head_rate: float = option(0.1, "learning rate of the head", least=0, search=Between(0.01, 1))
 
 
 @dataclass(frozen=True)

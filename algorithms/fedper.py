@@ -24,7 +24,12 @@ FROZEN_EPOCHS = 10  # least epochs of FedRep's extra last round
 class FedPerHyper(DecoupledHyper):
     """Hyper-parameters of methods that split the network into a shared body and a personal head."""
 
-    n_personal: int = option(1, "number of last layers that are personal", least=0)
+    n_personal: int = option(
+        1,
+        "number of last layers that are personal",
+        least=0,
+        search=(1, 2, 3),
+    )
     final_round: str = option(
         "standard",
         "the last round: an ordinary one, or FedRep's extra one with the body frozen and nothing averaged",

@@ -11,7 +11,7 @@ from torch import Tensor
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.data import Part
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import Outcome, Phase
 from benchmark.engine.message import Combiner
 from benchmark.engine.step import Step
@@ -26,7 +26,9 @@ FAR = 100.0  # lib/update.py: the distance of classes that are not compared
 class FedProtoHyper:
     """Hyper-parameters of FedProto."""
 
-    lam: float = option(1.0, "weight λ of the distance between features and prototypes", least=0)
+    lam: float = option(
+        1.0, "weight λ of the distance between features and prototypes", least=0, search=Between(0.1, 10)
+    )
     predict: str = option(
         "prototypes",
         "what predicts: the nearest prototype among the client's classes, or the model's own last layer",

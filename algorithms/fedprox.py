@@ -8,7 +8,7 @@ from torch import Tensor
 
 from algorithms.fedavg import FedAvg
 from algorithms.registry import register
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import Phase
 from benchmark.engine.step import Step
 
@@ -19,7 +19,7 @@ __all__ = ["FedProx"]
 class FedProxHyper:
     """Hyper-parameters of FedProx."""
 
-    mu: float = option(0.01, "strength μ of the proximal term", least=0)
+    mu: float = option(0.01, "strength μ of the proximal term", least=0, search=Between(0.0001, 1))
 
 
 @dataclass(frozen=True)

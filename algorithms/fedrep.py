@@ -19,7 +19,12 @@ class FedRepHyper(FedPerHyper):
     head_epochs: int = option(
         -1, "epochs of the head, first; -1: what body_epochs leaves of --local-epochs", least=-1
     )
-    body_epochs: int = option(1, "epochs of the body with the head frozen, second", least=0)
+    body_epochs: int = option(
+        1,
+        "epochs of the body with the head frozen, second",
+        least=0,
+        search=(1, 2, 3, 4),
+    )
 
 
 @register

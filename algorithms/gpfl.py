@@ -13,7 +13,7 @@ from torch import Tensor
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.data import Part
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import expand, row, select
@@ -31,8 +31,10 @@ GUIDES = (EMBEDDING, *(f"{side}.{kind}" for side in SIDES for kind in ("weight",
 class GPFLHyper:
     """Hyper-parameters of GPFL."""
 
-    lam: float = option(0.01, "weight λ of the distance between features and embeddings", least=0)
-    mu: float = option(0.1, "weight decay μ of valve and embeddings", least=0)
+    lam: float = option(
+        0.01, "weight λ of the distance between features and embeddings", least=0, search=Between(0.0001, 1)
+    )
+    mu: float = option(0.1, "weight decay μ of valve and embeddings", least=0, search=Between(0.001, 1))
 
 
 def condition(params: Params, side: str, context: Tensor) -> Tensor:

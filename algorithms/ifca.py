@@ -27,7 +27,13 @@ CHOICE = "cluster.index"
 class IFCAHyper:
     """Hyper-parameters of IFCA."""
 
-    clusters: int = option(2, "number of models", least=1, most=100)
+    clusters: int = option(
+        2,
+        "number of models",
+        least=1,
+        most=100,
+        search=(2, 3, 4, 5),
+    )
 
 
 class ClusterMeans(Combiner):

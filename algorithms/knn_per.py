@@ -13,7 +13,7 @@ from torch import Tensor
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member
 from benchmark.engine.data import Part
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.params import row
 
 __all__ = ["KNNPer", "neighbour_shares"]
@@ -25,9 +25,18 @@ LEAST = 1e-12  # probability in place of 0, whose logarithm has to be finite
 class KNNPerHyper:
     """Hyper-parameters of kNN-Per."""
 
-    neighbours: int = option(10, "number k of nearest training samples", least=1)
+    neighbours: int = option(
+        10,
+        "number k of nearest training samples",
+        least=1,
+        search=(5, 10, 20),
+    )
     weight: float = option(
-        0.5, "weight λ of their classes in the prediction; the rest is the model's", least=0, below=1.001
+        0.5,
+        "weight λ of their classes in the prediction; the rest is the model's",
+        least=0,
+        below=1.001,
+        search=Between(0.1, 0.9, log=False),
     )
 
 

@@ -23,7 +23,12 @@ __all__ = ["LGFedAvg"]
 class LGHyper(DecoupledHyper):
     """Hyper-parameters of LG-FedAvg."""
 
-    lg_shared: int = option(2, "number of last layers that are shared (2: fc2 and fc3)", least=0)
+    lg_shared: int = option(
+        2,
+        "number of last layers that are shared (2: fc2 and fc3)",
+        least=0,
+        search=(1, 2, 3),
+    )
     lg_warm: int = option(
         0, "rounds of FedAvg, the last with everyone, from which all start; 0: from θ_0", least=0
     )

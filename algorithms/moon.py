@@ -13,7 +13,7 @@ from torch import Tensor
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Task
 from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import beside, select, within
@@ -31,8 +31,10 @@ FROZEN = 2  # models that run on every batch besides the one that is trained
 class MOONHyper:
     """Hyper-parameters of MOON."""
 
-    mu: float = option(1.0, "weight μ of the model-contrastive loss", least=0)
-    temperature: float = option(0.5, "temperature τ of the cosine similarities", least=1e-6)
+    mu: float = option(1.0, "weight μ of the model-contrastive loss", least=0, search=Between(0.1, 10))
+    temperature: float = option(
+        0.5, "temperature τ of the cosine similarities", least=1e-6, search=Between(0.1, 2)
+    )
 
 
 def cosine(features: Tensor, others: Tensor) -> Tensor:

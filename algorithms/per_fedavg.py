@@ -8,7 +8,7 @@ from torch import Tensor
 
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import Phase
 from benchmark.engine.step import Rule, Step
 
@@ -19,7 +19,12 @@ __all__ = ["PerFedAvg"]
 class PerFedAvgHyper:
     """Hyper-parameters of Per-FedAvg."""
 
-    alpha: float = option(0.01, "rate α of the personalising step; that of the outer step β is --lr", least=0)
+    alpha: float = option(
+        0.01,
+        "rate α of the personalising step; that of the outer step β is --lr",
+        least=0,
+        search=Between(0.001, 0.1),
+    )
     second_order: bool = option(
         False, "add the second-order term by a difference of gradients (Per-FedAvg (HF)); else (FO)"
     )

@@ -35,6 +35,7 @@ class PFedFDAHyper:
         "official",
         "regularisation of a client's covariance: 1e-4 everywhere + I as in the official code, or 1e-4 I",
         choices=("official", "eps_I"),
+        search=("official", "eps_I"),
     )
     fda_feats: str = option(
         "all_epochs",
@@ -42,7 +43,11 @@ class PFedFDAHyper:
         "or those of one pass after training",
         choices=("all_epochs", "last_epoch", "eval_pass"),
     )
-    single_beta: bool = option(False, "one interpolation coefficient for means and covariance")
+    single_beta: bool = option(
+        False,
+        "one interpolation coefficient for means and covariance",
+        search=(False, True),
+    )
 
 
 @register
@@ -120,6 +125,9 @@ class PFedFDA(Algorithm):
 
     def keep(self, outcome: Outcome) -> None:
         self.clients.scatter(outcome.clients, outcome.found)
+
+    def shared_model(self) -> Member | None:
+        return None  # its head is fitted to each client's samples
 
     def members(self, clients: Sequence[int]) -> list[Member]:
         params = self.assemble(clients, self.server)

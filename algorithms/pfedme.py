@@ -10,7 +10,7 @@ from torch import Tensor
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import beside, within
@@ -26,9 +26,11 @@ THETA = "theta"
 class PFedMeHyper:
     """Hyper-parameters of pFedMe."""
 
-    lam: float = option(15.0, "strength λ of the pull between personal and local model", least=0)
+    lam: float = option(
+        15.0, "strength λ of the pull between personal and local model", least=0, search=Between(1, 50)
+    )
     inner_steps: int = option(5, "steps K of gradient descent on the personal model for each batch", least=1)
-    personal_rate: float = option(0.09, "learning rate of these steps", least=0)
+    personal_rate: float = option(0.09, "learning rate of these steps", least=0, search=Between(0.003, 0.3))
     decay: float = option(0.001, "weight decay of the personal model, in these steps", least=0)
     beta: float = option(1.0, "step β of the server towards the mean of the local models", least=0)
 

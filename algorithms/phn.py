@@ -16,7 +16,7 @@ from algorithms.clipping import Clipped
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
 from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import Outcome, Phase
 from benchmark.engine.message import Combiner, Message
 from benchmark.engine.params import beside, row, within
@@ -35,8 +35,14 @@ class PFedHNHyper:
 
     embed_dim: int = option(0, "length of a client's vector; 0: 1 + a quarter of the clients", least=0)
     hidden: int = option(100, "width of the hypernetwork", least=1)
-    n_hidden: int = option(3, "hidden layers of the hypernetwork behind its first one", least=0, most=100)
-    hyper_rate: float = option(0.01, "learning rate of the hypernetwork", least=0)
+    n_hidden: int = option(
+        3,
+        "hidden layers of the hypernetwork behind its first one",
+        least=0,
+        most=100,
+        search=(1, 2, 3),
+    )
+    hyper_rate: float = option(0.01, "learning rate of the hypernetwork", least=0, search=Between(0.001, 0.1))
     hyper_momentum: float = option(0.9, "momentum of the hypernetwork", least=0, below=1)
     hyper_decay: float = option(1e-3, "weight decay of the hypernetwork", least=0)
     local_clip: float = option(50.0, "largest norm of the gradient of a local step", least=1e-12)

@@ -12,7 +12,7 @@ from torch import Tensor
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Task
 from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
+from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import LocalCall, Outcome, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import along, beside, select, within
@@ -28,7 +28,9 @@ CONTROL = "control"
 class ScaffoldHyper:
     """Hyper-parameters of SCAFFOLD."""
 
-    global_rate: float = option(1.0, "step of the server towards the mean of the local models", least=0)
+    global_rate: float = option(
+        1.0, "step of the server towards the mean of the local models", least=0, search=Between(0.1, 3)
+    )
 
 
 def corrected(step: Step) -> Tensor:

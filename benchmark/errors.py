@@ -46,9 +46,10 @@ def optional(name: str, what: str, instead: str = "") -> Any:
     try:
         return importlib.import_module(name)
     except Exception as error:  # whatever an installation that does not fit together raises
-        absent = isinstance(error, ModuleNotFoundError) and (error.name or name).split(".")[0] == name
+        root = name.partition(".")[0]
+        absent = isinstance(error, ModuleNotFoundError) and (error.name or name).split(".")[0] == root
         why = "is not installed" if absent else f"cannot be imported ({error})"
-        package = name.replace("_", "-")
+        package = root.replace("_", "-")
         raise UserError(
             f"{what} needs the package {package}, which {why}: pip install {package}{instead}"
         ) from error

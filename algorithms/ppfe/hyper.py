@@ -22,7 +22,12 @@ RESHAPING = ("svd", "width")  # reductions that change the shapes of layers
 class PPFEHyper(DecoupledHyper):
     """Every choice the paper varies or leaves open; defaults are its text where it is unambiguous."""
 
-    T: int = option(4, "stages: one more than fully connected layers that may become personal", least=1)
+    T: int = option(
+        4,
+        "stages: one more than fully connected layers that may become personal",
+        least=1,
+        search=(2, 3, 4),
+    )
     stage_rounds: tuple[int, ...] = option(
         (30, 50, 40, 40),
         "rounds of the stages, as proportions of --rounds; the first T count; default for text 10,20,10,10",
@@ -75,11 +80,13 @@ class PPFEHyper(DecoupledHyper):
         "ce_norm",
         "loss ℓ of reweighting: cross-entropy over its maximum, 0/1 error, or raw cross-entropy as exponent",
         choices=("ce_norm", "zero_one", "ce_raw"),
+        search=("ce_norm", "zero_one"),
     )
     rw_target: str = option(
         "single",
         "model whose loss counts: the stage's alone, or the ensemble's",
         choices=("single", "ensemble"),
+        search=("single", "ensemble"),
     )
     rw_sign: int = option(1, "sign of the exponent: 1 as in Algorithm 1, -1 as in the text", least=-1)
     rw_double: bool = option(False, "twice the exponent, AdaBoost's full step under 0/1 loss")

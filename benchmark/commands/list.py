@@ -104,6 +104,7 @@ def _show_cards(what: str, names: list[str], as_json: bool, as_markdown: bool) -
 def methods() -> list[dict[str, Any]]:
     """Name, title, reference, hyper-parameters and ablations of every method."""
     from algorithms import ALGORITHMS
+    from benchmark.engine.hyper import spaces
 
     return [
         {
@@ -115,13 +116,22 @@ def methods() -> list[dict[str, Any]]:
                     "default": spec.default,
                     "doc": spec.metadata["doc"],
                     "choices": list(spec.metadata["choices"]),
+                    "search": _space(searched.get(spec.name)),
                 }
                 for spec in dataclasses.fields(method.Hyper)
             },
             "ablations": {name: dict(values) for name, values in method.ablations.items()},
         }
         for _, method in sorted(ALGORITHMS.items())
+        for searched in [spaces(method.Hyper)]
     ]
+
+
+def _space(space: Any) -> dict[str, Any] | None:
+    """What `tune` tries of a hyper-parameter, as JSON values; None: nothing."""
+    if space is None:
+        return None
+    return {"values": list(space)} if isinstance(space, tuple) else dataclasses.asdict(space)
 
 
 def settings() -> list[dict[str, Any]]:
@@ -220,11 +230,20 @@ def _show_methods(found: list[dict[str, Any]]) -> None:
         rows = []
         for name, spec in method["hyper"].items():
             choices = f" ({', '.join(spec['choices'])})" if spec["choices"] else ""
-            rows.append((f"--set {name}={as_typed(spec['default'])}", spec["doc"] + choices))
+            searched = _searched(spec["search"])
+            rows.append((f"--set {name}={as_typed(spec['default'])}", spec["doc"] + choices + searched))
         for name, values in method["ablations"].items():
             sets = " ".join(f"{key}={as_typed(value)}" for key, value in values.items())
             rows.append((f"--ablation {name}", sets))
         _show_entry(method["name"], method["title"], rows, method["reference"])
+
+
+def _searched(space: dict[str, Any] | None) -> str:
+    """What `tune` tries, in words."""
+    if space is None:
+        return ""
+    values = [as_typed(value) for value in space["values"]] if "values" in space else []
+    return f" [tune: {', '.join(values) or '{low:g} to {high:g}'.format(**space)}]"
 
 
 def _show_partitions(found: list[dict[str, Any]]) -> None:

@@ -50,6 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tracking(parser.add_argument_group("tracking"))
     output = parser.add_argument_group("output")
     add_flag(output, "--results-dir DIR", "folder of the records (default: results/runs)", path)
+    text = "keep the logits of all test samples with the record (predictions.npz, float16)"
+    add_flag(output, "--save-predictions", text)
+    text = "keep the final models with the record (models.safetensors; needs the package safetensors)"
+    add_flag(output, "--save-models", text)
     add_flag(output, "--json", "print the summary as one JSON object instead of a table")
 
 
@@ -102,6 +106,19 @@ def _describe_setting(setting: str, config: RunConfig) -> str:
     return f"{setting} ({', '.join(parts)}), seed {config.seed}"
 
 
+def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Further scores, which records of older versions do not have."""
+    from benchmark.console.terminal import percent
+
+    known = f"one class against the rest, mean over {summary.get('auc_clients')} clients with two or more"
+    told = {
+        "macro_f1": ("  macro-F1", "of the classes that a client has, mean over clients"),
+        "auc": ("  AUC", known),
+        "global_accuracy": ("  global test", "the shared model on the test samples of all clients"),
+    }
+    return [(head, percent(summary[name]), text) for name, (head, text) in told.items() if name in summary]
+
+
 def _table(summary: Mapping[str, Any], validation: float) -> str:
     from benchmark.console.terminal import duration, percent
     from benchmark.engine.origins import foreign_rounds
@@ -120,6 +137,7 @@ def _table(summary: Mapping[str, Any], validation: float) -> str:
         ("  unweighted", percent(summary["accuracy_unweighted"]), "mean over clients"),
         ("  worst 10 %", percent(summary["accuracy_worst10"]), "mean over the clients that fare worst"),
         ("  spread", percent(summary["accuracy_std"]), "standard deviation over clients"),
+        *_details(summary),
         ("bytes up", size(summary["bytes_up"]), "clients to server"),
         ("bytes down", size(summary["bytes_down"]), "server to participants"),
         ("broadcast", size(summary["bytes_broadcast"]), "server to everyone, when a stage or the run ends"),

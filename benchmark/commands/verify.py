@@ -4,35 +4,51 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark.config.flags import add_data_dir, add_flag, count, path
+from benchmark.errors import UserError
 from benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
     from benchmark.experiment.verify import Verdict
+    from benchmark.records.archive import Pack
+    from benchmark.records.gather import Gathered
+    from benchmark.records.record import Record
 
 HELP = "repeat rounds of finished runs: does the present code give the recorded figures?"
-USAGE = "RECORD [RECORD ...] [--rounds N | --all] [flags]"
+USAGE = "RECORD|PACK.zip [RECORD ...] [--sample N] [--rounds N | --all] [flags]"
 EXAMPLES = """\
   python -m benchmark verify results/runs/fedper-digits-s2-seed0-*            the first 3 rounds
   python -m benchmark verify results/paper/ppfe-cifar10-* --rounds 10
   python -m benchmark verify results/runs --all                               all records there, all rounds
+  python -m benchmark verify quick.zip --sample 5 --by "A. Smith"            5 records of somebody's pack
   python -m benchmark verify results/runs --json | jq '.[] | {record, verdict}'
 
 The verdict is bit-equal, equal within tolerance (0.001, or a thousandth of figures above 1; counts must be
 equal) or different. The exit code is 1 if any record is different. The tolerance is for other executors,
 hardware and versions of PyTorch, which round differently. These differences grow with the rounds: after some
 tens of rounds, even correct code is different on them. Seconds are not compared. The verdict is saved in the
-record as verified.json; `run`, `tables` and `report` then no longer call it computed by other code."""
+record as verified.json; `run`, `tables` and `report` then no longer call it computed by other code.
 
+Of a pack (`python -m benchmark pack`) all files are checked first; then some records, drawn at random, are
+verified, and the verdicts are saved beside the pack, in PACK.zip.verified.json. Plugin files in a pack are
+somebody else's code. They are listed, and run only under --trust-plugins; records that need them are left out
+otherwise."""
+
+SAMPLE = 3  # records of a pack that are verified if nothing else is asked for
 _SHOWN = 3  # differences a record that are printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    text = "folder of a finished run, or a results folder: all finished runs that are in it"
+    text = "folder of a finished run, or a results folder: all finished runs that are in it; or one pack"
     add_flag(parser, "RECORD ...", text, path, dest="records")
+    text = "verify N records, drawn at random (default: all of folders, 3 of a pack)"
+    add_flag(parser, "--sample N", text, count)
     length = parser.add_mutually_exclusive_group()
     add_flag(length, "--rounds N", "number of rounds to repeat, from the first (default: 3)", count)
     add_flag(length, "--all", "repeat all rounds; also compare the summary and every client's result")
@@ -41,6 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_data_dir(execution)
     add_execution(execution)
+    add_flag(parser, "--by NAME", "who verifies, for the record and the board (default: not named)")
+    add_flag(parser, "--trust-plugins", "run the plugin files of a pack, which are its maker's code")
     add_flag(parser, "--json", "print one JSON list instead")
 
 
@@ -48,19 +66,80 @@ def execute(arguments: argparse.Namespace) -> None:
     """Check all records, then run and compare one after the other.
 
     Raises:
-        UserError: a record or data that cannot be used; told before anything is trained.
+        UserError: a pack, a record or data that cannot be used; told before anything is trained.
+        SystemExit: with code 1, if a record is different.
+    """
+    from benchmark.records.archive import unpacked
+    from benchmark.records.gather import gather
+
+    if arguments.by is not None and not (arguments.by.strip() and arguments.by.isprintable()):
+        raise UserError(f"--by is {arguments.by!r:.60}; expected a name")
+    packs = [path for path in arguments.records if path.suffix.lower() == ".zip" and not path.is_dir()]
+    if packs and len(arguments.records) > 1:
+        raise UserError(f"{packs[0]} is a pack; verify one pack at a time, without folders beside it")
+    if not packs:
+        if arguments.trust_plugins:
+            raise UserError("--trust-plugins is for packs; for records in folders give --plugin FILE.py")
+        _verify(arguments, gather(arguments.records), None)
+        return
+    with unpacked(packs[0]) as pack:
+        _verify(arguments, _trusted(pack, arguments.trust_plugins), pack)
+
+
+def _trusted(pack: Pack, trusted: bool) -> Gathered:
+    """The records of a pack that may be run here; loads its plugins if they are trusted.
+
+    Raises:
+        UserError: there is none, or a plugin cannot be loaded.
+    """
+    import hashlib
+
+    from benchmark.config.plugins import LOADED, load_plugins
+    from benchmark.console.terminal import say
+    from benchmark.records.archive import plugins_of
+    from benchmark.records.gather import Gathered
+
+    for plugin in pack.plugins:
+        content = plugin.read_bytes()
+        what = f"{len(content):,} bytes, SHA-256 {hashlib.sha256(content).hexdigest()}"
+        say(f"{'runs' if trusted else 'not run'}: plugins/{plugin.name} of the pack ({what})")
+    if trusted:
+        load_plugins([str(plugin) for plugin in pack.plugins])
+        return Gathered([*pack.records])
+    loaded = {Path(plugin).name for plugin in LOADED}
+    own = [record for record in pack.records if loaded.issuperset(plugins_of(record))]
+    if not own:
+        raise UserError(
+            f"all records of {pack.path} were made with its plugins, which are its maker's code; "
+            "read them first (unzip), then give --trust-plugins"
+        )
+    left_out = []
+    if others := [record for record in pack.records if record not in own]:
+        left_out.append(
+            f"{len(others)} made with plugins of the pack, such as {others[0].folder.name}; read these "
+            "plugins first, then give --trust-plugins"
+        )
+    return Gathered(own, left_out)
+
+
+def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None) -> None:
+    """Verify gathered records, or some of them drawn at random; keep the verdicts and print them.
+
+    Raises:
+        UserError: a record or data that cannot be used.
         SystemExit: with code 1, if a record is different.
     """
     from benchmark.console.terminal import say, shown_path
     from benchmark.experiment.progress import RunProgress
     from benchmark.experiment.verify import ROUNDS, check_record, execution_for, load_data, verify
+    from benchmark.records.archive import write_verdicts
     from benchmark.records.freshness import DIFFERENT
-    from benchmark.records.gather import gather
 
     asked = execution_of(arguments)
     asked.check_executor()
-    gathered = gather(arguments.records)
-    records = gathered.records
+    records = _drawn(gathered.records, arguments.sample or (SAMPLE if pack else None))
+    if len(records) < len(gathered.records):
+        say(f"drawn at random: {len(records)} of {len(gathered.records)} records (--sample N draws more)")
     data = load_data(records, asked.data_dir)
     work = []
     for record in records:
@@ -72,20 +151,34 @@ def execute(arguments: argparse.Namespace) -> None:
         work.append((record, rounds, execution, dataset))
     verdicts = []
     for place, (record, rounds, execution, dataset) in enumerate(work, start=1):
-        name = shown_path(record.folder)
+        name = record.folder.name if pack else shown_path(record.folder)
         headline = f"{place}/{len(work)} {name}: {_span(rounds, len(record.rounds))} again"
         with RunProgress(headline, headline, resumes=False) as progress:
             verdict = verify(record, rounds, execution, dataset, progress)
-        verdict.save()
-        verdicts.append({"record": name, **verdict.to_dict()})
+        told = verdict.to_dict(arguments.by or "")
+        if pack:
+            kept = write_verdicts(pack, {record.folder.name: told})
+        else:
+            verdict.save(arguments.by or "")
+        verdicts.append({"record": name, **told})
         if not arguments.json:
             print("\n".join(_lines(name, verdict)), flush=True)
     for line in gathered.left_out:
         say(f"left out: {line}")
+    if pack:
+        say(f"verdicts: {shown_path(kept)}")
     if arguments.json:
         print(json.dumps(verdicts))
     if any(verdict["verdict"] == DIFFERENT for verdict in verdicts):
         raise SystemExit(1)
+
+
+def _drawn(records: Sequence[Record], count: int | None) -> list[Record]:
+    """So many records (None: all), drawn at random: whoever made a pack must not know which."""
+    if count is None or count >= len(records):
+        return list(records)
+    places = sorted(random.SystemRandom().sample(range(len(records)), count))
+    return [records[place] for place in places]
 
 
 def _span(rounds: int, total: int) -> str:

@@ -316,6 +316,18 @@ class Algorithm:
         """
         return [Member(self.network, self.assemble(clients, self.download()))]
 
+    def shared_model(self) -> Member | None:
+        """The one model that all clients have in common, not stacked; None where there is no such.
+
+        By default the network as the server holds it, with what is neither shared nor personal at θ_0. It is
+        evaluated after the last round beside the clients' own models.
+        """
+        names, shared = self.network.shapes(), self.shared_tensors()
+        if self.personal_tensors() or not shared or not {*shared} <= self.server.keys():
+            return None
+        common = {**self.task.initial, **self.server}
+        return Member(self.network, {name: common[name] for name in names if name in common})
+
     def scores(self, members: Sequence[Member], clients: Sequence[int], part: Part) -> list[Tensor]:
         """Logits (or their like) of the clients' samples, per client [n, C].
 

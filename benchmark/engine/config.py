@@ -143,6 +143,13 @@ class RunConfig:
         absent=5,
         within="[0, 1e6]",
     )
+    tuning_trials: int = _doc(
+        0,
+        "configurations that were tried on a validation split to choose this one (`tune`); for the record "
+        "and tables, without effect on the run",
+        absent=0,
+        within="[0, 1e6]",
+    )
     hyper: Mapping[str, Any] = field(
         default_factory=dict, metadata={"doc": "the method's hyper-parameters (`hyper.recorded`)"}
     )

@@ -1,4 +1,7 @@
-"""Test accuracy, client by client; the last round is the headline, never the best round."""
+"""Test accuracy, client by client; the last round is the headline, never the best round.
+
+Macro-F1, AUC and the accuracy of the shared model are of the last round only.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.ensemble import Member
+from benchmark.engine.kept import Kept
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall, LocalModel, Phase
+from benchmark.engine.params import expand
+from benchmark.engine.scores import macro_auc, macro_f1
 
-__all__ = ["ClientMetrics", "chunks", "evaluate", "evaluate_adapted"]
+__all__ = ["ClientMetrics", "chunks", "evaluate", "evaluate_adapted", "evaluate_shared"]
 
 CHUNK = 20  # clients whose models are held at the same time
 
@@ -27,21 +34,30 @@ class ClientMetrics:
         correct: correctly classified test samples.
         total: test samples.
         loss: mean cross-entropy of the test samples.
+        macro_f1, auc: see `benchmark.engine.scores`; NaN where a client has no AUC. None on the way, and in
+            records of older versions.
     """
 
     correct: np.ndarray
     total: np.ndarray
     loss: np.ndarray
+    macro_f1: np.ndarray | None = None
+    auc: np.ndarray | None = None
 
     def joined(self, others: ClientMetrics) -> ClientMetrics:
-        """These clients and then `others`."""
-        pairs = ((getattr(self, name), getattr(others, name)) for name in ("correct", "total", "loss"))
+        """These clients and then `others`, of which the same is known."""
+        pairs = zip(self._columns(), others._columns(), strict=True)
         return ClientMetrics(*(np.concatenate(pair) for pair in pairs))
 
     def divided(self, first: int) -> tuple[ClientMetrics, ClientMetrics]:
         """The first clients, and the others."""
-        parts = [(getattr(self, n)[:first], getattr(self, n)[first:]) for n in ("correct", "total", "loss")]
-        return ClientMetrics(*(a for a, _ in parts)), ClientMetrics(*(b for _, b in parts))
+        columns = self._columns()
+        return ClientMetrics(*(c[:first] for c in columns)), ClientMetrics(*(c[first:] for c in columns))
+
+    def _columns(self) -> list[np.ndarray]:
+        """What is known."""
+        columns = (self.correct, self.total, self.loss, self.macro_f1, self.auc)
+        return [column for column in columns if column is not None]
 
     @property
     def accuracies(self) -> np.ndarray:
@@ -57,7 +73,16 @@ class ClientMetrics:
             "accuracy_worst10": float(accuracies[:worst].mean()),
             "accuracy_std": float(accuracies.std()),
             "test_loss": float((self.loss * self.total).sum() / self.total.sum()),
+            **self._detailed(),
         }
+
+    def _detailed(self) -> dict[str, float]:
+        """Means over clients; of AUC over those that have one, and how many these are."""
+        if self.macro_f1 is None or self.auc is None:
+            return {}
+        found: dict[str, float] = {"macro_f1": float(self.macro_f1.mean())}
+        known = self.auc[np.isfinite(self.auc)]
+        return {**found, "auc": float(known.mean()), "auc_clients": len(known)} if len(known) else found
 
 
 def chunks(clients: Sequence[int]) -> Iterator[list[int]]:
@@ -66,31 +91,35 @@ def chunks(clients: Sequence[int]) -> Iterator[list[int]]:
         yield list(clients[start : start + CHUNK])
 
 
-def evaluate(algorithm: Algorithm, clients: Sequence[int] | None = None) -> ClientMetrics:
+def evaluate(
+    algorithm: Algorithm, kept: Kept | None = None, clients: Sequence[int] | None = None
+) -> ClientMetrics:
     """Evaluate every client's model as it stands.
 
     Args:
+        kept: in the final evaluation, with which macro-F1 and AUC are computed: takes what is to be kept.
         clients: only these; by default all that take part in training.
     """
     clients = range(algorithm.task.data.clients) if clients is None else clients
-    parts = [_measure(algorithm, algorithm.members(chunk), chunk) for chunk in chunks(clients)]
-    return _join(parts)
+    parts = [_measure(algorithm, algorithm.members(chunk), chunk, kept) for chunk in chunks(clients)]
+    return _join(parts, kept is not None)
 
 
 def evaluate_adapted(
     algorithm: Algorithm,
     round: int,
     ledger: Ledger,
+    kept: Kept | None = None,
     clients: Sequence[int] | None = None,
     most: int | None = None,
 ) -> ClientMetrics:
     """Let every client adapt a copy of its final model, evaluate the copy and drop it.
 
     Args:
-        clients: only these; by default all that take part in training.
-        most: epochs after which the adaptation ends.
         round: the one after that which is evaluated: after the last round the batch orders are new ones.
         ledger: is charged for the compute.
+        kept, clients: as in `evaluate`.
+        most: epochs after which the adaptation ends.
     """
     parts, phases = [], algorithm.adaptation()
     if most is not None:
@@ -102,8 +131,30 @@ def evaluate_adapted(
         outcome = algorithm.task.executor.train(LocalCall(round, chunk, {"model": model}, phases))
         ledger.charge_adaptation(outcome)
         adapted = Member(member.network, outcome.models["model"])
-        parts.append(_measure(algorithm, [adapted], chunk))
-    return _join(parts)
+        parts.append(_measure(algorithm, [adapted], chunk, kept))
+    return _join(parts, kept is not None)
+
+
+def evaluate_shared(algorithm: Algorithm) -> float | None:
+    """Accuracy of the shared model on the test samples of all clients, each sample once.
+
+    Returns:
+        The share of correct predictions; None for methods without such a model.
+    """
+    member, data = algorithm.shared_model(), algorithm.task.data
+    if member is None:
+        return None
+    right: dict[int, bool] = {}
+    for chunk in chunks(range(data.clients)):
+        params = expand(member.params, len(chunk))
+        outputs = algorithm.task.executor.forward(member.network, params, chunk, "test")
+        for client, scores in zip(chunk, outputs, strict=True):
+            correct = scores.argmax(1) == data.labels(client, "test")
+            right.update(zip(data.rows(client, "test").tolist(), correct.tolist(), strict=True))
+    return sum(right.values()) / len(right)
+
+
+_Row = tuple[int, int, float, float, float]
 
 
 def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
@@ -116,16 +167,26 @@ def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
 
 
 def _measure(
-    algorithm: Algorithm, members: Sequence[Member], clients: list[int]
-) -> list[tuple[int, int, float]]:
+    algorithm: Algorithm, members: Sequence[Member], clients: list[int], kept: Kept | None
+) -> list[_Row]:
+    found = list(algorithm.scores(members, clients, "test"))
+    labels = [algorithm.task.data.labels(client, "test") for client in clients]
+    if kept is not None:
+        kept.take(clients, members, found, labels)
     rows = []
-    for client, scores in zip(clients, algorithm.scores(members, clients, "test"), strict=True):
-        labels = algorithm.task.data.labels(client, "test")
-        correct = int((scores.argmax(1) == labels).sum())
-        rows.append((correct, len(labels), float(F.cross_entropy(scores, labels))))
+    for scores, own in zip(found, labels, strict=True):
+        predicted = scores.argmax(1)
+        f1 = auc = 0.0
+        if kept is not None:
+            true = own.cpu().numpy()
+            f1 = macro_f1(predicted.cpu().numpy(), true)
+            auc = macro_auc(torch.softmax(scores.double(), 1).cpu().numpy(), true)
+        loss = float(F.cross_entropy(scores, own))
+        rows.append((int((predicted == own).sum()), len(own), loss, f1, auc))
     return rows
 
 
-def _join(parts: list[list[tuple[int, int, float]]]) -> ClientMetrics:
-    correct, total, loss = zip(*(row for part in parts for row in part), strict=True)
-    return ClientMetrics(np.array(correct), np.array(total), np.array(loss))
+def _join(parts: list[list[_Row]], detailed: bool) -> ClientMetrics:
+    rows = (row for part in parts for row in part)
+    correct, total, loss, *more = map(np.array, zip(*rows, strict=True))
+    return ClientMetrics(correct, total, loss, *(more if detailed else ()))

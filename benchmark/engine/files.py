@@ -27,6 +27,7 @@ __all__ = [
     "save_tensors",
     "set_aside",
     "write_bytes",
+    "write_file",
     "write_json",
     "write_text",
 ]
@@ -109,7 +110,15 @@ def _check_values(found: Any, name: str) -> None:
         raise ValueError(f"{name} has more than {_DEEPEST} levels")
 
 
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
+def write_file(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file atomically.
+
+    Args:
+        write: writes it under the name that it is given.
+
+    Raises:
+        UserError: it cannot be written.
+    """
     if path.exists() and not path.is_file():
         raise UserError(f"cannot write {path}: it is no regular file; give another name")
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
@@ -130,12 +139,12 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
-    _replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a binary file atomically."""
-    _replace(path, lambda temporary: temporary.write_bytes(content))
+    write_file(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -152,7 +161,7 @@ def save_tensors(path: Path, value: Any) -> None:
         except RuntimeError as error:  # torch reports a full disk so
             raise OSError(str(error).splitlines()[0]) from error
 
-    _replace(path, write)
+    write_file(path, write)
 
 
 def load_tensors(path: Path, device: torch.device) -> Any:

@@ -5,12 +5,29 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 from benchmark.errors import UserError, is_plain, nearest
 
-__all__ = ["option", "parse_hyper", "recorded"]
+__all__ = ["Between", "Space", "option", "parse_hyper", "recorded", "spaces"]
 
+
+@dataclass(frozen=True)
+class Between:
+    """An interval that `tune` searches, ends included.
+
+    Attributes:
+        log: whether factors count, not differences; `low` is above 0 then.
+    """
+
+    low: float
+    high: float
+    log: bool = True
+
+
+Space = Between | tuple[Any, ...]
+"""What `tune` tries of a hyper-parameter: an interval, or the values that it may have."""
 
 _MOST, _MOST_REAL = 1e6, 1e30  # of whole numbers and of others: no use comes near, and float32 holds them
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -24,6 +41,7 @@ def option(
     below: float | None = None,
     most: float | None = None,
     added: bool = False,
+    search: Space | None = None,
 ) -> Any:
     """A dataclass field with its one line of documentation.
 
@@ -32,9 +50,16 @@ def option(
         least, below, most: numbers must be at least `least`, smaller than `below` and at most `most` (for
             tuples: every entry).
         added: the option came when the method had records already, which stand for its default.
+        search: what `tune` tries, the default among it; None: it is not searched.
     """
-    rules = {"doc": doc, "choices": choices, "least": least, "below": below, "most": most, "added": added}
-    return dataclasses.field(default=default, metadata=rules)
+    rules = {"doc": doc, "choices": choices, "least": least, "below": below, "most": most}
+    return dataclasses.field(default=default, metadata={**rules, "added": added, "search": search})
+
+
+def spaces(hyper: type) -> dict[str, Space]:
+    """What `tune` searches of a method's hyper-parameters, by name."""
+    found = {spec.name: spec.metadata.get("search") for spec in dataclasses.fields(hyper)}
+    return {name: space for name, space in found.items() if space is not None}
 
 
 def recorded(hyper: Any) -> dict[str, Any]:

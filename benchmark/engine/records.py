@@ -7,6 +7,7 @@
         config.json      the configuration, the split's checksum and sizes
         rounds.jsonl     one line a round: bytes, samples, seconds, loss, accuracy when evaluated
         clients.csv      per-client final results
+        predictions.npz, models.safetensors   if they were asked for (`benchmark.engine.kept`)
         diagnostics.json what the method itself has to say (only if it has)
         summary.json     headline figures, cost, environment (of each stretch of rounds, if it changed)
         done             present if the run is finished: the seal of the files above (`benchmark.engine.seal`)
@@ -227,17 +228,26 @@ class RunRecord:
         self, metrics: ClientMetrics, diagnostics: Mapping[str, Any], summary: Mapping[str, Any]
     ) -> None:
         """Write the results and the done marker, in this order, and drop the checkpoint."""
-        rows = ["client,test_samples,correct,accuracy,loss"]
-        columns = (metrics.total, metrics.correct, metrics.accuracies, metrics.loss)
-        for client, (total, correct, accuracy, loss) in enumerate(zip(*columns, strict=True)):
-            rows.append(f"{client},{total},{correct},{accuracy:.6f},{loss:.6f}")
-        write_text(self.folder / "clients.csv", "\n".join(rows) + "\n")
+        write_text(self.folder / "clients.csv", _clients(metrics))
         (self.folder / DIAGNOSTICS).unlink(missing_ok=True)
         if diagnostics:
             write_json(self.folder / DIAGNOSTICS, diagnostics)
         write_json(self.folder / "summary.json", summary)
         seal(self.folder)
         self.checkpoint.unlink(missing_ok=True)
+
+
+def _clients(metrics: ClientMetrics) -> str:
+    """The content of clients.csv; AUC is empty where a client has none."""
+    rows = ["client,test_samples,correct,accuracy,loss"]
+    columns = (metrics.total, metrics.correct, metrics.accuracies, metrics.loss)
+    for client, (total, correct, accuracy, loss) in enumerate(zip(*columns, strict=True)):
+        rows.append(f"{client},{total},{correct},{accuracy:.6f},{loss:.6f}")
+    if metrics.macro_f1 is not None and metrics.auc is not None:
+        more = zip(metrics.macro_f1, metrics.auc, strict=True)
+        added = ["macro_f1,auc", *(f"{f1:.6f},{'' if np.isnan(auc) else f'{auc:.6f}'}" for f1, auc in more)]
+        rows = [f"{row},{end}" for row, end in zip(rows, added, strict=True)]
+    return "\n".join(rows) + "\n"
 
 
 def slug(config: RunConfig) -> str:

@@ -13,8 +13,9 @@ import torch
 
 from benchmark.engine.algorithm import Algorithm, Trunk
 from benchmark.engine.budget import Plan, newcomers
-from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
+from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted, evaluate_shared
 from benchmark.engine.files import set_aside
+from benchmark.engine.kept import Kept
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall
 from benchmark.engine.newcomers import Newcomers, admit
@@ -55,17 +56,19 @@ def run(
     observer: Observer,
     environment: Mapping[str, Any],
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    kept: Kept | None = None,
 ) -> dict[str, Any]:
     """Carry out a run, or what is left of it, and return its summary.
 
     Args:
         algorithm: fresh, as constructed; a checkpoint or trunk found is loaded into it.
         environment: versions and hardware, copied into the summary.
+        kept: what is kept of the final evaluation besides its figures (default: nothing).
 
     Raises:
         Diverged: a client's loss is not finite; the checkpoint before it stays usable.
     """
-    loop = _Loop(algorithm, schedule, plan, record, trunks, environment, checkpoint_seconds)
+    loop = _Loop(algorithm, schedule, plan, record, trunks, environment, checkpoint_seconds, kept or Kept())
     loop.restore()
     observer.start(plan.rounds, len(loop.lines))
     for line in loop.lines:
@@ -92,6 +95,7 @@ class _Loop:
         trunks: TrunkStore | None,
         environment: Mapping[str, Any],
         checkpoint_seconds: float,
+        kept: Kept,
     ) -> None:
         self.algorithm, self.schedule, self.plan, self.record = algorithm, schedule, plan, record
         self.executor = algorithm.task.executor
@@ -99,6 +103,8 @@ class _Loop:
         self.lines: list[dict[str, Any]] = []
         self.metrics: ClientMetrics | None = None
         self.newcomers: Newcomers | None = None
+        self._kept = kept
+        self._global: float | None = None  # accuracy of the shared model
         self._store = trunks
         self._trunks = {trunk.round: trunk for trunk in trunks_of(algorithm)}
         self._trunk_line: dict[str, Any] | None = None
@@ -237,11 +243,13 @@ class _Loop:
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method
         algorithm.finish_round(number)
         if last:
-            self.metrics = self._evaluate(number, adapted, ledger)
+            self.metrics = self._evaluate(number, adapted, ledger, self._kept)
             self._evaluated(self.metrics, number, adapted, line)
         ledger.adaptation_samples += algorithm.meter.collect()[0]
+        if last:
+            self._global = evaluate_shared(algorithm)  # no part of the method, so it costs it nothing
         if last and algorithm.task.data.newcomers:
-            self.newcomers = admit(algorithm)
+            self.newcomers = admit(algorithm, self._kept)
             self._check_finite(
                 torch.from_numpy(self.newcomers.metrics.loss), [*algorithm.task.data.newcomers], number
             )
@@ -250,11 +258,13 @@ class _Loop:
         line["seconds_closing"] = as_float(time.perf_counter() - started)
         return line
 
-    def _evaluate(self, number: int, adapted: bool, ledger: Ledger) -> ClientMetrics:
+    def _evaluate(
+        self, number: int, adapted: bool, ledger: Ledger, kept: Kept | None = None
+    ) -> ClientMetrics:
         """Evaluate after a round; the batches of an adaptation are drawn for the next one."""
         if adapted:
-            return evaluate_adapted(self.algorithm, number + 1, ledger)
-        return evaluate(self.algorithm)
+            return evaluate_adapted(self.algorithm, number + 1, ledger, kept)
+        return evaluate(self.algorithm, kept)
 
     def _evaluated(self, metrics: ClientMetrics, number: int, adapted: bool, line: dict[str, Any]) -> None:
         """Enter an evaluation into the round's line."""
@@ -283,11 +293,14 @@ class _Loop:
         """Write the record of a finished run."""
         assert self.metrics is not None
         self.record.write_rounds(self.lines)
+        about = {"algo": self.algorithm.config.algo, "config": self.algorithm.config.hash}
+        saved = self._kept.write(self.record.folder, about)
         summary = {
-            **{name: as_float(value) for name, value in self.metrics.summary().items()},
+            **_rounded(self.metrics.summary()),
+            **({} if self._global is None else {"global_accuracy": as_float(self._global)}),
             "evaluated": self.lines[-1]["evaluated"],
             **self._costs(),
-            **({"new_clients": _plain(self.newcomers.summary())} if self.newcomers else {}),
+            **({"new_clients": _rounded(self.newcomers.summary())} if self.newcomers else {}),
             "rounds": self.plan.rounds,
             "budget": asdict(self.plan),
             "shared_rounds": self._shared,
@@ -295,6 +308,7 @@ class _Loop:
             "notes": self.algorithm.notes(),
             "environment": self._environment,
             **({"origins": self._origins} if len(self._origins) > 1 else {}),
+            **({"saved": saved} if saved else {}),
         }
         metrics = self.metrics.joined(self.newcomers.metrics) if self.newcomers else self.metrics
         self.record.finish(metrics, self.algorithm.diagnostics(), summary)
@@ -338,10 +352,5 @@ def _started(call: LocalCall, position: int) -> str:
     return f"it began with parameters up to {largest:.3g}{also}; "
 
 
-def _plain(values: Mapping[str, float]) -> dict[str, float]:
-    """Counts as they are, other numbers rounded."""
-    return {name: value if isinstance(value, int) else as_float(value) for name, value in values.items()}
-
-
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: as_float(value) for name, value in values.items()}
+    return {name: value if isinstance(value, int) else as_float(value) for name, value in values.items()}

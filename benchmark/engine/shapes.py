@@ -13,6 +13,7 @@ __all__ = [
     "COSTS",
     "COUNT",
     "COUNTS",
+    "DETAILS",
     "NUMBER",
     "NUMBERS",
     "OBJECT",
@@ -27,6 +28,7 @@ __all__ = [
 
 COSTS = tuple(asdict(Ledger()))
 SCORES = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "test_loss")
+DETAILS = ("macro_f1", "auc", "auc_clients")  # which older records do not have, nor evaluations on the way
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ _EVALUATED: Mapping[str, Allowed] = {
     **dict.fromkeys(SCORES, _SHARE),
     "test_loss": _LEAST_ZERO,
 }
+_DETAILED: Mapping[str, Allowed] = {**dict.fromkeys(DETAILS[:2], _SHARE), "auc_clients": COUNT}
 _ROUND: Mapping[str, Allowed] = {
     **dict.fromkeys(("round", "stage", "participants"), _POSITIVE),
     **dict.fromkeys(COSTS, COUNT),
@@ -89,6 +92,9 @@ _LATER: Mapping[str, Allowed] = {
     "shared_rounds": COUNT,
     "new_clients": OBJECT,
     "origins": Allowed((list,), "a list of objects", of=OBJECT),
+    **_DETAILED,
+    "global_accuracy": _SHARE,
+    "saved": OBJECT,
 }  # which older records do not have
 _NEW: Mapping[str, Allowed] = {
     **dict.fromkeys(SCORES, _SHARE),
@@ -132,7 +138,7 @@ def check_rounds(lines: Any) -> None:
         raise ValueError("rounds.jsonl is no list of rounds")
     for number, line in enumerate(lines, start=1):
         place = f"line {number} of rounds.jsonl"
-        check_entries(place, line, _ROUND, _EVALUATED)
+        check_entries(place, line, _ROUND, {**_EVALUATED, **_DETAILED})
         if line["round"] != number:
             raise ValueError(f"{place} is of round {line['round']}")
         if ("evaluated" in line) != ("accuracy" in line):
@@ -152,7 +158,7 @@ def check_summary(found: Any) -> None:
             f"summary.json: evaluated is {_short(found['evaluated'])}; expected global or personal"
         )
     if "new_clients" in found:
-        check_entries("new_clients of summary.json", found["new_clients"], _NEW, {})
+        check_entries("new_clients of summary.json", found["new_clients"], _NEW, _DETAILED)
     _check_environment("the environment of summary.json", found["environment"], {})
     for origin in found.get("origins", ()):
         _check_environment("an origin in summary.json", origin, {"from_round": _POSITIVE})

@@ -25,12 +25,16 @@ __all__ = ["TrunkStore", "common_fields", "trunks_of"]
 
 _KEPT = 30 * 24 * 3600.0  # seconds that a trunk is kept after its last use: other code never finds it again
 # What does not matter to the rounds of a trunk: its key and length stand for the method.
-_FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "sample_budget", "compute_cap", "adapt_epochs")
+_FREE = (
+    "algo", "hyper", "rounds", "budget", "byte_budget", "sample_budget", "compute_cap", "adapt_epochs",
+    "tuning_trials",
+)  # fmt: skip
 
 # What a subclass may have of its own and still begin as its base does. (Not `members`: PPFE trains with it.)
 _AFTERWARDS = {
     "name", "title", "reference", "Hyper", "ablations", "tuning",
     "adaptation", "evaluated", "notes", "diagnostics", "remedies", "check", "fitted",
+    "shared_model",
 }  # fmt: skip
 
 

@@ -29,6 +29,8 @@ class Execution:
     side_by_side: int = 1  # runs that share the machine; on record, since it tells in the seconds
     trackings: tuple[Tracking, ...] = ()
     tf32: bool = False  # see `benchmark.engine.precision`
+    save_predictions: bool = False  # see `benchmark.engine.kept`
+    save_models: bool = False
 
     def pick_device(self) -> torch.device:
         """The device to use.

@@ -16,6 +16,7 @@ from benchmark.engine.budget import plan_rounds
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS
+from benchmark.engine.kept import MODELS, PREDICTIONS, Kept
 from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord, open_store
 from benchmark.engine.rounds import Observer, run
@@ -119,6 +120,19 @@ def finished_summary(record: RunRecord) -> dict[str, Any]:
     return {**read_record(record.folder).summary, "record": str(record.folder)}
 
 
+def _finished(record: RunRecord, execution: Execution) -> dict[str, Any]:
+    """The summary of a finished run, which has to have kept what is asked for."""
+    summary = finished_summary(record)
+    wanted = {PREDICTIONS: execution.save_predictions, MODELS: execution.save_models}
+    for name in (name for name, asked in wanted.items() if asked):
+        if not (record.folder / name).is_file():
+            raise UserError(
+                f"the run {record.folder.name} is finished and has no {name}; remove its folder to run it "
+                "again, or choose another --results-dir"
+            )
+    return summary
+
+
 def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dict[str, Any]:
     """Run one configuration, or return the summary of its finished record.
 
@@ -135,7 +149,8 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
     record = record_of(config, execution.results_dir)
     if record.done:
         open_store(execution.results_dir)
-        return finished_summary(record)
+        return _finished(record, execution)
+    kept = Kept(execution.save_predictions, execution.save_models)
     prepared = prepare(resolved, execution)
     try:
         plan = plan_rounds(config, prepared.schedule, prepared.make)
@@ -145,7 +160,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
         record.acquire()
         try:
             if record.done:  # by another process, since we looked
-                return finished_summary(record)
+                return _finished(record, execution)
             data = (prepared.split.checksum, prepared.dataset.checksum)
             record.begin(about)
             algorithm = prepared.make(plan.rounds)
@@ -165,6 +180,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
                     follower,
                     surroundings,
                     execution.checkpoint_seconds,
+                    kept,
                 )
         finally:
             record.release()

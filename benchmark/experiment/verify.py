@@ -37,7 +37,7 @@ ROUNDS = 3  # that are run again if nothing else is asked for
 TOLERANCE = 1e-3
 
 _TIMED = ("seconds", "seconds_closing", "samples_per_second")
-_HISTORY = ("shared_rounds", "resumed", "notes", "environment", "origins")
+_HISTORY = ("shared_rounds", "resumed", "notes", "environment", "origins", "saved")
 _SHOWN = 10  # differences that are kept one by one
 
 Figures = dict[tuple[str, str], Any]
@@ -109,9 +109,14 @@ class Verdict:
             if name != "code" and then.get(name) != now.get(name)
         ]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As it stands in verified.json."""
+    def to_dict(self, by: str = "") -> dict[str, Any]:
+        """As it stands in verified.json.
+
+        Args:
+            by: who verified, if that is to be on record.
+        """
         return {
+            **({"by": by} if by else {}),
             "verdict": self.verdict,
             "rounds": self.rounds,
             "of": len(self.record.rounds),
@@ -125,13 +130,16 @@ class Verdict:
             "record_digest": self.record.digest,
         }
 
-    def save(self) -> None:
+    def save(self, by: str = "") -> None:
         """Keep it in the record's folder.
+
+        Args:
+            by: who verified, if that is to be on record.
 
         Raises:
             UserError: it cannot be written.
         """
-        write_verdict(self.record.folder, self.to_dict())
+        write_verdict(self.record.folder, self.to_dict(by))
 
 
 def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[tuple[str, int], datasets.Dataset]:

@@ -21,9 +21,11 @@ __all__ = [
     "BIT_EQUAL",
     "DIFFERENT",
     "WITHIN_TOLERANCE",
+    "checked_verdict",
     "code_of",
     "outdated",
     "read_verdict",
+    "with_checksum",
     "write_verdict",
 ]
 
@@ -75,7 +77,12 @@ def write_verdict(folder: Path, verdict: Mapping[str, Any]) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    write_json(folder / _VERIFIED, {**verdict, "checksum": _checksum(verdict)})
+    write_json(folder / _VERIFIED, with_checksum(verdict))
+
+
+def with_checksum(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """A verdict as it is kept: `checked_verdict` knows it by its checksum."""
+    return {**verdict, "checksum": _checksum(verdict)}
 
 
 def read_verdict(folder: Path, record_digest: str) -> Mapping[str, Any]:
@@ -84,8 +91,19 @@ def read_verdict(folder: Path, record_digest: str) -> Mapping[str, Any]:
         found = read_json(folder / _VERIFIED)
     except (OSError, ValueError):
         return {}
-    whole = found.pop("checksum", "") == _checksum(found)
-    return found if whole and found["record_digest"] == record_digest else {}
+    return checked_verdict(found, record_digest)
+
+
+def checked_verdict(found: Any, record_digest: str) -> Mapping[str, Any]:
+    """A verdict that `with_checksum` made, without its checksum.
+
+    Empty if it is damaged, or about another content of the record than that of this digest.
+    """
+    if not isinstance(found, dict):
+        return {}
+    verdict = {name: value for name, value in found.items() if name != "checksum"}
+    whole = found.get("checksum") == _checksum(verdict)
+    return verdict if whole and verdict["record_digest"] == record_digest else {}
 
 
 def _checksum(verdict: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from benchmark.engine.shapes import (
     COSTS,
     COUNT,
     COUNTS,
+    DETAILS,
     OBJECT,
     SCORES,
     TEXT,
@@ -38,6 +39,7 @@ from benchmark.records.same_data import Data, data_of
 __all__ = ["BadRecord", "Record", "data_in", "read_reason", "read_record"]
 
 _COLUMNS = "client,test_samples,correct,accuracy,loss"
+_MORE_COLUMNS = f"{_COLUMNS},macro_f1,auc"
 _ROUNDING = 2e-6  # of figures that are written with six decimals, and of what is computed from such
 
 
@@ -66,7 +68,8 @@ class Record:
         data: what it was made on.
         summary: the content of summary.json, as `benchmark.engine.shapes.check_summary` takes it.
         accuracies, test_samples, losses: per client that took part in training [K].
-        newcomers: of the clients that did not; None where everyone did.
+        macro_f1, auc: per such client [K], NaN where a client has no AUC; None in older records.
+        newcomers: of the clients that took no part; None where everyone did.
         rounds: the lines of rounds.jsonl, as `benchmark.engine.shapes.check_rounds` takes them.
         diagnostics: what the method itself had to say: any JSON object.
         digest: changes with the content of the record.
@@ -83,6 +86,8 @@ class Record:
     accuracies: np.ndarray
     test_samples: np.ndarray
     losses: np.ndarray
+    macro_f1: np.ndarray | None
+    auc: np.ndarray | None
     newcomers: ClientMetrics | None
     rounds: list[dict[str, Any]]
     diagnostics: Mapping[str, Any]
@@ -159,6 +164,8 @@ def _read(folder: Path) -> Record:
         accuracies=clients.accuracies,
         test_samples=clients.total,
         losses=clients.loss,
+        macro_f1=clients.macro_f1,
+        auc=clients.auc,
         newcomers=newcomers if config.new_count else None,
         rounds=rounds,
         diagnostics=diagnostics,
@@ -185,22 +192,36 @@ def _about(found: Any) -> tuple[RunConfig, dict[str, Any]]:
 def _clients(content: bytes) -> ClientMetrics:
     """clients.csv, of which every figure is one of a client's test samples."""
     head, *lines = content.decode("ascii", "replace").splitlines() or [""]
-    if head != _COLUMNS:
+    if head not in (_COLUMNS, _MORE_COLUMNS):
         raise ValueError("clients.csv has not the columns of a record")
     rows = []
     for client, line in enumerate(lines):
         try:
-            number, samples, right, accuracy, loss = line.replace("_", "?").split(",")  # int() takes 1_0
+            texts = line.replace("_", "?").split(",")  # int() takes 1_0
+            number, samples, right, accuracy, loss = texts[:5]
             row = (int(number), int(samples), int(right), float(accuracy), float(loss))
+            more = _details(texts[5:], head == _MORE_COLUMNS)
         except ValueError as error:
             raise ValueError(f"clients.csv: the line of client {client} is no row of numbers") from error
         if row[0] != client or not 0 <= row[2] <= row[1] < 2**53 or not row[1] or not math.isfinite(row[4]):
             raise ValueError(f"clients.csv: the figures of client {client} cannot be")
         if not abs(row[3] - row[2] / row[1]) < _ROUNDING:
             raise ValueError(f"clients.csv: client {client} has another accuracy than its samples give")
-        rows.append(row)
-    _, total, correct, _, losses = zip(*rows, strict=True) if rows else [()] * 5
-    return ClientMetrics(np.array(correct, np.int64), np.array(total, np.int64), np.array(losses))
+        rows.append((*row, *more))
+    _, total, correct, _, losses, *details = zip(*rows, strict=True) if rows else [()] * 5
+    counts = (np.array(correct, np.int64), np.array(total, np.int64))
+    return ClientMetrics(*counts, np.array(losses), *map(np.array, details))
+
+
+def _details(texts: list[str], wanted: bool) -> tuple[float, ...]:
+    """Macro-F1 and AUC of a client; raises ValueError where they cannot be."""
+    if not wanted and not texts:
+        return ()
+    f1, auc = texts[0], texts[1] if wanted and len(texts) == 2 else "?"
+    found = (float(f1), float(auc) if auc else math.nan)
+    if not 0 <= found[0] <= 1 or (auc and not 0 <= found[1] <= 1):
+        raise ValueError("no shares")
+    return found
 
 
 def _check_sizes(
@@ -221,7 +242,11 @@ def _check_figures(summary: Mapping[str, Any], rounds: list[dict[str, Any]], cli
     training = math.fsum(line["seconds"] for line in rounds)
     totals: dict[str, float] = {name: sum(line[name] for line in rounds) for name in COSTS}
     totals["seconds"] = training + math.fsum(line["seconds_closing"] for line in rounds)
-    for name, value in clients.summary().items():
+    figures = clients.summary()
+    for name in DETAILS:
+        if (name in summary) != (name in figures):
+            raise ValueError(f"{name} is in only one of summary.json and clients.csv")
+    for name, value in figures.items():
         _equal(name, summary[name], value, "clients.csv")
     for name in (*SCORES, "evaluated"):
         if rounds[-1].get(name) != summary[name]:
@@ -235,7 +260,11 @@ def _check_figures(summary: Mapping[str, Any], rounds: list[dict[str, Any]], cli
 
 def _check_newcomers(found: Mapping[str, Any], newcomers: ClientMetrics) -> None:
     """Compute again what follows from the lines of new clients in clients.csv."""
-    for name, value in {"clients": len(newcomers.total), **newcomers.summary()}.items():
+    figures = newcomers.summary()
+    for name in DETAILS:
+        if (name in found) != (name in figures):
+            raise ValueError(f"{name} of new_clients is in only one of summary.json and clients.csv")
+    for name, value in {"clients": len(newcomers.total), **figures}.items():
         _equal(f"new_clients.{name}", found[name], value, "clients.csv")
 
 

@@ -4,6 +4,7 @@ Run it by ``./run_all.sh test tests/campaign/campaign.py``; docs/reliability.md 
 has a fixed seed; a failed assertion lists what went wrong.
 """
 
+import contextlib
 import random
 import shutil
 
@@ -26,9 +27,10 @@ import datasets
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import record_of, run_cell
+from benchmark.records.archive import unpacked, write_pack
 from benchmark.records.record import BadRecord, read_record
 
-DIGITS, PAIRS, LINES, KILLS, FLIPS, FILES = 1000, 1000, 700, 200, 200, 200
+DIGITS, PAIRS, LINES, KILLS, FLIPS, FILES, PACKS = 1000, 1000, 700, 200, 200, 200, 800
 METHODS = ("fedper", "ditto", "ppfe", "fedavg-ft")
 
 
@@ -46,6 +48,26 @@ def test_digits(tmp_path):
             pass
         (folder / name).write_bytes(before)
     assert believed == []
+
+
+def test_packs(tmp_path):
+    """A pack with a flipped bit anywhere, cut off, or with some other bytes is refused or holds the same."""
+    path, rng = tmp_path / "some.zip", random.Random(0)
+    record = read_record(write_record(tmp_path / "runs", CONFIG))
+    write_pack([record], path)
+    whole = path.read_bytes()
+    damaged = [whole[:n] for n in range(0, len(whole), 7)]
+    for place, byte in enumerate(whole):
+        damaged.append(whole[:place] + bytes([byte ^ 1 << rng.randrange(8)]) + whole[place + 1 :])
+    for _ in range(PACKS):
+        some = bytearray(whole)
+        for _ in range(rng.randrange(2, 8)):
+            some[rng.randrange(len(some))] = rng.randrange(256)
+        damaged.append(bytes(some))
+    for content in damaged:
+        path.write_bytes(content)
+        with contextlib.suppress(UserError), unpacked(path) as pack:
+            assert [found.digest for found in pack.records] == [record.digest]
 
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "older"])

@@ -42,8 +42,8 @@ def test_table_and_lines(tiny_run, tmp_path, monkeypatch):
         line[:14].strip() and (line[:14].strip(), line[14:].strip()) for line in answer.out.splitlines()
     )
     assert list(table) == [
-        "accuracy", "unweighted", "worst 10 %", "spread", "bytes up", "bytes down", "broadcast",
-        "samples/s", "time", "record",
+        "accuracy", "unweighted", "worst 10 %", "spread", "macro-F1", "AUC", "bytes up", "bytes down",
+        "broadcast", "samples/s", "time", "record",
     ]  # fmt: skip
     record = Path(table["record"])
     assert not record.is_absolute()

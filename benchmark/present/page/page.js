@@ -65,6 +65,7 @@
   const filter = document.getElementById("filter");
   if (filter) {
     const runs = [...document.querySelectorAll(".runs tbody")];
+    const what = document.getElementById("filtered").textContent.split(" ").at(-1);
     const texts = runs.map((run) => [...run.rows[0].cells]
       .map((cell) => cell.textContent).concat(run.dataset.words).join(" ").toLowerCase());
     filter.addEventListener("input", () => {
@@ -74,7 +75,7 @@
         run.hidden = !wanted.every((word) => texts[place].includes(word));
         count += !run.hidden;
       });
-      document.getElementById("filtered").textContent = `${count} of ${runs.length} runs`;
+      document.getElementById("filtered").textContent = `${count} of ${runs.length} ${what}`;
     });
   }
 })();

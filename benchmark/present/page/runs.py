@@ -50,6 +50,7 @@ def run_entry(record: Record, studies: Sequence[str], profile: Profile) -> dict[
         "unweighted": summary["accuracy_unweighted"],
         "worst 10 %": summary["accuracy_worst10"],
         "spread over clients": summary["accuracy_std"],
+        **{name: summary[name] for name in ("macro_f1", "auc", "global_accuracy") if name in summary},
         "evaluated model": summary["evaluated"],
         **{name.replace("_", " "): summary[name] for name in _COSTS if name in summary},
         "seconds": summary["seconds"],

@@ -22,6 +22,7 @@ __all__ = [
     "protocol",
     "reason",
     "seeds",
+    "tuned",
 ]
 
 SELECTION = "after the last round (never the best round)"
@@ -35,7 +36,7 @@ def caption(results: Results, *parts: str, spread: bool = True) -> str:
     Args:
         spread: figures are means and standard deviations over all seeds.
     """
-    words = [results.profile.warning, *parts, seeds(results, spread), protocol(results)]
+    words = [results.profile.warning, *parts, tuned(results), seeds(results, spread), protocol(results)]
     return " ".join(word for word in words if word)
 
 
@@ -48,6 +49,16 @@ def seeds(results: Results, spread: bool = True) -> str:
         return f"One seed ({found[0]})."
     words = "Mean ± sample standard deviation over the seeds" if spread else "Seeds"
     return f"{words} {', '.join(map(str, found))}."
+
+
+def tuned(results: Results) -> str:
+    """Rows whose hyper-parameters were chosen by trials on a validation split, and how many."""
+    rows: dict[str, set[int]] = {}
+    for (row, _), config in results.configs.items():
+        if config.tuning_trials:
+            rows.setdefault(row, set()).add(config.tuning_trials)
+    told = [f"{row} ({_range(trials)} trials)" for row, trials in rows.items()]
+    return f"Tuned on a validation split: {', '.join(told)}." if told else ""
 
 
 def protocol(results: Results) -> str:

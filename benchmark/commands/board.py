@@ -1,0 +1,58 @@
+"""``board``: methods × settings over several results folders and packs, as one static page."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from pathlib import Path
+
+from benchmark.config.flags import add_flag, path
+from benchmark.errors import UserError
+
+HELP = "one static page over several results folders or packs: methods × settings, verified or not"
+USAGE = "FOLDER|PACK.zip [...] [--out FILE.html]"
+EXAMPLES = """\
+  python -m benchmark board results/paper results/runs
+  python -m benchmark board results/paper theirs.zip --out site/index.html
+
+Nothing in a pack is run. Its records count as verified where `python -m benchmark verify PACK.zip` has found
+them so on this side (PACK.zip.verified.json), never by what the pack itself says. The page needs no network;
+docs/board.md has the rules for results on a board."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    add_flag(parser, "FOLDER ...", "results folder, or pack (`pack`)", path, dest="folders")
+    text = "the page to write (default: board.html)"
+    add_flag(parser, "--out FILE.html", text, path, default=Path("board.html"))
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Read all sources, then write the page.
+
+    Raises:
+        UserError: a folder without finished runs, a pack that cannot be used, or a page that cannot be
+            written.
+    """
+    if arguments.out.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"--out is {arguments.out}; expected a name that ends in .html")
+
+    from benchmark.console.terminal import say, shown_path
+    from benchmark.engine.files import write_text
+    from benchmark.present.page.board import board_page, source_of_folder, source_of_pack
+    from benchmark.records.archive import unpacked
+    from benchmark.records.gather import gather
+
+    with contextlib.ExitStack() as stack:
+        sources = []
+        for place in dict.fromkeys(arguments.folders):
+            if place.suffix.lower() == ".zip" and not place.is_dir():
+                sources.append(source_of_pack(shown_path(place), stack.enter_context(unpacked(place))))
+                continue
+            gathered = gather([place])
+            sources.append(source_of_folder(shown_path(place), gathered.records, gathered.left_out))
+            for line in gathered.left_out:
+                say(f"left out: {line}")
+        write_text(arguments.out, board_page(sources))
+    records = sum(len(source.records) for source in sources)
+    print(f"{shown_path(arguments.out)}: {records} records of {len(sources)} folders and packs")

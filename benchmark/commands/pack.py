@@ -1,0 +1,50 @@
+"""``pack``: finished records in one zip file that others can check."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmark.config.flags import add_flag, path
+from benchmark.errors import UserError
+
+HELP = "finished records, with plugin files and checksums, in one zip file that others can check"
+USAGE = "RESULTS [RESULTS ...] --out FILE.zip"
+EXAMPLES = """\
+  python -m benchmark pack results/quick --out quick.zip
+  python -m benchmark pack results/runs/mine-* --plugin mine.py --out mine.zip
+  python -m benchmark verify quick.zip                       whoever has the file
+
+The pack has the files of every record, their SHA-256, the checksums of the data, versions, and the plugin
+files that the runs were made with, which have to be given. Predictions, models and verdicts stay where they
+are. The same records make the same pack. docs/board.md says what is expected of results for a board."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    text = "results folder, or record of a finished run"
+    add_flag(parser, "RESULTS ...", text, path, dest="results")
+    add_flag(parser, "--out FILE.zip", "required: the pack to write", path)
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Read the records and write the pack.
+
+    Raises:
+        UserError: no finished run, one that cannot be packed, or a file that cannot be written.
+    """
+    if arguments.out is None:
+        raise UserError("--out is required; give the pack's name, such as --out results.zip")
+    if arguments.out.suffix.lower() != ".zip":
+        raise UserError(f"--out is {arguments.out}; expected a name that ends in .zip")
+
+    from benchmark.console.terminal import say, shown_path
+    from benchmark.records.archive import write_pack
+    from benchmark.records.gather import gather
+    from benchmark.render.forms import size
+
+    gathered = gather(arguments.results)
+    made = write_pack(gathered.records, arguments.out)
+    for line in gathered.left_out:
+        say(f"left out: {line}")
+    plugins = f", {made['plugins']} plugin file{'s' * (made['plugins'] > 1)}" if made["plugins"] else ""
+    print(f"{shown_path(arguments.out)}: {made['records']} records{plugins}, {size(made['bytes'])}")

@@ -1,0 +1,144 @@
+"""``tune``: hyper-parameters of a method, chosen on a validation split."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed
+from benchmark.config.flags import (
+    add_config_flags,
+    add_data_dir,
+    add_flag,
+    add_method,
+    add_setting,
+    configure,
+    count,
+    parse_assignments,
+    path,
+)
+from benchmark.errors import UserError
+from benchmark.experiment.flags import add_execution, execution_of
+
+if TYPE_CHECKING:
+    from benchmark.engine.config import RunConfig
+    from benchmark.experiment.tuning import Trial
+
+HELP = "choose a method's hyper-parameters on a validation split (needs the package optuna)"
+USAGE = "--algo METHOD --trials N [--setting NAME] [flags]"
+EXAMPLES = """\
+  python -m benchmark tune --algo ditto --trials 20 --dataset digits
+  python -m benchmark tune --algo fedrep --trials 30 --setting cifar10-s5 --lr 0.01    all but the rate
+  python -m benchmark tune --algo ppfe --trials 10 --set T=4 --results-dir results/tune
+
+Searched are the learning rate, from a tenth to ten times the setting's, and what the method declares; what
+--lr and --set give is fixed. The first trial has the defaults; Optuna (TPE) suggests the others. A fifth of
+each client's training samples (--validation) is kept out of training and evaluated; test data are not looked
+at. Trials are ordinary records. The same command continues; a larger --trials adds to what is there. All
+finished trials of the folder count, whatever command made them. The end is the command of the run that is
+evaluated on test data; its --tuning-trials puts the number of trials on record and into tables."""
+
+_VALIDATION = 0.2
+_SHOWN = 5  # trials in the table at the end
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    method = parser.add_argument_group("method")
+    add_method(method, None, "required; `python -m benchmark list methods` names them")
+    add_flag(method, "--trials N", "configurations to try, the default one included (default: 20)", count)
+    data = parser.add_argument_group("setting and data")
+    add_setting(data)
+    add_config_flags(data, DATA_FIELDS)
+    add_data_dir(data)
+    protocol = [name for name in PROTOCOL_FIELDS if name != "tuning_trials"]
+    add_config_flags(parser.add_argument_group("protocol"), protocol)
+    add_execution(parser.add_argument_group("execution"))
+    output = parser.add_argument_group("output")
+    add_flag(output, "--results-dir DIR", "folder of the trials (default: results/tune)", path)
+    add_flag(output, "--json", "print one JSON object instead of a table")
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Search, then print the best trials and the command of the run with the best.
+
+    Raises:
+        UserError: bad input, optuna is not installed, or all trials diverged.
+    """
+    _, config = configure(arguments)
+    given = arguments.validation
+    if given is not None and not given:
+        raise UserError(
+            "--validation is 0, but trials are compared on a validation split; give a share above 0"
+        )
+    config = dataclasses.replace(config, validation=_VALIDATION if given is None else given)
+
+    from algorithms import find
+    from benchmark.config.resolve import resolve
+    from benchmark.console.terminal import say
+    from benchmark.engine.records import open_store
+    from benchmark.engine.rounds import Diverged
+    from benchmark.experiment.progress import RunProgress
+    from benchmark.experiment.runner import run_cell
+    from benchmark.experiment.tuning import RATE, earlier, need_optuna, search, space_of
+    from benchmark.present.page.command import command
+
+    resolve(config)
+    need_optuna()
+    known = [spec.name for spec in dataclasses.fields(find(config.algo).Hyper)]
+    fixed = parse_assignments(arguments.set, config.algo, known)
+    space = space_of(config, {*fixed, *([RATE] if arguments.lr is not None else [])})
+    execution = execution_of(arguments)
+    if arguments.results_dir is None:
+        execution = dataclasses.replace(execution, results_dir=Path("results/tune"))
+    execution.pick_device()
+    wanted = arguments.trials or 20
+    found = earlier(open_store(execution.results_dir), config)
+    here: list[Trial] = []
+
+    def evaluate(one: RunConfig) -> float:
+        if one.hash in found and found[one.hash].accuracy is None:
+            raise Diverged("before")
+        headline = f"trial {len(here) + 1}/{wanted}: {_in_words(one, space)}"
+        with RunProgress(headline, headline, resumes=True) as progress:
+            return float(run_cell(one, execution, progress)["accuracy"])
+
+    for trial in search(config, fixed, arguments.ablation, space, wanted, evaluate):
+        here.append(trial)
+        figure = "diverged" if trial.accuracy is None else f"accuracy {100 * trial.accuracy:.2f} %"
+        say(f"trial {len(here)}/{wanted}: {figure}, {_in_words(trial.config, space)}")
+    if len(here) < wanted:
+        say(f"no more than {len(here)} different configurations were found to try")
+    found |= {trial.config.hash: trial for trial in here}
+    best = _ranked([*found.values()])
+    if not best:
+        raise UserError(f"all {len(found)} trials diverged; give a smaller --lr, around which it is searched")
+    final = dataclasses.replace(best[0].config, validation=0.0, tuning_trials=len(found))
+    if arguments.json:
+        ranked = [_plain(trial) for trial in best]
+        print(json.dumps({"trials": len(found), "command": command(final), "ranked": ranked}))
+        return
+    print(f"{len(found)} trials of {config.algo}, the best on the validation split:")
+    for trial in best[:_SHOWN]:
+        print(f"  {100 * (trial.accuracy or 0):.2f} %   {_in_words(trial.config, space)}")
+    print(f"on test data:\n  {command(final)}")
+
+
+def _ranked(trials: Sequence[Trial]) -> list[Trial]:
+    """Those that did not diverge, the best first; of equal ones in the order of their configurations."""
+    done = [trial for trial in trials if trial.accuracy is not None]
+    return sorted(done, key=lambda trial: (-(trial.accuracy or 0), trial.config.identity))
+
+
+def _in_words(config: RunConfig, space: Iterable[str]) -> str:
+    values = {"lr": config.lr, **config.hyper}
+    return ", ".join(f"{name} {as_typed(values[name])}" for name in space if name in values)
+
+
+def _plain(trial: Trial) -> dict[str, Any]:
+    config = trial.config
+    return {"accuracy": trial.accuracy, "lr": config.lr, "hyper": dict(config.hyper), "config": config.hash}

@@ -1,0 +1,124 @@
+"""Predictions and models of the final evaluation, kept beside a record where that is asked for.
+
+``predictions.npz``: ``logits`` float16 [N, C], ``labels`` [N] and ``client`` [N] of the N test samples of all
+clients, client by client, in the order of the split. ``models.safetensors``: the models that clients are
+evaluated with. Of member j of a method's ensemble (0 for methods with one model), ``j.common.TENSOR`` is the
+same for all clients, ``j.clients.TENSOR`` [K, ...] has one entry a client; ``j.weights`` [K] are the member's
+weights, if it has some. Neither file is sealed: their SHA-256 stands in summary.json, and a record is whole
+without them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmark.engine.ensemble import Member
+from benchmark.engine.files import write_file
+from benchmark.errors import optional
+
+__all__ = ["MODELS", "PREDICTIONS", "Kept"]
+
+PREDICTIONS, MODELS = "predictions.npz", "models.safetensors"
+
+
+class Kept:
+    """What is kept of the final evaluation.
+
+    Args:
+        predictions, models: whether to keep them.
+
+    Raises:
+        UserError: models are wanted, and safetensors is not installed.
+    """
+
+    def __init__(self, predictions: bool = False, models: bool = False) -> None:
+        self._safetensors = optional("safetensors.torch", "--save-models") if models else None
+        self._predictions = predictions
+        self._logits: list[np.ndarray] = []
+        self._labels: list[np.ndarray] = []
+        self._client: list[np.ndarray] = []
+        self._members: list[list[Member]] = []
+
+    def take(
+        self,
+        clients: Sequence[int],
+        members: Sequence[Member],
+        scores: Sequence[Tensor],
+        labels: Sequence[Tensor],
+    ) -> None:
+        """Some clients' models, their scores [n, C] and labels [n] of the test samples."""
+        if self._predictions:
+            largest = torch.finfo(torch.float16).max
+            halves = [own.float().clamp(-largest, largest).half().cpu().numpy() for own in scores]
+            self._logits += halves
+            self._labels += [own.cpu().numpy() for own in labels]
+            self._client += [np.full(len(own), k) for k, own in zip(clients, halves, strict=True)]
+        if self._safetensors is not None:
+            self._members.append(
+                [
+                    Member(
+                        member.network,
+                        {name: tensor.detach().cpu().clone() for name, tensor in member.params.items()},
+                        None if member.weights is None else member.weights.detach().cpu().clone(),
+                    )
+                    for member in members
+                ]
+            )
+
+    def write(self, folder: Path, about: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+        """Write the files.
+
+        Args:
+            about: what the header of the models says of the run.
+
+        Returns:
+            SHA-256 and bytes by name of the file, for the summary.
+
+        Raises:
+            UserError: a file cannot be written.
+        """
+        if self._predictions:
+            arrays = {
+                "logits": np.concatenate(self._logits),
+                "labels": np.concatenate(self._labels),
+                "client": np.concatenate(self._client),
+            }
+            write_file(folder / PREDICTIONS, lambda path: _save_arrays(path, arrays))
+        if self._safetensors is not None:
+            save, tensors = self._safetensors.save_file, self._tensors()
+            write_file(folder / MODELS, lambda path: save(tensors, path, {**about}))
+        names = [PREDICTIONS] * self._predictions + [MODELS] * (self._safetensors is not None)
+        return {name: _described(folder / name) for name in names}
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """The models by name; what is the same for all clients once."""
+        found: dict[str, Tensor] = {}
+        for place, parts in enumerate(zip(*self._members, strict=True)):
+            for name in parts[0].params:
+                stacked = torch.cat([part.params[name] for part in parts])
+                if bool((stacked == stacked[:1]).all()):
+                    found[f"{place}.common.{name}"] = stacked[0].clone()
+                else:
+                    found[f"{place}.clients.{name}"] = stacked.contiguous()
+            weights = [part.weights for part in parts if part.weights is not None]
+            if weights:
+                found[f"{place}.weights"] = torch.cat(weights)
+        return found
+
+
+def _save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    with path.open("wb") as file:  # to a name of another ending NumPy would add its own
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _described(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"sha256": digest, "bytes": path.stat().st_size}

@@ -1,0 +1,163 @@
+"""Hyper-parameters chosen by Optuna on the validation split; every trial is an ordinary run."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from algorithms import find
+from benchmark.config.fields import as_typed
+from benchmark.config.resolve import resolve, with_hyper
+from benchmark.engine.config import RunConfig
+from benchmark.engine.files import read_json
+from benchmark.engine.hyper import Between, Space, spaces
+from benchmark.engine.rounds import Diverged
+from benchmark.errors import UserError, optional
+from benchmark.records.store import Store
+
+__all__ = ["RATE", "Trial", "earlier", "need_optuna", "search", "space_of"]
+
+RATE = "lr"  # is searched in every method,
+_FACTOR = 10.0  # from a tenth of its value in the setting to ten times that
+_DIGITS = 3  # of a real value that is tried
+_PATIENCE = 20  # suggestions in a row that are no new configuration, after which the space counts as searched
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration that was tried.
+
+    Attributes:
+        accuracy: on the validation split; None where training diverged.
+    """
+
+    config: RunConfig
+    accuracy: float | None
+
+
+def need_optuna() -> Any:
+    """The module optuna.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    return optional("optuna", "tune")
+
+
+def space_of(config: RunConfig, fixed: set[str]) -> dict[str, Space]:
+    """What is searched: what the method declares (`benchmark.engine.hyper.option`) and the learning rate.
+
+    Args:
+        config: whose learning rate is the middle of its interval.
+        fixed: names that are not searched.
+
+    Raises:
+        UserError: nothing is left to search.
+    """
+    rate = Between(config.lr / _FACTOR, config.lr * _FACTOR)
+    found = {
+        name: s for name, s in {RATE: rate, **spaces(find(config.algo).Hyper)}.items() if name not in fixed
+    }
+    if not found:
+        raise UserError(
+            f"'{config.algo}' has nothing left to tune besides what was given ({', '.join(sorted(fixed))}); "
+            "give less with --lr and --set"
+        )
+    return found
+
+
+def search(
+    config: RunConfig,
+    given: Mapping[str, str],
+    ablation: str | None,
+    space: Mapping[str, Space],
+    trials: int,
+    evaluate: Callable[[RunConfig], float],
+) -> Iterator[Trial]:
+    """Try so many different configurations, the first one with the defaults.
+
+    What is tried depends on the seed and on the accuracies so far only: the same search again finds the runs
+    of its first trials finished, and goes on.
+
+    Args:
+        config: of the run, with its validation split.
+        given: hyper-parameters that are fixed, as typed.
+        evaluate: carries out a run and returns its accuracy.
+
+    Raises:
+        UserError: optuna is not installed, or a run cannot be carried out.
+    """
+    optuna = need_optuna()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=config.seed)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    start = {RATE: config.lr, **with_hyper(config, given, ablation).hyper}
+    study.enqueue_trial({name: _offered(start[name], part) for name, part in space.items()})
+    tried: dict[str, float] = {}
+    idle = 0
+    while len(tried) < trials and idle < _PATIENCE:
+        trial = study.ask()
+        values = {name: _suggested(trial, name, part, start[name]) for name, part in space.items()}
+        one = _configured(config, given, ablation, values)
+        if one is None:  # values that do not go together
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            idle += 1
+            continue
+        if one.hash in tried:
+            study.tell(trial, tried[one.hash])
+            idle += 1
+            continue
+        idle, accuracy = 0, None
+        with contextlib.suppress(Diverged):  # counts as a trial, and as the worst there can be
+            accuracy = evaluate(one)
+        tried[one.hash] = accuracy or 0.0
+        study.tell(trial, tried[one.hash])
+        yield Trial(one, accuracy)
+
+
+def _configured(
+    config: RunConfig, given: Mapping[str, str], ablation: str | None, values: Mapping[str, str]
+) -> RunConfig | None:
+    """A run with these values; None where the method refuses them together."""
+    hyper = {name: text for name, text in values.items() if name != RATE}
+    rate = float(values[RATE]) if RATE in values else config.lr
+    try:
+        return resolve(with_hyper(dataclasses.replace(config, lr=rate), {**given, **hyper}, ablation)).config
+    except UserError:
+        return None
+
+
+def _offered(value: Any, space: Space) -> Any:
+    """A value as Optuna knows it."""
+    return value if isinstance(space, Between) else as_typed(value)
+
+
+def _suggested(trial: Any, name: str, space: Space, default: Any) -> str:
+    """What Optuna suggests, as typed."""
+    if not isinstance(space, Between):
+        return str(trial.suggest_categorical(name, [as_typed(value) for value in space]))
+    if isinstance(default, int):
+        return str(trial.suggest_int(name, int(space.low), int(space.high), log=space.log))
+    return f"{trial.suggest_float(name, space.low, space.high, log=space.log):.{_DIGITS}g}"
+
+
+def earlier(root: Path, config: RunConfig) -> dict[str, Trial]:
+    """Trials in a results folder, by hash: runs that differ from `config` only in what can be tuned.
+
+    Those that diverged are among them, as far as their configuration can be read.
+    """
+    found = [Trial(record.config, record.summary["accuracy"]) for record in Store.scan(root).records()]
+    for path in sorted(root.glob("*/failed.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, UserError):
+            failed = RunConfig.from_dict(read_json(path.with_name("config.json"))["config"])
+            if not path.with_name("done").exists():
+                found.append(Trial(failed, None))
+    return {trial.config.hash: trial for trial in found if _untuned(trial.config) == _untuned(config)}
+
+
+def _untuned(config: RunConfig) -> str:
+    return dataclasses.replace(config, lr=1.0, hyper={}, tuning_trials=0).identity

@@ -1,0 +1,282 @@
+"""The board: methods × settings over several results folders and packs, as one static page."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import benchmark
+from benchmark.config.fields import in_words, nearest_setting, setting_in_words
+from benchmark.config.resolve import method_label
+from benchmark.config.settings import find_setting
+from benchmark.engine.config import RunConfig
+from benchmark.errors import UserError
+from benchmark.present.page.command import command
+from benchmark.present.page.mixtures import UNKNOWN
+from benchmark.present.page.runs import bytes_sent
+from benchmark.records.archive import Pack, read_verdicts
+from benchmark.records.freshness import DIFFERENT
+from benchmark.records.record import Record
+from benchmark.render.forms import percent, size
+from benchmark.render.markup import template
+from benchmark.render.table import Head
+
+__all__ = ["Source", "board_page", "source_of_folder", "source_of_pack"]
+
+_HERE = Path(__file__).resolve().parent
+_SHORT = 12  # digits of a checksum that are shown
+# Fields that belong to a row, not to the setting: what a method may be tuned in.
+_OF_METHOD = ("lr", "tuning_trials")
+_OF_SETTING = tuple(name for name in RunConfig.__dataclass_fields__ if name not in _OF_METHOD)
+_HEADS = (
+    *(Head(text, words=True) for text in ("method", "setting", "source")),
+    *map(Head, ("seeds", "accuracy", "worst 10 %", "macro-F1", "AUC", "bytes", "samples")),
+    Head("verified", words=True),
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where records of a board come from.
+
+    Attributes:
+        name: of the folder or pack, as it was given.
+        digest: SHA-256 of the pack; empty for a folder.
+        verdicts: what `verify` found, by the record's folder. For packs these are the verdicts in the file
+            beside it: what a pack says of itself is no verification.
+    """
+
+    name: str
+    digest: str
+    records: Sequence[Record]
+    verdicts: Mapping[str, Mapping[str, Any]]
+    left_out: Sequence[str] = ()
+
+
+def source_of_folder(name: str, records: Sequence[Record], left_out: Sequence[str]) -> Source:
+    """A results folder."""
+    verdicts = {record.folder.name: record.verified for record in records if record.verified}
+    return Source(name, "", records, verdicts, left_out)
+
+
+def source_of_pack(name: str, pack: Pack) -> Source:
+    """A pack, which has to be unpacked until the board is made."""
+    return Source(name, pack.digest, pack.records, read_verdicts(pack))
+
+
+@dataclass(frozen=True)
+class _Number:
+    """What stands in one cell: a method's runs on a setting, which differ in their seeds."""
+
+    method: str
+    setting: str
+    source: Source
+    records: Sequence[Record]
+
+    @property
+    def accuracy(self) -> float:
+        return self.mean("accuracy")
+
+    def mean(self, name: str) -> float:
+        return fmean(record.summary[name] for record in self.records)
+
+    def figure(self, name: str) -> tuple[str, float] | None:
+        """A mean in % and as a number; None where a record does not have it."""
+        if any(name not in record.summary for record in self.records):
+            return None
+        return percent(self.mean(name)).removesuffix(" %"), self.mean(name)
+
+    @property
+    def spread(self) -> str:
+        values = [record.summary["accuracy"] for record in self.records]
+        return percent(stdev(values)) if len(values) > 1 else ""
+
+    @property
+    def verdicts(self) -> list[Mapping[str, Any]]:
+        return [self.source.verdicts.get(record.folder.name, {}) for record in self.records]
+
+    @property
+    def state(self) -> str:
+        """``verified``, ``partly``, ``different`` or, if nothing was verified, ``no``."""
+        found = [verdict.get("verdict") for verdict in self.verdicts]
+        if DIFFERENT in found:
+            return "different"
+        return "verified" if all(found) else "partly" if any(found) else "no"
+
+
+def board_page(sources: Sequence[Source]) -> str:
+    """The page, which needs no network.
+
+    Args:
+        sources: with different names.
+    """
+    columns = _columns(record for source in sources for record in source.records)
+    numbers = _numbers(sources, columns)
+    settings = sorted({number.setting for number in numbers}, key=_by_use(numbers))
+    return template(_HERE / "board.html").render(
+        version=benchmark.__version__,
+        style=(_HERE / "page.css").read_text(encoding="utf-8"),
+        script=(_HERE / "page.js").read_text(encoding="utf-8"),
+        more_script=(_HERE / "board.js").read_text(encoding="utf-8"),
+        sources=[_source(source) for source in sources],
+        settings=settings,
+        rows=_rows(numbers, settings, several=len(sources) > 1),
+        heads=_HEADS,
+        numbers=[_entry(number, _usual_splits(numbers)) for number in numbers],
+        records=sum(len(source.records) for source in sources),
+        verified=sum(len(source.verdicts) for source in sources),
+    )
+
+
+def _columns(records: Iterable[Record]) -> dict[str, str]:
+    """The setting of every record in words, by the record's digest; other copies of the data are others."""
+    found = {record.digest: record for record in records}
+    words = {digest: setting_in_words(record.config, _OF_SETTING) for digest, record in found.items()}
+    copies: dict[str, set[str]] = defaultdict(set)
+    for digest, record in found.items():
+        copies[words[digest]].add(record.data.checksum)
+    for digest, record in found.items():
+        if len(copies[words[digest]] - {""}) > 1:
+            words[digest] += f", data {record.data.checksum or UNKNOWN}"
+    return words
+
+
+def _numbers(sources: Sequence[Source], columns: Mapping[str, str]) -> list[_Number]:
+    """All cells, by method, setting and source."""
+    groups: dict[tuple[str, str, int], list[Record]] = defaultdict(list)
+    for place, source in enumerate(sources):
+        for record in source.records:
+            groups[_method(record.config), columns[record.digest], place].append(record)
+    return [
+        _Number(method, setting, sources[place], sorted(found, key=lambda record: record.config.seed))
+        for (method, setting, place), found in sorted(groups.items())
+    ]
+
+
+def _method(config: RunConfig) -> str:
+    """A row's name: method, variant, and what else belongs to the method, from the configuration alone."""
+    try:
+        words = [method_label(config)]
+    except UserError:  # a plugin's, or of another version
+        words = [config.algo, *(f"{name}={value}" for name, value in sorted(config.hyper.items()))]
+    setting = nearest_setting(config, _OF_SETTING)
+    usual = {**vars(RunConfig()), **(find_setting(setting).values if setting else {})}
+    own = {name: getattr(config, name) for name in _OF_METHOD}
+    return ", ".join([*words, *(in_words(*item) for item in own.items() if item[1] != usual[item[0]])])
+
+
+def _by_use(numbers: Sequence[_Number]) -> Any:
+    """An order of settings: those with most methods first, validation splits behind the others."""
+    used = Counter(number.setting for number in numbers)
+    held_out = {number.setting for number in numbers if number.records[0].config.validation}
+    return lambda setting: (setting in held_out, -used[setting], setting)
+
+
+def _rows(numbers: Sequence[_Number], settings: Sequence[str], several: bool) -> list[dict[str, Any]]:
+    """The rows of the table of methods × settings."""
+    best = {
+        setting: max(number.accuracy for number in numbers if number.setting == setting)
+        for setting in settings
+    }
+    rows: dict[tuple[str, str], dict[str, _Number]] = defaultdict(dict)
+    for number in numbers:
+        rows[number.method, number.source.name][number.setting] = number
+    return [
+        {
+            "method": method,
+            "source": source if several else "",
+            "states": " ".join(sorted({number.state for number in cells.values()})),
+            "cells": [
+                _cell(cells[setting], best[setting], numbers) if setting in cells else None
+                for setting in settings
+            ],
+        }
+        for (method, source), cells in rows.items()
+    ]
+
+
+def _cell(number: _Number, best: float, numbers: Sequence[_Number]) -> dict[str, Any]:
+    return {
+        "value": number.accuracy,
+        "text": percent(number.accuracy).removesuffix(" %"),
+        "spread": number.spread.removesuffix(" %"),
+        "seeds": len(number.records),
+        "best": number.accuracy == best,
+        "state": number.state,
+        "place": numbers.index(number),
+    }
+
+
+def _usual_splits(numbers: Sequence[_Number]) -> dict[tuple[str, int], str]:
+    """The split that most records of a setting and seed have."""
+    found: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
+    for number in numbers:
+        for record in number.records:
+            found[number.setting, record.config.seed][record.split] += 1
+    return {key: splits.most_common(1)[0][0] for key, splits in found.items()}
+
+
+def _entry(number: _Number, splits: Mapping[tuple[str, int], str]) -> dict[str, Any]:
+    """What the list of numbers says of one."""
+    sent = fmean(bytes_sent(record) for record in number.records)
+    samples = fmean(r.summary["samples"] + r.summary["adaptation_samples"] for r in number.records)
+    spread = f" ± {number.spread.removesuffix(' %')}" if number.spread else ""
+    return {
+        "method": number.method,
+        "words": [number.setting, number.source.name],
+        "figures": (
+            (str(len(number.records)), len(number.records)),
+            (percent(number.accuracy).removesuffix(" %") + spread, number.accuracy),
+            *(number.figure(name) for name in ("accuracy_worst10", "macro_f1", "auc")),
+            (size(sent), sent),
+            (f"{samples:,.0f}", samples),
+        ),
+        "state": number.state,
+        "seeds": [
+            {
+                "seed": record.config.seed,
+                "accuracy": percent(record.summary["accuracy"]),
+                "record": record.folder.name,
+                "made": _made(record),
+                "verified": _verified(verdict),
+                "split": record.split != splits[number.setting, record.config.seed],
+                "command": command(record.config),
+            }
+            for record, verdict in zip(number.records, number.verdicts, strict=True)
+        ],
+    }
+
+
+def _made(record: Record) -> str:
+    """With what a run was made."""
+    made = record.summary["environment"]
+    words = [f"commit {made.get('commit') or UNKNOWN}", f"code {str(made.get('code') or UNKNOWN)[:_SHORT]}"]
+    words += [str(made.get(name) or UNKNOWN) for name in ("device", "executor")]
+    plugins = [f"plugins {made['plugins']}"] if made.get("plugins") else []
+    return ", ".join([*words, *plugins])
+
+
+def _verified(verdict: Mapping[str, Any]) -> str:
+    """What a verdict says, by whom and with which code; empty if there is none."""
+    if not verdict:
+        return ""
+    made = verdict["environment"]
+    code = f"commit {made.get('commit') or UNKNOWN}, code {verdict['code'][:_SHORT]}"
+    rounds = f"rounds 1-{verdict['rounds']} of {verdict['of']}"
+    return f"{verdict['verdict']}, {rounds}, by {verdict.get('by') or 'somebody not named'} with {code}"
+
+
+def _source(source: Source) -> dict[str, Any]:
+    different = sum(verdict["verdict"] == DIFFERENT for verdict in source.verdicts.values())
+    return {
+        "name": source.name,
+        "kind": f"pack, SHA-256 {source.digest}" if source.digest else "results folder",
+        "records": len(source.records),
+        "verified": len(source.verdicts) - different,
+        "different": different,
+        "left_out": source.left_out,
+    }

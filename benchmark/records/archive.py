@@ -1,0 +1,375 @@
+"""Packs: finished records in one zip file that others can check.
+
+::
+
+    pack.json                    what is in the pack: SHA-256 of every other file, data, versions
+    records/<folder>/<file>      the sealed files of each record, and its seal
+    plugins/<name>.py            plugin files that the runs were made with
+
+A pack is somebody else's file. Its names are compared with these patterns before anything is read, so no path
+leads elsewhere; every file must be listed in pack.json, and every listed file must be there once, with its
+SHA-256. Records are read as data. Nothing is unpickled, and plugin files are only copied: who wants them run
+has to load them. What is read goes to a temporary folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import re
+import stat
+import struct
+import tempfile
+import tomllib
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import benchmark
+from benchmark.config.plugins import LOADED
+from benchmark.engine.files import parse_json, read_json, write_bytes, write_json
+from benchmark.engine.seal import SEALED, read_sealed
+from benchmark.engine.shapes import COUNT, OBJECT, Allowed, check_entries
+from benchmark.engine.sources import SOURCES
+from benchmark.errors import UserError
+from benchmark.records.environment import commit
+from benchmark.records.freshness import checked_verdict, with_checksum
+from benchmark.records.record import Record
+from benchmark.records.same_data import Kind
+from benchmark.records.store import Store
+
+__all__ = ["Pack", "plugins_of", "read_verdicts", "unpacked", "write_pack", "write_verdicts"]
+
+FORMAT = 1
+LARGEST = 2**26  # bytes of one file
+LARGEST_IN_ALL = 2**31  # bytes of all files together
+MOST = 200_000  # files
+_ABOUT, _SEAL = "pack.json", "done"
+_RECORD = re.compile(
+    r"records/(?P<folder>[A-Za-z0-9_][A-Za-z0-9_.,=+-]{0,200}-[0-9a-f]{10})/(?P<file>[a-z.]+)"
+)
+_PLUGIN = re.compile(r"plugins/[A-Za-z_][A-Za-z0-9_]{0,100}\.py")
+_MOMENT = (1980, 1, 1, 0, 0, 0)  # of all files, so that the same content makes the same pack
+# What zipfile raises on damaged files.
+_DAMAGED = (
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+)
+_LIST = Allowed((list,), "a list of objects", of=OBJECT)
+
+
+# -- writing ----------------------------------------------------------------------------------------
+
+
+def write_pack(records: Sequence[Record], out: Path) -> dict[str, int]:
+    """Write records and the plugin files that they need as one zip file.
+
+    Returns:
+        How many records, plugins and bytes there are in it.
+
+    Raises:
+        UserError: a record has no seal or a name that packs cannot hold, a plugin that it needs is not
+            loaded, the pack would be too large, or the file cannot be written.
+    """
+    content: dict[str, bytes] = {}
+    for record in records:
+        if not record.sealed:
+            raise UserError(
+                f"{record.folder} is not sealed; to check and seal it: "
+                f"python -m benchmark seal {record.folder}"
+            )
+        files = {**read_sealed(record.folder), _SEAL: (record.folder / _SEAL).read_bytes()}
+        content |= {f"records/{record.folder.name}/{name}": file for name, file in files.items()}
+    content |= _plugin_files(records)
+    if unfit := next((name for name in content if not _known(name)), None):
+        raise UserError(
+            f"{unfit} cannot be packed: expected letters, digits and _.,=+- in names of folders, and "
+            "letters, digits and _ in names of plugins; rename it"
+        )
+    try:
+        _check_sizes({name: len(file) for name, file in content.items()})
+    except ValueError as error:
+        raise UserError(f"cannot write {out}: {error}; make several packs") from error
+    about = json.dumps(_about(records, content), indent=1, allow_nan=False).encode() + b"\n"
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, file in {_ABOUT: about, **dict(sorted(content.items()))}.items():
+            entry = zipfile.ZipInfo(name, _MOMENT)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, (stat.S_IFREG | 0o644) << 16
+            archive.writestr(entry, file)
+    write_bytes(out, written.getvalue())
+    return {
+        "records": len(records),
+        "plugins": sum(name.startswith("plugins/") for name in content),
+        "bytes": written.tell(),
+    }
+
+
+def plugins_of(record: Record) -> list[str]:
+    """Names of the plugins that were loaded when a record was made."""
+    made = str(record.summary["environment"].get("plugins", ""))
+    return [name for name in made.split(", ") if name]
+
+
+def _plugin_files(records: Sequence[Record]) -> dict[str, bytes]:
+    """The files of the plugins that records were made with, which have to be loaded."""
+    loaded = {Path(plugin).name: (plugin, name) for plugin, name in LOADED.items()}
+    found = {}
+    for record in records:
+        for plugin in plugins_of(record):
+            if plugin not in loaded:
+                raise UserError(
+                    f"{record.folder.name} was made with the plugin {plugin}, which is not loaded; "
+                    f"give it: --plugin {plugin if plugin.endswith('.py') else 'FILE.py'}"
+                )
+            path, name = loaded[plugin]
+            if path == name:
+                raise UserError(
+                    f"{record.folder.name} was made with the plugin {plugin}, a module; packs hold plugins "
+                    "of one file each: leave its records out"
+                )
+            found[f"plugins/{plugin}"] = SOURCES[f"plugins/{name}/{name}.py"]
+    return found
+
+
+def _about(records: Sequence[Record], content: Mapping[str, bytes]) -> dict[str, Any]:
+    """The content of pack.json."""
+    environments = Counter(json.dumps(record.summary["environment"], sort_keys=True) for record in records)
+    return {
+        "format": FORMAT,
+        "program": {"version": benchmark.__version__, "commit": commit()},
+        "packages": _packages(),
+        "data": _data(records),
+        "environments": [
+            {"records": count, "environment": json.loads(text)} for text, count in environments.most_common()
+        ],
+        "files": {name: hashlib.sha256(file).hexdigest() for name, file in sorted(content.items())},
+    }
+
+
+def _data(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """The copies of datasets, each once."""
+    copies = {(record.data.kind, record.data.sizes, record.data.checksum) for record in records}
+    return [
+        {**Kind._asdict(kind), "samples": list(sizes), "checksum": checksum}
+        for kind, sizes, checksum in sorted(copies)
+    ]
+
+
+def _packages() -> dict[str, str]:
+    """Versions of the packages that the project depends on, as far as they are installed."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    found = {}
+    for requirement in project["project"]["dependencies"]:
+        name = re.split(r"[^A-Za-z0-9_-]", requirement, maxsplit=1)[0]
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A pack whose files are all there and as they were packed.
+
+    Attributes:
+        records: all that it holds, in a temporary folder.
+        plugins: copies of its plugin files; nothing has run them.
+        digest: SHA-256 of the zip file.
+        about: the content of pack.json.
+    """
+
+    path: Path
+    records: Sequence[Record]
+    plugins: Sequence[Path]
+    digest: str
+    about: Mapping[str, Any]
+
+
+@contextlib.contextmanager
+def unpacked(path: Path) -> Iterator[Pack]:
+    """The checked content of a pack in a temporary folder, which is removed afterwards.
+
+    Raises:
+        UserError: it is no pack, or has files that it should not have, twice, not, or not as packed.
+    """
+    with tempfile.TemporaryDirectory(prefix="pfl-pack-") as temporary:
+        try:
+            pack = _unpack(path, Path(temporary))
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror or error}; give the zip file") from error
+        except _DAMAGED as error:
+            reason = str(error).splitlines()[0] if str(error) else "it is damaged"
+            raise UserError(
+                f"{path} cannot be used as a pack: {reason}; get it again, or have it made again by "
+                "python -m benchmark pack"
+            ) from error
+        yield pack
+
+
+def _unpack(path: Path, root: Path) -> Pack:
+    """As `unpacked`; raises ValueError and what reading damaged zip files raises."""
+    if path.stat().st_size > LARGEST_IN_ALL:
+        raise ValueError(f"it has more than {LARGEST_IN_ALL:,} bytes")
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        entries = archive.infolist()
+        _check_names(entries)
+        _check_sizes({entry.filename: entry.file_size for entry in entries})
+        about = parse_json(_content(archive, archive.getinfo(_ABOUT)), _ABOUT)
+        listed = _listed(about)
+        names = {entry.filename for entry in entries} - {_ABOUT}
+        if missing := sorted(listed.keys() - names):
+            raise ValueError(f"{missing[0]} is missing, which pack.json lists")
+        if unlisted := sorted(names - listed.keys()):
+            raise ValueError(f"{unlisted[0]} is not listed in pack.json")
+        _check_records(names)
+        for entry in entries:
+            if entry.filename == _ABOUT:
+                continue
+            content = _content(archive, entry)
+            if hashlib.sha256(content).hexdigest() != listed[entry.filename]:
+                raise ValueError(f"{entry.filename} is not as it was packed")
+            target = root / entry.filename
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    plugins = sorted((root / "plugins").glob("*.py"))
+    store = Store.scan(root / "records")
+    if store.damaged:
+        raise ValueError(f"record {store.damaged[0].folder.name}: {store.damaged[0].reason}")
+    return Pack(path, store.records(), plugins, digest, about)
+
+
+def _check_names(entries: Sequence[zipfile.ZipInfo]) -> None:
+    """Refuse names that a pack does not have, before any of them is used."""
+    seen: set[str] = set()
+    for entry in entries:
+        name = entry.filename
+        shown = name if name.isprintable() else ascii(name)
+        mode = entry.external_attr >> 16
+        if name != entry.orig_filename or (name != _ABOUT and not _known(name)):
+            outside = name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":"
+            what = "leads outside of the pack" if outside else "is no name of a file in a pack"
+            raise ValueError(f"{shown[:200]} {what}")
+        if name.lower() in seen:  # file systems that ignore case would hold one of two
+            raise ValueError(f"{shown} is there twice")
+        if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+            raise ValueError(f"{shown} is no regular file")
+        if entry.flag_bits & 1:
+            raise ValueError(f"{shown} is encrypted")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{shown} is compressed in another way than stored or deflated")
+        seen.add(name.lower())
+    if _ABOUT not in seen:
+        raise ValueError(f"it has no {_ABOUT}")
+
+
+def _known(name: str) -> bool:
+    """Whether a pack may have a file of this name, besides pack.json."""
+    record = _RECORD.fullmatch(name)
+    return record["file"] in (*SEALED, _SEAL) if record else bool(_PLUGIN.fullmatch(name))
+
+
+def _check_sizes(sizes: Mapping[str, int]) -> None:
+    """Refuse more than a pack may hold."""
+    if large := next((name for name, size in sizes.items() if size > LARGEST), None):
+        raise ValueError(f"{large} has {sizes[large]:,} bytes; expected at most {LARGEST:,}")
+    if len(sizes) > MOST:
+        raise ValueError(f"it has {len(sizes):,} files; expected at most {MOST:,}")
+    if sum(sizes.values()) > LARGEST_IN_ALL:
+        raise ValueError(f"its files have {sum(sizes.values()):,} bytes; expected at most {LARGEST_IN_ALL:,}")
+
+
+def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """A file's content, of which no more is unpacked than its entry says."""
+    with archive.open(entry) as file:
+        content = file.read(entry.file_size + 1)
+    if len(content) != entry.file_size:
+        raise ValueError(f"{entry.filename} is shorter or longer than its entry says")
+    return content
+
+
+def _listed(about: Any) -> dict[str, str]:
+    """SHA-256 by name, from pack.json."""
+    needed = {"format": COUNT, "program": OBJECT, "files": OBJECT, "data": _LIST}
+    check_entries(_ABOUT, about, needed, {"environments": _LIST, "packages": OBJECT})
+    if about["format"] != FORMAT:
+        raise ValueError(f"{_ABOUT} has format {about['format']} instead of {FORMAT}")
+    files: dict[str, str] = about["files"]
+    wrong = [name for name, digest in files.items() if not isinstance(digest, str)]
+    if wrong:
+        raise ValueError(f"{_ABOUT} has no SHA-256 of {wrong[0]}")
+    return files
+
+
+def _check_records(names: set[str]) -> None:
+    """Refuse a pack without records, or with half of one."""
+    folders: dict[str, set[str]] = {}
+    for name in names:
+        if record := _RECORD.fullmatch(name):
+            folders.setdefault(record["folder"], set()).add(record["file"])
+    if not folders:
+        raise ValueError("it has no record")
+    for folder, files in sorted(folders.items()):
+        for file in ("config.json", "rounds.jsonl", "clients.csv", "summary.json", _SEAL):
+            if file not in files:
+                raise ValueError(f"records/{folder}/{file} is missing")
+
+
+# -- verdicts about a pack, in a file beside it -----------------------------------------------------
+
+
+def write_verdicts(pack: Pack, verdicts: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Add what `verify` found about records of a pack to the file beside it, ``NAME.zip.verified.json``.
+
+    Args:
+        verdicts: by folder of the record, as in verified.json.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    path = _beside(pack.path)
+    new = {folder: with_checksum(verdict) for folder, verdict in verdicts.items()}
+    write_json(path, {"pack": pack.digest, "records": {**_verdicts(pack), **new}})
+    return path
+
+
+def read_verdicts(pack: Pack) -> dict[str, Mapping[str, Any]]:
+    """What `write_verdicts` kept about the records of this very pack, by folder."""
+    found, known = _verdicts(pack), {}
+    for record in pack.records:
+        if verdict := checked_verdict(found.get(record.folder.name), record.digest):
+            known[record.folder.name] = verdict
+    return known
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.verified.json")
+
+
+def _verdicts(pack: Pack) -> dict[str, Any]:
+    """The entries of the file beside a pack; none if it is about another one or cannot be read."""
+    try:
+        found = read_json(_beside(pack.path))
+    except (OSError, ValueError):
+        return {}
+    records = found.get("records")
+    return records if found.get("pack") == pack.digest and isinstance(records, dict) else {}

@@ -1,0 +1,161 @@
+"""`verify` of packs: which records are run again, where the verdicts go, and whose code runs."""
+
+import json
+import os
+import shutil
+
+import pytest
+from answers import refused
+from record_folders import amend
+
+from benchmark.cli import main
+from benchmark.config.plugins import LOADED, VARIABLE
+from benchmark.engine.sources import SOURCES
+
+PLUGIN = """
+from pathlib import Path
+
+from algorithms import ALGORITHMS, register
+from algorithms.fedper import FedPer
+
+Path({marker!r}).write_text("it ran")
+
+
+@register
+class Own(FedPer):
+    "FedPer under another name."
+
+    name, title, reference = "own-of-pack", "Own method", "a test"
+"""
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """A command's exit code, output and error stream; nothing may be left in the temporary folder."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+
+    def go(*words):
+        capsys.readouterr()
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as error:
+            code = error.code
+        assert not list(scratch.iterdir())
+        return code, *capsys.readouterr()
+
+    return go
+
+
+@pytest.fixture
+def runs(unbroken, tmp_path):
+    root = tmp_path / "runs"
+    for algo in ("fedper", "ditto", "ppfe"):
+        shutil.copytree(unbroken(algo).folder, root / unbroken(algo).folder.name)
+    return root
+
+
+@pytest.fixture
+def pack(runs, run, tmp_path):
+    assert run("pack", runs, "--out", tmp_path / "some.zip")[0] == 0
+    return tmp_path / "some.zip"
+
+
+def verdicts(pack):
+    return json.loads(pack.with_name(f"{pack.name}.verified.json").read_text())["records"]
+
+
+def test_a_pack_verifies_bit_for_bit_and_says_by_whom(run, pack, runs):
+    shutil.rmtree(runs)
+    before = pack.read_bytes()
+    code, out, _ = run("verify", pack, "--all", "--by", "A. Smith")
+    assert (code, out.count("bit-equal")) == (0, 3)
+    assert pack.read_bytes() == before
+    assert {verdict["verdict"] for verdict in verdicts(pack).values()} == {"bit-equal"}
+    assert {verdict["by"] for verdict in verdicts(pack).values()} == {"A. Smith"}
+
+
+def test_a_figure_that_was_changed_with_all_checksums_is_found(run, runs, tmp_path):
+    folder = next(runs.glob("fedper-*"))
+    amend(folder / "rounds.jsonl", lambda lines: lines[1].update(loss=lines[1]["loss"] + 0.01))
+    assert run("pack", runs, "--out", tmp_path / "some.zip")[0] == 0
+    code, out, _ = run("verify", tmp_path / "some.zip", "--rounds", 2)
+    assert code == 1
+    assert f"different         {folder.name}" in out
+    assert verdicts(tmp_path / "some.zip")[folder.name]["verdict"] == "different"
+
+
+def test_samples_are_drawn_and_verdicts_add_up(run, pack):
+    code, out, err = run("verify", pack, "--sample", 1, "--rounds", 1)
+    assert (code, out.count("bit-equal"), len(verdicts(pack))) == (0, 1, 1)
+    assert "drawn at random: 1 of 3 records" in err
+    assert run("verify", pack, "--sample", 99, "--rounds", 1)[0] == 0
+    assert len(verdicts(pack)) == 3
+
+
+def test_folders_are_sampled_as_well(run, runs):
+    code, out, _ = run("verify", runs, "--sample", 2, "--rounds", 1)
+    assert (code, out.count("bit-equal"), len(list(runs.glob("*/verified.json")))) == (0, 2, 2)
+
+
+@pytest.fixture
+def foreign(run, runs, tmp_path, tiny, launch):
+    """A pack of a fedper run and of one of a plugin's method, which writes a file whenever it is run."""
+    from algorithms import ALGORITHMS
+
+    before = [(registry, dict(registry)) for registry in (ALGORITHMS, SOURCES, LOADED)]
+
+    def forget():
+        for registry, old in before:
+            registry.clear()
+            registry.update(old)
+        os.environ.pop(VARIABLE, None)
+
+    marker, plugin = tmp_path / "marker", tmp_path / "mine.py"
+    plugin.write_text(PLUGIN.format(marker=str(marker)))
+    root = tmp_path / "mixed"
+    folder = shutil.copytree(next(runs.glob("fedper-*")), root / next(runs.glob("fedper-*")).name)
+    try:
+        from benchmark.config.plugins import load_plugins
+
+        load_plugins([str(plugin)])
+        launch(tiny("own-of-pack"), root)
+        assert run("pack", root, "--out", tmp_path / "foreign.zip")[0] == 0
+        forget()
+        marker.unlink()
+        plugin.unlink()
+        yield tmp_path / "foreign.zip", marker, folder.name
+    finally:
+        forget()
+
+
+def test_a_strangers_code_runs_only_if_it_is_trusted(run, foreign):
+    pack, marker, plain = foreign
+    code, out, err = run("verify", pack, "--rounds", 1)
+    assert (code, out.count("bit-equal"), marker.exists()) == (0, 1, False)
+    assert plain in out
+    assert "not run: plugins/mine.py" in err
+    assert "left out: 1 made with plugins of the pack" in err
+    assert run("board", pack, "--out", pack.with_name("board.html"))[0] == 0
+    assert not marker.exists()
+    code, out, err = run("verify", pack, "--rounds", 1, "--trust-plugins")
+    assert (code, out.count("bit-equal"), marker.exists()) == (0, 2, True)
+    assert "runs: plugins/mine.py" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("{pack}", "{runs}"), ("one pack at a time",)),
+        (("{runs}", "--trust-plugins"), ("is for packs",)),
+        (("{tmp}/nowhere.zip",), ("nowhere.zip cannot be read",)),
+        (("{pack}", "--sample", "0"), ("--sample",)),
+        (("{pack}", "--by", " "), ("--by",)),
+        (("{pack}", "--rounds", "99"), ("--rounds is 99",)),
+    ],
+)
+def test_bad_input(words, parts, run, pack, runs, tmp_path):
+    refused(run("verify", *(w.format(pack=pack, runs=runs, tmp=tmp_path) for w in words)), *parts)
+    assert not pack.with_name("some.zip.verified.json").exists()
+    assert not list(runs.glob("*/verified.json"))
