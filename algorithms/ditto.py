@@ -13,6 +13,7 @@ from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.hyper import Between, option
+from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import expand
@@ -112,6 +113,12 @@ class Ditto(Algorithm):
     def assemble(self, clients: Sequence[int], message: Params) -> Params:
         """The global copies: nothing of them is kept."""
         return expand(message, len(clients))
+
+    def admit(self, clients: Sequence[int], epochs: int, ledger: Ledger) -> None:
+        """The personal model begins as the global one, which pulls it; the publication has no new clients."""
+        self.clients.scatter(clients, expand(self.server, len(clients)))
+        _, personal = self.phases(self.task.rounds + 1)
+        self.join(clients, [replace(personal, epochs=epochs)], ledger)
 
     def remedies(self) -> list[str]:
         return [*super().remedies(), "a smaller --set lam"]

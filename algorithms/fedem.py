@@ -14,6 +14,7 @@ from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm, Member, Task
 from benchmark.engine.clients import ClientStore
 from benchmark.engine.hyper import option
+from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import beside, expand, select, within
@@ -128,6 +129,10 @@ class FedEM(Algorithm):
 
     def keep(self, outcome: Outcome) -> None:
         self.clients.scatter(outcome.clients, outcome.models[self._slots[0]])
+
+    def admit(self, clients: Sequence[int], epochs: int, ledger: Ledger) -> None:
+        """An E step, as in the official code; no component is trained."""
+        self.join(clients, [], ledger)
 
     def members(self, clients: Sequence[int]) -> list[Member]:
         weights = self.clients.gather(clients)[WEIGHTS]

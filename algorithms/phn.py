@@ -94,6 +94,7 @@ class PFedHN(Algorithm):
     Hyper = PFedHNHyper
     tuning = ({"hyper_rate": 0.003}, {"hyper_rate": 0.03}, {"hyper_rate": 0.1}, {"n_hidden": 1})
     averages = False
+    no_newcomers = "whose server has a trained vector for every client"
     learns_little = True  # a step of the server for each participation
 
     def __init__(self, task: Task, hyper: PFedHNHyper) -> None:

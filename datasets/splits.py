@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,12 +19,20 @@ class Split:
 
     facts: what is worth knowing of how it came about, as JSON values.
     digest: of the data, where they count for the checksum.
+    new: so many clients, the last ones, take no part in training.
     """
 
     train: tuple[np.ndarray, ...]
     test: tuple[np.ndarray, ...]
     facts: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""
+    new: int = 0
+
+    def set_apart(self, new: Sequence[int]) -> Split:
+        """The same split with the clients `new` behind the others, as those that take no part in training."""
+        order = [*(client for client in range(self.clients) if client not in set(new)), *sorted(new)]
+        train, test = (tuple(part[client] for client in order) for part in (self.train, self.test))
+        return dataclasses.replace(self, train=train, test=test, new=len(new))
 
     @property
     def clients(self) -> int:
@@ -44,6 +53,8 @@ class Split:
     def checksum(self) -> str:
         """First 16 hex digits of the sha256 of all sizes and indices; equal splits have equal checksums."""
         digest = hashlib.sha256(self.digest.encode())
+        if self.new:
+            digest.update(f"{self.new} new clients".encode())
         # Little-endian on every machine.
         for numbers in (self.train_sizes, self.test_sizes, *self.train, *self.test):
             digest.update(numbers.astype("<i8").tobytes())

@@ -37,4 +37,4 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
         count = min(max(1, round(share * len(rows))), len(rows) - 1)
         held.append(rows[np.sort(order[:count])])
         train.append(rows[np.sort(order[count:])])
-    return dataclasses.replace(dataset, test=dataset.train), Split(tuple(train), tuple(held))
+    return dataclasses.replace(dataset, test=dataset.train), Split(tuple(train), tuple(held), new=split.new)

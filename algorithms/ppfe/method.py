@@ -14,7 +14,7 @@ from algorithms.ppfe.diagnostics import StageRecord, describe
 from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
 from algorithms.ppfe.hyper import ABLATIONS, RESHAPING, TEXT_ROUNDS, PPFEHyper
 from algorithms.ppfe.reduction import FIRST_REDUCED_STAGE, REDUCTIONS, Step
-from algorithms.ppfe.reweight import reweight
+from algorithms.ppfe.reweight import Reweighted, reweight
 from algorithms.ppfe.stages import Stage, check_stages, least_rounds, plan_stages
 from algorithms.registry import register
 from benchmark.engine.algorithm import Member, Task, Traffic, Trunk
@@ -22,7 +22,8 @@ from benchmark.engine.clients import ClientStore
 from benchmark.engine.config import RunConfig
 from benchmark.engine.ensemble import as_logits
 from benchmark.engine.evaluate import chunks
-from benchmark.engine.local import LocalCall, Phase
+from benchmark.engine.ledger import Ledger
+from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.message import Message
 from benchmark.engine.params import clone, expand
 from benchmark.errors import UserError
@@ -115,6 +116,7 @@ class PPFE(Decoupled):
         self._weights = torch.ones(sum(sizes))  # ω of all clients, one after the other
         self._bounds = [0, *torch.tensor(sizes).cumsum(0).tolist()]
         self._judged = [self._draw_judged(client) for client in range(task.data.clients)]
+        self._new_betas: dict[int, list[float]] = {}  # of clients that took no part in training, by stage
 
     # -- stages ---------------------------------------------------------------------------------
 
@@ -253,14 +255,19 @@ class PPFE(Decoupled):
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        if (self.hyper.reweight and self.current.number > 1) or self.hyper.beta_data != "train":
-            weights = [self._training_weights(client) for client in clients]
-            reweighted = self.hyper.reweight and self.current.number > 1
-            if self.hyper.rw_apply == "resample" and reweighted:
-                call.chances = weights
-            else:
-                call.sample_weights = [own.to(self.task.data.device) for own in weights]
+        weights = [self._heard(self._own(client), self._judged[client]) for client in clients]
+        self._weigh(call, weights, self.current)
         return call
+
+    def _weigh(self, call: LocalCall, weights: list[Tensor], stage: Stage) -> None:
+        """Give a call its clients' sample weights, where there are any."""
+        reweighted = self.hyper.reweight and stage.number > 1
+        if not reweighted and self.hyper.beta_data == "train":
+            return
+        if self.hyper.rw_apply == "resample" and reweighted:
+            call.chances = weights
+        else:
+            call.sample_weights = [own.to(self.task.data.device) for own in weights]
 
     def _draw_judged(self, client: int) -> Tensor | None:
         """The samples of a client that β is measured on and nothing is trained on, boolean [n], if any.
@@ -275,9 +282,9 @@ class PPFE(Decoupled):
         judged[chosen[: min(max(1, round(HOLDOUT * count)), count - 1)]] = True
         return judged if judged.any() else None
 
-    def _training_weights(self, client: int) -> Tensor:
+    @staticmethod
+    def _heard(weights: Tensor, judged: Tensor | None) -> Tensor:
         """Weights ω of a local call [n], mean 1 over all of the client's samples."""
-        weights, judged = self._own(client), self._judged[client]
         if judged is None:
             return weights
         weights = weights * ~judged
@@ -308,26 +315,31 @@ class PPFE(Decoupled):
     def _reweight(self, client: int, record: StageRecord) -> None:
         """Algorithm 1's Reweight for one client; fills its entries of the stage's record."""
         labels = self.task.data.labels(client).cpu()
-        weights, classes = self._own(client), self.task.data.classes
-        judged = self._judged[client]
-        result = reweight(record.scores["train"][client], labels, weights, classes, self.hyper, judged)
+        weights, judged = self._own(client), self._judged[client]
+        scores = [closed.scores["train"][client] for closed in self._records]
+        before = [float(closed.betas[client]) for closed in self._records[:-1]]
+        result = self._judge(scores, before, labels, weights, judged)
         record.betas[client] = result.beta
-        if self.hyper.rw_target == "ensemble":
-            # β of this stage is part of the ensemble that sets it: the stage's own value is provisional.
-            scores = self._ensemble_scores(client, "train")
-            result = reweight(scores, labels, weights, classes, self.hyper, judged)
-            record.betas[client] = result.beta
-        if not self.hyper.reweight:
-            result = replace(result, weights=weights)
         record.measure(client, result, weights if judged is None else weights * judged, labels)
         weights.copy_(result.weights)
 
-    def _ensemble_scores(self, client: int, part: str) -> Tensor:
-        """The ensemble of the closed stages on a client's samples, as logits [n, C]."""
-        weights = ensemble_weights([record.betas for record in self._records])[client]
-        parts = [record.scores[part][client] for record in self._records]
-        scores = weighted_scores(parts, weights, self.hyper.ens_space)
-        return as_logits(scores, self.hyper.ens_space)
+    def _judge(
+        self,
+        scores: Sequence[Tensor],
+        before: Sequence[float],
+        labels: Tensor,
+        weights: Tensor,
+        judged: Tensor | None,
+    ) -> Reweighted:
+        """Reweight after a stage, from a client's scores [n, C] in all closed ones and earlier β."""
+        classes, space = self.task.data.classes, self.hyper.ens_space
+        result = reweight(scores[-1], labels, weights, classes, self.hyper, judged)
+        if self.hyper.rw_target == "ensemble":
+            # β of this stage is part of the ensemble that sets it: the stage's own value is provisional.
+            betas = [torch.tensor([beta], dtype=torch.float64) for beta in (*before, result.beta)]
+            together = weighted_scores(scores, ensemble_weights(betas)[0], space)
+            result = reweight(as_logits(together, space), labels, weights, classes, self.hyper, judged)
+        return result if self.hyper.reweight else replace(result, weights=weights)
 
     # -- evaluation -----------------------------------------------------------------------------
 
@@ -335,14 +347,67 @@ class PPFE(Decoupled):
         single = len(self.stages) == 1 or self.hyper.ensemble == "last"
         if single or len(self._finished) < len(self.stages):
             return super().members(clients)
-        weights = ensemble_weights([record.betas for record in self._records])[list(clients)]
-        weights = weights.to(self.task.data.device)
+        weights = ensemble_weights([*self._betas(clients).T]).to(self.task.data.device)
         members = []
         for position, stage in enumerate(self.stages):
             shared, store = self._finished[position]
             params = {**expand(shared, len(clients)), **store.gather(clients)}
             members.append(Member(self.networks[stage.number], params, weights[:, position]))
         return members
+
+    def _betas(self, clients: Sequence[int]) -> Tensor:
+        """β of all stages [m, stages]."""
+        found = [
+            self._new_betas.get(client) or [float(record.betas[client]) for record in self._records]
+            for client in clients
+        ]
+        return torch.tensor(found, dtype=torch.float64)
+
+    def admit(self, clients: Sequence[int], epochs: int, ledger: Ledger) -> None:
+        """Stage by stage: personal layers are trained under the shared ones of the stage's end.
+
+        They begin as those of a client that has not been met in the stage, and are trained with the sample
+        weights that the stage before leaves. `epochs` are divided among the stages with personal layers, the
+        later ones first. Nothing of it is in the publication.
+        """
+        weights = {client: torch.ones(self.task.data.train_sizes[client]) for client in clients}
+        judged = {client: self._draw_judged(client) for client in clients}
+        betas: dict[int, list[float]] = {client: [] for client in clients}
+        scores: dict[int, list[Tensor]] = {client: [] for client in clients}
+        stages = [stage for stage in self.stages if stage.personal]
+        models: Params = {}
+        for stage, (shared, store) in zip(self.stages, self._finished, strict=True):
+            network, personal = self.networks[stage.number], store.gather(clients)
+            if self._carries_over(stage):
+                step = Step(self.networks[stage.number - 1], network, stage.personal)
+                personal = self.reduction.convert(models, step, step.personal)
+            received = {**shared, **store.initial} if self._averages(stage) else shared
+            ledger.charge_download(received, len(clients))
+            models = {**expand(shared, len(clients)), **personal}
+            if stage.personal:
+                most = epochs // len(stages) + (stage in stages[len(stages) - epochs % len(stages) :])
+                call = self._new_call(stage, clients, models, most)
+                self._weigh(call, [self._heard(weights[k], judged[k]) for k in clients], stage)
+                outcome = self.task.executor.train(call)
+                ledger.charge_training(outcome)
+                models = outcome.models["model"]
+                store.scatter(clients, models)
+            outputs = self.task.executor.forward(network, models, clients, "train")
+            for client, output in zip(clients, outputs, strict=True):
+                scores[client].append(output.cpu())
+                labels = self.task.data.labels(client).cpu()
+                result = self._judge(scores[client], betas[client], labels, weights[client], judged[client])
+                betas[client].append(result.beta)
+                weights[client] = result.weights
+        self._new_betas.update(betas)
+
+    def _new_call(self, stage: Stage, clients: Sequence[int], models: Params, epochs: int) -> LocalCall:
+        """The training of new clients in a stage."""
+        (usual,) = self.phases(stage.last)
+        rates = {name: usual.rates[name] for name in stage.personal}
+        model = LocalModel(self.networks[stage.number], models)
+        round = self.task.rounds + stage.number  # each stage has orders of its own
+        return LocalCall(round, list(clients), {"model": model}, [replace(usual, rates=rates, epochs=epochs)])
 
     def notes(self) -> list[str]:
         whole = self.task.network.count()

@@ -144,9 +144,18 @@ def _table(summary: Mapping[str, Any], validation: float) -> str:
         ("samples/s", f"{summary['samples_per_second']:,.0f}", trained),
         ("time", duration(summary["seconds"]), f"{summary['seconds']:.1f} {in_all}"),
     ]
+    if new := summary.get("new_clients"):
+        about = (
+            f"{new['clients']} clients that took no part in training, {new['samples']:,} samples trained on"
+        )
+        rows.insert(4, ("new clients", percent(new["accuracy"]), about))
     if (plan := summary["budget"])["set_by"] != "rounds":
-        bound = {"bytes": "the bytes", "compute": "local computation (--compute-cap), not the bytes"}
-        of = f"as many as {bound[plan['set_by']]} allow: {size(plan['planned'])} of {size(plan['limit'])}"
+        bounds = {"compute": "local computation (--compute-cap), not the bytes,"}
+        bound = bounds.get(plan["set_by"], f"the {plan['set_by']}")
+        spent, limit = plan["planned"], plan["limit"]
+        samples = plan["set_by"] == "samples"
+        used = f"{spent:,} of {limit:,}" if samples else f"{size(spent)} of {size(limit)}"
+        of = f"as many as {bound} allow: {used}"
         rows.append(("rounds", str(summary["rounds"]), of))
     width = max(len(value) for _, value, _ in rows)
     lines = [f"{name:<14}{value:>{width}}   {meaning}" for name, value, meaning in rows]

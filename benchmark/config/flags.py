@@ -39,6 +39,9 @@ _MORE_HELP = {
 }
 
 
+_OF_BUDGETS = {"byte_budget": "bytes", "compute_cap": "bytes", "sample_budget": "samples"}
+
+
 # -- flags ------------------------------------------------------------------------------------------
 
 
@@ -202,9 +205,11 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
             f"--setting {name} uses the dataset '{values['dataset']}', not '{dataset}'; "
             "give one of the two flags"
         )
-    for field in ("byte_budget", "compute_cap"):
-        if field in given and given.get("budget", RunConfig.budget) != "bytes":
-            raise UserError(f"{flag(field)} has an effect only under --budget bytes; add that flag")
+    for field, budget in _OF_BUDGETS.items():
+        if field in given and given.get("budget", RunConfig.budget) != budget:
+            raise UserError(f"{flag(field)} has an effect only under --budget {budget}; add that flag")
+    if "adapt_epochs" in given and not given.get("new_clients"):
+        raise UserError("--adapt-epochs has an effect only under --new-clients; add that flag")
     config = dataclasses.replace(RunConfig(), **{**values, **given, "partition": _partition(values, given)})
     config.validate()
     if "crop_padding" in given and not config.augment:

@@ -14,7 +14,7 @@ from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.config import RunConfig
 from benchmark.engine.hyper import parse_hyper, recorded
 from benchmark.engine.network import knows_network, network_of
-from benchmark.errors import UserError, nearest, unknown
+from benchmark.errors import NotDefined, UserError, nearest, unknown
 from benchmark.models import Network
 
 __all__ = ["Run", "check_data", "differences", "method_label", "method_of", "resolve", "with_hyper"]
@@ -49,6 +49,11 @@ def resolve(config: RunConfig) -> Run:
     check_data(config)
     method, hyper, network = method_of(config)
     config = dataclasses.replace(config, hyper=recorded(hyper))
+    if config.new_clients and method.no_newcomers:
+        raise NotDefined(
+            f"--new-clients: clients cannot begin later with '{method.name}', {method.no_newcomers}; drop "
+            "the flag or choose another --algo"
+        )
     method.check(config, network, hyper)
     return Run(config, method, hyper, network)
 

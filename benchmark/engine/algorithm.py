@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -19,7 +19,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData, Part
 from benchmark.engine.ensemble import Member, as_logits, ensemble_scores
 from benchmark.engine.executors import Executor
-from benchmark.engine.ledger import Meter
+from benchmark.engine.ledger import Ledger, Meter
 from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
 from benchmark.engine.message import Combiner, Message, WeightedMean
 from benchmark.engine.params import clone, expand, nbytes, select
@@ -40,7 +40,7 @@ class Task:
     """What a method gets to see of a run.
 
     Attributes:
-        rounds: rounds of this run (under a byte budget not the configured number).
+        rounds: rounds of this run (under a budget of bytes or samples not the configured number).
         initial: θ_0, common to the server and all clients of a seed.
         executor: carries out forward passes on clients' data; which one it is makes no difference.
     """
@@ -115,6 +115,7 @@ class Algorithm:
 
     # What a method is, where it is not what most are. Executors and the tests over the registry read it.
     images_only: ClassVar[bool] = False  # it is not defined for text
+    no_newcomers: ClassVar[str] = ""  # why a client cannot begin after the training; empty: it can (`admit`)
     alone: ClassVar[str] = ""  # why its steps cannot be computed for several clients at once; empty: they can
     averages: ClassVar[bool] = True  # equal uploads of what was sent leave the server as it was
     keeps_trained: ClassVar[bool] = True  # what clients keep is what they trained, or `Outcome.found`
@@ -214,6 +215,49 @@ class Algorithm:
 
     def finish_round(self, round: int) -> None:
         """After aggregation; a staged method closes its stage here."""
+
+    # -- clients that took no part in training ---------------------------------------------------
+
+    def admit(self, clients: Sequence[int], epochs: int, ledger: Ledger) -> None:
+        """Let new clients begin, after the last round; they send nothing, and are evaluated afterwards.
+
+        By default they do what a client that has not taken part does in a round: the first phase of the round
+        that trains what clients keep, for `epochs` epochs, everything else frozen. Without such a phase, and
+        under `adaptation` (which is cut to `epochs` epochs), they only receive what `members` needs.
+
+        Args:
+            epochs: at most so many for each client, whatever the method.
+            ledger: is charged for what they receive and compute.
+        """
+        ledger.charge_download(self.first_download(), len(clients))
+        phase = None if self.adaptation() else self._personal_phase(self.task.rounds + 1, epochs)
+        if phase is None:
+            ledger.charge_download(self.broadcast(), len(clients))
+        else:
+            self.join(clients, [phase], ledger)
+
+    def join(self, clients: Sequence[int], phases: list[Phase], ledger: Ledger) -> None:
+        """Let new clients take part in a round after the last one with other phases, and send nothing."""
+        message = self.message(clients, self.task.rounds + 1)
+        ledger.charge_message(message, len(clients))
+        call = replace(self.begin(clients, message, self.task.rounds + 1), phases=phases)
+        outcome = self.task.executor.train(call)
+        ledger.charge_training(outcome)
+        self.keep(outcome)
+
+    def _personal_phase(self, round: int, epochs: int) -> Phase | None:
+        """The first phase of a round that trains what clients keep, without the rest; None: there is none."""
+        kept = self.clients.initial.keys() - self.server.keys()
+        groups = {name.split(".")[0] for name in kept}
+        for phase in self.phases(round):
+            if not groups & phase.rates.keys():
+                continue
+            frozen = dict.fromkeys(phase.rates, 0.0) if phase.rule else {}  # rules ask for all rates
+            rates = frozen | {name: rate for name, rate in phase.rates.items() if name in groups}
+            parts = [name for name in self.network.keys(groups & {*self.network.names}) if name not in kept]
+            masks = {name: torch.zeros_like(self.task.initial[name]) for name in parts}
+            return replace(phase, rates=rates, epochs=epochs, masks={**(phase.masks or {}), **masks} or None)
+        return None
 
     # -- what the engine asks about the run -----------------------------------------------------
 

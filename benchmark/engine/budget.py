@@ -1,12 +1,13 @@
-"""How many rounds a run gets: the same number for every method, or the same bytes.
+"""How many rounds a run gets: the same number for every method, the same bytes, or the same samples.
 
-Under a byte budget a run gets as many rounds as fit, so that it ends before the round that would exceed it
-and still closes with everyone taking part. Methods that send nothing or almost nothing would go on for
-ever: they are capped by compute, in local samples processed.
+Under a budget of bytes or samples a run gets as many rounds as fit, so that it ends before the round that
+would exceed it and still closes with everyone taking part. Methods that send nothing or almost nothing would
+go on for ever under a budget of bytes: they are capped by compute, in local samples processed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -24,12 +25,13 @@ class Plan:
     """The number of rounds of a run and what set it.
 
     Attributes:
-        limit: bytes of the budget (0 under a budget of rounds).
-        planned: bytes that the planned rounds will cost, broadcasts included.
+        limit: bytes or samples of the budget (0 under a budget of rounds).
+        planned: bytes that the planned rounds will cost, broadcasts included; or samples, with those of
+            fine-tuning and other passes of the final evaluation.
     """
 
     rounds: int
-    set_by: Literal["rounds", "bytes", "compute"]
+    set_by: Literal["rounds", "bytes", "samples", "compute"]
     limit: int = 0
     planned: int = 0
 
@@ -41,43 +43,55 @@ def plan_rounds(config: RunConfig, schedule: Schedule, make: Callable[[int], Alg
         make: builds the method for a given number of rounds (its stages may depend on it).
 
     Raises:
-        UserError: if not even one round fits the byte budget.
+        UserError: if not even one round fits the budget.
     """
     if config.budget == "rounds":
         return Plan(config.rounds, "rounds")
-    limit = config.byte_budget or whole_model_bytes(config, schedule, make(config.rounds))
-    ordinary = (config.rounds - 1) * schedule.cohort_size + schedule.clients
-    most_epochs = config.compute_cap * ordinary * config.local_epochs
+    if config.budget == "bytes":
+        limit = config.byte_budget or whole_model_bytes(config, schedule, make(config.rounds))
+        ordinary = (config.rounds - 1) * schedule.cohort_size + schedule.clients
+        most_epochs = config.compute_cap * ordinary * config.local_epochs
+    else:
+        limit = config.sample_budget or ordinary_samples(config, schedule, make(config.rounds))
+        most_epochs = math.inf
 
     def costs(rounds: int) -> tuple[int, float]:
         algorithm = make(rounds)
+        if config.budget == "samples":
+            return planned_samples(algorithm, schedule), 0.0
         return planned_bytes(algorithm, schedule), planned_epochs(algorithm, schedule)
 
     def fits(rounds: int) -> bool:
-        sent, epochs = costs(rounds)
-        return sent <= limit and epochs <= most_epochs
+        spent, epochs = costs(rounds)
+        return spent <= limit and epochs <= most_epochs
 
     least = make(config.rounds).least_rounds
     low, high = least - 1, least
     while fits(high):
-        if high > config.rounds and costs(high) == costs(
-            low
-        ):  # more rounds cost nothing: no budget ends them
-            return Plan(config.rounds, "compute", limit, costs(config.rounds)[0])
+        if high > config.rounds and costs(high) == costs(low):  # more cost nothing: no budget ends them
+            return Plan(
+                config.rounds,
+                "compute" if config.budget == "bytes" else "rounds",
+                limit,
+                costs(config.rounds)[0],
+            )
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     if low < least:
         raise UserError(_too_small(config, least, limit, *costs(least), most_epochs))
-    set_by: Literal["bytes", "compute"] = "compute" if costs(low + 1)[0] <= limit else "bytes"
+    set_by: Literal["bytes", "samples", "compute"] = "bytes" if config.budget == "bytes" else "samples"
+    if costs(low + 1)[0] <= limit:
+        set_by = "compute"
     return Plan(low, set_by, limit, costs(low)[0])
 
 
-def _too_small(config: RunConfig, rounds: int, limit: int, sent: int, epochs: float, most: float) -> str:
+def _too_small(config: RunConfig, rounds: int, limit: int, spent: int, epochs: float, most: float) -> str:
     work = f"the least that '{config.algo}' can do, {rounds} round(s),"
-    if sent > limit:
-        return f"--byte-budget {limit:,} is too small: {work} costs {sent:,} bytes; give at least that"
+    if spent > limit:
+        kind = "byte" if config.budget == "bytes" else "sample"
+        return f"--{kind}-budget {limit:,} is too small: {work} costs {spent:,} {kind}s; give at least that"
     return (
         f"--compute-cap {config.compute_cap:g} is too small: {work} takes {epochs:,} local epochs over all "
         f"clients, {most:,.0f} are allowed; give at least {config.compute_cap * epochs / most:.3g}"
@@ -89,6 +103,29 @@ def whole_model_bytes(config: RunConfig, schedule: Schedule, algorithm: Algorith
     size = 4 * algorithm.task.network.count()
     participations = (config.rounds - 1) * schedule.cohort_size + schedule.clients
     return 2 * size * participations + size * schedule.clients
+
+
+def ordinary_samples(config: RunConfig, schedule: Schedule, algorithm: Algorithm) -> int:
+    """Samples of ``config.rounds`` rounds in which every participant trains for ``config.local_epochs``."""
+    sizes = algorithm.task.data.train_sizes
+    cohorts = (schedule.cohort(round, round == config.rounds) for round in range(1, config.rounds + 1))
+    return config.local_epochs * sum(sizes[client] for cohort in cohorts for client in cohort)
+
+
+def planned_samples(algorithm: Algorithm, schedule: Schedule) -> int:
+    """Samples of a whole run by the method's own declaration, those of the final evaluation included.
+
+    Parts of epochs that `Algorithm.metered` tells are those of each client's number of samples, rounded up
+    over the run.
+    """
+    sizes, last = algorithm.task.data.train_sizes, algorithm.task.rounds
+    total = 0.0
+    for round in range(1, last + 1):
+        cohort = schedule.cohort(round, algorithm.takes_everyone(round))
+        total += _epochs(algorithm, round) * sum(sizes[client] for client in cohort)
+    adapting = sum(phase.epochs * phase.passes for phase in algorithm.adaptation())
+    everyone = sum(sizes[client] for client in schedule.cohort(last, True))
+    return math.ceil(total + (adapting + algorithm.metered(last + 1)) * everyone - 1e-6)
 
 
 def planned_bytes(algorithm: Algorithm, schedule: Schedule) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -91,11 +92,20 @@ class RunConfig:
         choices=("method", "uniform", "samples"),
     )
     budget: str = _doc(
-        "rounds", "what all methods have in common: rounds, or bytes sent", choices=("rounds", "bytes")
+        "rounds",
+        "what all methods have in common: rounds, bytes sent, or samples trained on",
+        choices=("rounds", "bytes", "samples"),
     )
     byte_budget: int = _doc(
         0,
         "bytes of a run under --budget bytes; 0: what sharing the whole model for --rounds costs",
+        within="[0, 1e15]",
+    )
+    sample_budget: int = _doc(
+        0,
+        "samples of a run under --budget samples, fine-tuning included; 0: what --rounds rounds of "
+        "--local-epochs train on",
+        absent=0,
         within="[0, 1e15]",
     )
     compute_cap: float = _doc(
@@ -104,6 +114,12 @@ class RunConfig:
         within="(0, 100]",
     )
     eval_every: int = _doc(10, "rounds between evaluations on the way; 0: only at the end", within="[0, inf)")
+    eval_adapted: bool = _doc(
+        False,
+        "evaluate methods that fine-tune before the final evaluation in the same way on their way, which is "
+        "not charged",
+        absent=False,
+    )
     seed: int = _doc(
         0, "run seed: split, initial weights, cohorts and batch orders follow from it", within="[0, inf)"
     )
@@ -119,6 +135,19 @@ class RunConfig:
         "configurations that were tried on a validation split to choose this one (`tune`); for the record "
         "and tables, without effect on the run",
         absent=0,
+        within="[0, 1e6]",
+    )
+    new_clients: float = _doc(
+        0.0,
+        "share of the clients that take no part in training, begin after the last round and are evaluated "
+        "apart",
+        absent=0.0,
+        within="[0, 1)",
+    )
+    adapt_epochs: int = _doc(
+        5,
+        "under --new-clients: most local epochs of what is personal that a new client begins with",
+        absent=5,
         within="[0, 1e6]",
     )
     hyper: Mapping[str, Any] = field(
@@ -142,7 +171,18 @@ class RunConfig:
                 )
             if "within" in spec.metadata and spec.name not in OPTIONS:
                 check_range(spec.name, value, spec.metadata["within"])
+        left = self.clients - self.new_count
+        if self.new_count and left < 2:
+            raise UserError(
+                f"--new-clients {self.new_clients:g} leaves {left} of {self.clients} clients to train; "
+                "expected at least 2, give a smaller share"
+            )
         _ = self.law
+
+    @property
+    def new_count(self) -> int:
+        """How many clients take no part in training: the share of them, rounded up."""
+        return math.ceil(self.new_clients * self.clients - 1e-9)
 
     @property
     def law(self) -> Law:
@@ -161,6 +201,8 @@ class RunConfig:
         others = [name for name in OPTIONS if name not in own]
         if self.dataset in DATASETS and DATASETS[self.dataset].network == self.network:
             others.append("network")
+        others += [] if self.new_clients else ["adapt_epochs"]
+        others += [] if self.eval_every else ["eval_adapted"]
         return (*others, *([] if self.augment else ["crop_padding"]))
 
     @property

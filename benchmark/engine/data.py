@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -25,14 +26,19 @@ class FederatedData:
     rows of the word vectors [n, T] become [n, T, d + 1], vectors, and a last channel that is 1 for words
     (known or not) and 0 behind the end. Characters: numbers in the alphabet [n, T], which stay as they are.
 
+    Clients that take no part in training come last (`Split.new`). Until they are admitted nothing of them can
+    be reached.
+
     Attributes:
-        clients: number of clients K.
+        clients: number of clients K that take part in training.
+        newcomers: the others.
         classes: number of classes C.
         train_sizes, test_sizes: samples per client.
     """
 
     def __init__(self, dataset: Dataset, split: Split, device: torch.device) -> None:
-        self.clients = len(split.train)
+        self.clients = split.clients - split.new
+        self.newcomers = range(self.clients, split.clients)
         self.classes = dataset.classes
         self.device = device
         self._x = {"train": torch.from_numpy(dataset.train.x).to(device)}
@@ -42,18 +48,28 @@ class FederatedData:
         else:
             self._x["test"] = torch.from_numpy(dataset.test.x).to(device)
             self._y["test"] = torch.from_numpy(dataset.test.y).to(device)
-        self._index = {
-            part: [torch.from_numpy(rows).to(device) for rows in getattr(split, part)]
-            for part in ("train", "test")
-        }
-        self.train_sizes = [len(rows) for rows in split.train]
-        self.test_sizes = [len(rows) for rows in split.test]
+        self._split = split
+        self._index: dict[Part, list[Tensor]] = {"train": [], "test": []}
+        self.train_sizes: list[int] = []
+        self.test_sizes: list[int] = []
+        self._open(range(self.clients))
         self._vectors: Tensor | None = None
         if dataset.vectors is not None:
             vectors = torch.from_numpy(dataset.vectors)
             is_word = torch.arange(len(vectors)) != PADDING
             self._vectors = torch.cat([vectors, is_word[:, None].float()], 1).to(device)
         self._scale, self._shift = (one.to(device) for one in _normalisation(dataset, split))
+
+    def admit(self) -> None:
+        """Let the clients in that took no part in training."""
+        self._open(self.newcomers[len(self.train_sizes) - self.clients :])
+
+    def _open(self, clients: Sequence[int]) -> None:
+        for client in clients:
+            for part, rows in self._index.items():
+                rows.append(torch.from_numpy(getattr(self._split, part)[client]).to(self.device))
+            self.train_sizes.append(len(self._split.train[client]))
+            self.test_sizes.append(len(self._split.test[client]))
 
     def stored(self, part: Part = "train") -> tuple[Tensor, Tensor]:
         """Everybody's samples as stored, and their labels; `rows` says whose they are."""
@@ -101,7 +117,8 @@ def _normalisation(dataset: Dataset, split: Split) -> tuple[Tensor, Tensor]:
         )
         return 1 / (255 * std), -mean / std
     if dataset.kind == "series":
-        trained = dataset.train.x[np.concatenate(split.train)].astype(np.float64)
+        old = split.train[: split.clients - split.new]
+        trained = dataset.train.x[np.concatenate(old)].astype(np.float64)
         std, mean = (
             torch.tensor(values, dtype=torch.float32).view(-1, 1)
             for values in (trained.std((0, 2)), trained.mean((0, 2)))

@@ -5,6 +5,7 @@ Macro-F1, AUC and the accuracy of the shared model are of the last round only.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.ensemble import Member
 from benchmark.engine.kept import Kept
 from benchmark.engine.ledger import Ledger
-from benchmark.engine.local import LocalCall, LocalModel
+from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
 from benchmark.engine.scores import macro_auc, macro_f1
 
@@ -42,6 +43,22 @@ class ClientMetrics:
     loss: np.ndarray
     macro_f1: np.ndarray | None = None
     auc: np.ndarray | None = None
+
+    def joined(self, others: ClientMetrics) -> ClientMetrics:
+        """These clients and then `others`."""
+        pairs = zip(self._columns(), others._columns(), strict=True)
+        return ClientMetrics(*(np.concatenate(pair) for pair in pairs))
+
+    def divided(self, first: int) -> tuple[ClientMetrics, ClientMetrics]:
+        """The first clients, and the others."""
+        columns = self._columns()
+        return ClientMetrics(*(own[:first] for own in columns)), ClientMetrics(
+            *(own[first:] for own in columns)
+        )
+
+    def _columns(self) -> list[np.ndarray]:
+        columns = (getattr(self, spec.name) for spec in dataclasses.fields(self))
+        return [column for column in columns if column is not None]
 
     @property
     def accuracies(self) -> np.ndarray:
@@ -75,36 +92,45 @@ def chunks(clients: Sequence[int]) -> Iterator[list[int]]:
         yield list(clients[start : start + CHUNK])
 
 
-def evaluate(algorithm: Algorithm, kept: Kept | None = None) -> ClientMetrics:
+def evaluate(
+    algorithm: Algorithm, clients: Sequence[int] | None = None, kept: Kept | None = None
+) -> ClientMetrics:
     """Evaluate every client's model as it stands.
 
     Args:
+        clients: only these; by default all that take part in training.
         kept: in the final evaluation, with which macro-F1 and AUC are computed: takes what is to be kept.
     """
-    parts = [
-        _measure(algorithm, algorithm.members(chunk), chunk, kept)
-        for chunk in chunks(range(algorithm.task.data.clients))
-    ]
+    clients = range(algorithm.task.data.clients) if clients is None else clients
+    parts = [_measure(algorithm, algorithm.members(chunk), chunk, kept) for chunk in chunks(clients)]
     return _join(parts, kept is not None)
 
 
 def evaluate_adapted(
-    algorithm: Algorithm, round: int, ledger: Ledger, kept: Kept | None = None
+    algorithm: Algorithm,
+    round: int,
+    ledger: Ledger,
+    clients: Sequence[int] | None = None,
+    most: int | None = None,
+    kept: Kept | None = None,
 ) -> ClientMetrics:
     """Let every client adapt a copy of its final model, evaluate the copy and drop it.
 
     Args:
-        round: counts on from the last round, so that the batch orders are new ones.
+        clients: only these; by default all that take part in training.
+        most: epochs after which the adaptation ends.
+        round: the one after that which is evaluated: after the last round the batch orders are new ones.
         ledger: is charged for the compute.
         kept: as in `evaluate`.
     """
-    parts = []
-    for chunk in chunks(range(algorithm.task.data.clients)):
+    parts, phases = [], algorithm.adaptation()
+    if most is not None:
+        phases = _cut(phases, most)
+    clients = range(algorithm.task.data.clients) if clients is None else clients
+    for chunk in chunks(clients):
         (member,) = algorithm.members(chunk)
         model = LocalModel(member.network, member.params)
-        outcome = algorithm.task.executor.train(
-            LocalCall(round, chunk, {"model": model}, algorithm.adaptation())
-        )
+        outcome = algorithm.task.executor.train(LocalCall(round, chunk, {"model": model}, phases))
         ledger.charge_adaptation(outcome)
         adapted = Member(member.network, outcome.models["model"])
         parts.append(_measure(algorithm, [adapted], chunk, kept))
@@ -131,6 +157,15 @@ def evaluate_shared(algorithm: Algorithm) -> float | None:
 
 
 _Row = tuple[int, int, float, float, float]
+
+
+def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
+    """The first `most` epochs of some phases."""
+    found = []
+    for phase in phases:
+        found.append(dataclasses.replace(phase, epochs=min(phase.epochs, most)))
+        most -= found[-1].epochs
+    return found
 
 
 def _measure(

@@ -18,6 +18,7 @@ from benchmark.engine.files import set_aside
 from benchmark.engine.kept import Kept
 from benchmark.engine.ledger import Ledger
 from benchmark.engine.local import LocalCall
+from benchmark.engine.newcomers import Newcomers, admit
 from benchmark.engine.origins import Origin, continued
 from benchmark.engine.records import RunRecord, as_float
 from benchmark.engine.schedule import Schedule
@@ -101,6 +102,7 @@ class _Loop:
         self.device = algorithm.task.data.device
         self.lines: list[dict[str, Any]] = []
         self.metrics: ClientMetrics | None = None
+        self.newcomers: Newcomers | None = None
         self._kept = kept
         self._global: float | None = None  # accuracy of the shared model
         self._store = trunks
@@ -231,29 +233,38 @@ class _Loop:
         """Broadcast, evaluate and finish a trained round, as far as each is due."""
         algorithm, config = self.algorithm, self.algorithm.config
         last = number == self.plan.rounds
-        adapted = last and bool(algorithm.adaptation())
+        adapted = (last or config.eval_adapted) and bool(algorithm.adaptation())
         ledger = Ledger()
         started = time.perf_counter()
         if algorithm.closes_stage(number):
             ledger.charge_broadcast(algorithm.broadcast(), self.schedule.clients)
         if not last and config.eval_every and number % config.eval_every == 0:
-            self._evaluated(evaluate(algorithm), number, adapted, line)
+            self._evaluated(self._evaluate(number, adapted, Ledger()), number, adapted, line)
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method
         algorithm.finish_round(number)
         if last:
-            self.metrics = (
-                evaluate_adapted(algorithm, number + 1, ledger, self._kept)
-                if adapted
-                else evaluate(algorithm, self._kept)
-            )
+            self.metrics = self._evaluate(number, adapted, ledger, self._kept)
             self._evaluated(self.metrics, number, adapted, line)
         ledger.adaptation_samples += algorithm.meter.collect()[0]
         if last:
             self._global = evaluate_shared(algorithm)  # no part of the method, so it costs it nothing
+        if last and algorithm.task.data.newcomers:
+            self.newcomers = admit(algorithm, self._kept)
+            self._check_finite(
+                torch.from_numpy(self.newcomers.metrics.loss), [*algorithm.task.data.newcomers], number
+            )
         line["bytes_broadcast"] = ledger.bytes_broadcast
         line["adaptation_samples"] = ledger.adaptation_samples
         line["seconds_closing"] = as_float(time.perf_counter() - started)
         return line
+
+    def _evaluate(
+        self, number: int, adapted: bool, ledger: Ledger, kept: Kept | None = None
+    ) -> ClientMetrics:
+        """Evaluate after a round; the batches of an adaptation are drawn for the next one."""
+        if adapted:
+            return evaluate_adapted(self.algorithm, number + 1, ledger, kept=kept)
+        return evaluate(self.algorithm, kept=kept)
 
     def _evaluated(self, metrics: ClientMetrics, number: int, adapted: bool, line: dict[str, Any]) -> None:
         """Enter an evaluation into the round's line."""
@@ -289,6 +300,7 @@ class _Loop:
             **({} if self._global is None else {"global_accuracy": as_float(self._global)}),
             "evaluated": self.lines[-1]["evaluated"],
             **self._costs(),
+            **({"new_clients": _rounded(self.newcomers.summary())} if self.newcomers else {}),
             "rounds": self.plan.rounds,
             "budget": asdict(self.plan),
             "shared_rounds": self._shared,
@@ -298,7 +310,8 @@ class _Loop:
             **({"origins": self._origins} if len(self._origins) > 1 else {}),
             **({"saved": saved} if saved else {}),
         }
-        self.record.finish(self.metrics, self.algorithm.diagnostics(), summary)
+        metrics = self.metrics.joined(self.newcomers.metrics) if self.newcomers else self.metrics
+        self.record.finish(metrics, self.algorithm.diagnostics(), summary)
         return summary
 
     def _costs(self) -> dict[str, Any]:
@@ -340,4 +353,5 @@ def _started(call: LocalCall, position: int) -> str:
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    """Counts as they are, other numbers rounded."""
     return {name: value if isinstance(value, int) else as_float(value) for name, value in values.items()}

@@ -90,11 +90,18 @@ _SUMMARY: Mapping[str, Allowed] = {
 }
 _LATER: Mapping[str, Allowed] = {
     "shared_rounds": COUNT,
+    "new_clients": OBJECT,
     "origins": Allowed((list,), "a list of objects", of=OBJECT),
     **_DETAILED,
     "global_accuracy": _SHARE,
     "saved": OBJECT,
 }  # which older records do not have
+_NEW: Mapping[str, Allowed] = {
+    **dict.fromkeys(SCORES, _SHARE),
+    "test_loss": _LEAST_ZERO,
+    "clients": _POSITIVE,
+    **dict.fromkeys(("bytes_down", "samples", "steps"), COUNT),
+}
 _PLAN: Mapping[str, Allowed] = {"rounds": _POSITIVE, "set_by": TEXT, "limit": COUNT, "planned": COUNT}
 _NAMES = ("commit", "code", "device", "executor", "torch", "processor")  # entries of environments
 
@@ -150,6 +157,8 @@ def check_summary(found: Any) -> None:
         raise ValueError(
             f"summary.json: evaluated is {_short(found['evaluated'])}; expected global or personal"
         )
+    if "new_clients" in found:
+        check_entries("new_clients of summary.json", found["new_clients"], _NEW, _DETAILED)
     _check_environment("the environment of summary.json", found["environment"], {})
     for origin in found.get("origins", ()):
         _check_environment("an origin in summary.json", origin, {"from_round": _POSITIVE})

@@ -26,6 +26,7 @@ Purpose = Literal[
     "mask",
     "holdout",
     "peers",
+    "new-clients",
 ]
 
 

@@ -25,7 +25,10 @@ __all__ = ["TrunkStore", "common_fields", "trunks_of"]
 
 _KEPT = 30 * 24 * 3600.0  # seconds that a trunk is kept after its last use: other code never finds it again
 # What does not matter to the rounds of a trunk: its key and length stand for the method.
-_FREE = ("algo", "hyper", "rounds", "budget", "byte_budget", "compute_cap", "tuning_trials")
+_FREE = (
+    "algo", "hyper", "rounds", "budget", "byte_budget", "sample_budget", "compute_cap", "adapt_epochs",
+    "tuning_trials",
+)  # fmt: skip
 
 # What a subclass may have of its own and still begin as its base does. (Not `members`: PPFE trains with it.)
 _AFTERWARDS = {
@@ -40,6 +43,8 @@ def trunks_of(algorithm: Algorithm) -> list[Trunk]:
 
     A subclass of FedAvg that trains otherwise is not FedAvg: it shares nothing, unless it says what.
     """
+    if algorithm.config.eval_adapted and algorithm.adaptation():
+        return []  # what the lines of its rounds tell is of adapted models
     cls = type(algorithm)
     home = next(base for base in cls.__mro__ if "trunks" in vars(base))
     names = {name for name in dir(home) if name == "__init__" or not name.startswith("__")} - _AFTERWARDS

@@ -11,26 +11,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from algorithms import ALGORITHMS
 from benchmark.config.resolve import method_of
-from benchmark.engine.algorithm import Algorithm, Task, Trunk
-from benchmark.engine.budget import planned_epochs
+from benchmark.engine.algorithm import Trunk
+from benchmark.engine.budget import planned_epochs, planned_samples
 from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData
-from benchmark.engine.executors import EXECUTORS, Executor
+from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.network import knows_network
 from benchmark.engine.params import expand
-from benchmark.engine.schedule import Schedule
-from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import common_fields, trunks_of
+from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.records.environment import environment
 from benchmark.records.store import Record
-from datasets import Dataset, Split
-from datasets.noise import noise
+from benchmark.studies.rehearsal import Rehearsal, rehearse
 
 __all__ = ["Estimator", "network_label", "together"]
 
@@ -124,7 +119,7 @@ class Estimator:
     def beginnings(self, config: RunConfig) -> dict[str, int]:
         """Names and lengths in rounds of the beginnings that a run may share with others, shortest first.
 
-        None under a budget in bytes, which sets the rounds only when the run begins.
+        Under a budget of bytes or samples, of the rounds that it allows with as many samples for each client.
         """
         return {_name(config, trunk): trunk.round for trunk in self._plan(config).beginnings}
 
@@ -132,18 +127,24 @@ class Estimator:
         """What is the same for all seeds."""
         config = dataclasses.replace(config, seed=0)
         if config.hash not in self._planned:
-            algorithm, schedule = self.rehearse(config, samples=1)
-            epochs = planned_epochs(algorithm, schedule)
-            adapting = sum(phase.epochs * phase.passes for phase in algorithm.adaptation())
-            epochs += config.clients * (adapting + algorithm.metered(config.rounds + 1))
-            samples = config.samples_per_client
-            trunks = trunks_of(algorithm) if config.budget == "rounds" else []
-            self._planned[config.hash] = _Planned(
-                epochs * samples,
-                {t: planned_epochs(algorithm, schedule, t.round) * samples for t in trunks},
-            )
-            algorithm.task.executor.close()
-        return self._planned[config.hash]
+            rehearsal = self.rehearse(config, config.samples_per_client)
+            with contextlib.suppress(UserError):  # a budget that allows no round ends before any is trained
+                algorithm, schedule = rehearsal.make(rehearsal.plan().rounds), rehearsal.schedule
+                each = config.samples_per_client
+                asides = config.new_count * config.adapt_epochs * each  # which are no cost of the training
+                if config.eval_adapted and config.eval_every:
+                    evaluations = (algorithm.task.rounds - 1) // config.eval_every
+                    epochs = sum(phase.epochs for phase in algorithm.adaptation())
+                    asides += evaluations * epochs * schedule.clients * each
+                self._planned[config.hash] = _Planned(
+                    planned_samples(algorithm, schedule) + asides,
+                    {
+                        trunk: planned_epochs(algorithm, schedule, trunk.round) * each
+                        for trunk in trunks_of(algorithm)
+                    },
+                )
+            rehearsal.task.executor.close()
+        return self._planned.setdefault(config.hash, _Planned(0, {}))
 
     def _measure(self, config: RunConfig) -> float:
         """Seconds a sample of one cohort's local training, the first call not counted."""
@@ -156,8 +157,8 @@ class Estimator:
     @contextlib.contextmanager
     def cohort(self, config: RunConfig, samples: int) -> Iterator[Callable[[], int]]:
         """A function that trains a cohort of clients with so many samples each, and returns all samples."""
-        algorithm, schedule = self.rehearse(config, samples)
-        clients, task = list(range(schedule.cohort_size)), algorithm.task
+        rehearsal = self.rehearse(config, samples)
+        clients, task = list(range(rehearsal.schedule.cohort_size)), rehearsal.task
         phase = Phase.of(task.network.names, config.lr, epochs=1)
 
         def train() -> int:
@@ -169,21 +170,11 @@ class Estimator:
         yield train
         task.executor.close()
 
-    def rehearse(self, config: RunConfig, samples: int) -> tuple[Algorithm, Schedule]:
-        """The method of a run, on noise that all clients share; no dataset is needed."""
-        streams, (method, hyper, network) = Streams(config.seed), method_of(config)
-        data = FederatedData(*_noise(config, samples), self._device)
-        executor: Executor = EXECUTORS[self._executor(config)](config, data, streams)
-        initial = network.init(streams.get("init"), self._device)
-        task = Task(config, network, data, streams, config.rounds, initial, executor)
-        return method(task, hyper), Schedule(config.clients, config.participation, streams)
+    def rehearse(self, config: RunConfig, samples: int) -> Rehearsal:
+        """The method of a run on noise."""
+        return rehearse(config, samples, self._device, self._executor(config))
 
 
 def _name(config: RunConfig, trunk: Trunk) -> str:
     """What tells a beginning from all others of any run."""
     return json.dumps([common_fields(config), trunk.key, trunk.round])
-
-
-def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:
-    rows = tuple(np.arange(samples) for _ in range(config.clients))
-    return noise(config.dataset, samples, config.embedding), Split(rows, rows)

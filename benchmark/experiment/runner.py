@@ -75,6 +75,7 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
         dataset = datasets.load(config.dataset, execution.data_dir, embedding=config.embedding)
     split = split_of(config, dataset)
     streams = Streams(config.seed)
+    split = split.set_apart(new_clients(config, streams))
     if config.validation:
         dataset, split = datasets.hold_out(dataset, split, config.validation, streams.get("validation"))
     name = execution.pick_executor(device, network, resolved.method)
@@ -82,16 +83,27 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     executor = EXECUTORS[name](config, data, streams, strict=execution.executor != "auto")
     initial = network.init(streams.get("init"), device)
     task = Task(config, network, data, streams, config.rounds, initial, executor)
-    schedule = Schedule(config.clients, config.participation, streams)
+    schedule = Schedule(data.clients, config.participation, streams)
     prepared = Prepared(resolved, dataset, split, task, schedule, name)
+    if config.eval_adapted and not prepared.make(config.rounds).adaptation():
+        executor.close()
+        raise UserError(
+            f"--eval-adapted does nothing: '{config.algo}' does not fine-tune before it is evaluated; drop it"
+        )
     if network.normalisation:
         phases, sample = prepared.make(config.rounds).phases(1), data.encode(data.stored()[0][:1])[0]
         try:
-            check_batches(network, config.batch_size, data.train_sizes, phases, sample)
+            check_batches(network, config.batch_size, split.train_sizes.tolist(), phases, sample)
         except UserError:
             executor.close()
             raise
     return prepared
+
+
+def new_clients(config: RunConfig, streams: Streams) -> list[int]:
+    """Who takes no part in training: drawn once for a seed, as the clients of the split are numbered."""
+    drawn = streams.get("new-clients").permutation(config.clients)
+    return sorted(drawn[: config.new_count].tolist())
 
 
 def record_of(config: RunConfig, results_dir: Path) -> RunRecord:
@@ -181,7 +193,11 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
 def _describe(prepared: Prepared) -> dict[str, Any]:
     split = prepared.split
     counts = (split.class_counts(prepared.dataset.train.y) > 0).sum(axis=1)
+    drawn = new_clients(prepared.config, Streams(prepared.config.seed))
+    # In the split and in clients.csv they come last, the others before them in their old order.
+    new = {"new_clients": drawn} if drawn else {}
     return {
+        **new,
         "checksum": split.checksum,
         "data_checksum": prepared.dataset.checksum,
         f"dataset_{prepared.dataset.unit}": [len(prepared.dataset.train), len(prepared.dataset.test)],

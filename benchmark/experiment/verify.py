@@ -275,9 +275,12 @@ def _figures(lines: Sequence[Mapping[str, Any]], record: Record | None) -> Figur
 
 
 def _clients(record: Record) -> Iterator[dict[str, Any]]:
-    columns = (record.test_samples.tolist(), record.accuracies.tolist(), record.losses.tolist())
-    for total, accuracy, loss in zip(*columns, strict=True):
-        yield {"test_samples": total, "accuracy": accuracy, "loss": loss}
+    parts = [(record.test_samples, record.accuracies, record.losses)]
+    if (new := record.newcomers) is not None:
+        parts.append((new.total, new.accuracies, new.loss))
+    for columns in parts:
+        for total, accuracy, loss in zip(*(column.tolist() for column in columns), strict=True):
+            yield {"test_samples": total, "accuracy": accuracy, "loss": loss}
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:

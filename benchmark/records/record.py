@@ -67,8 +67,9 @@ class Record:
         split: checksum of the split; records of equal split can be compared client by client.
         data: what it was made on.
         summary: the content of summary.json, as `benchmark.engine.shapes.check_summary` takes it.
-        accuracies, test_samples, losses: per client [K].
-        macro_f1, auc: per client [K], NaN where a client has no AUC; None in older records.
+        accuracies, test_samples, losses: per client that took part in training [K].
+        macro_f1, auc: likewise, NaN where a client has no AUC; None in older records.
+        newcomers: of the clients that did not; None where everyone did.
         rounds: the lines of rounds.jsonl, as `benchmark.engine.shapes.check_rounds` takes them.
         diagnostics: what the method itself had to say: any JSON object.
         digest: changes with the content of the record.
@@ -87,6 +88,7 @@ class Record:
     losses: np.ndarray
     macro_f1: np.ndarray | None
     auc: np.ndarray | None
+    newcomers: ClientMetrics | None
     rounds: list[dict[str, Any]]
     diagnostics: Mapping[str, Any]
     digest: str
@@ -143,9 +145,12 @@ def _read(folder: Path) -> Record:
     lines = b"[%s]" % b",".join(content["rounds.jsonl"].splitlines())  # half the time of line by line
     rounds = parse_json(lines, "rounds.jsonl")
     check_rounds(rounds)
-    clients = _clients(content["clients.csv"])
-    _check_sizes(config, summary, rounds, clients)
+    everyone = _clients(content["clients.csv"])
+    _check_sizes(config, summary, rounds, everyone)
+    clients, newcomers = everyone.divided(config.clients - config.new_count)
     _check_figures(summary, rounds, clients)
+    if config.new_count:
+        _check_newcomers(summary["new_clients"], newcomers)
     diagnostics = parse_json(content[DIAGNOSTICS], DIAGNOSTICS) if DIAGNOSTICS in content else {}
     check_entries(DIAGNOSTICS, diagnostics, {}, {})
     digest = hashlib.sha256(seal_of(content).encode()).hexdigest()
@@ -161,6 +166,7 @@ def _read(folder: Path) -> Record:
         losses=clients.loss,
         macro_f1=clients.macro_f1,
         auc=clients.auc,
+        newcomers=newcomers if config.new_count else None,
         rounds=rounds,
         diagnostics=diagnostics,
         digest=digest,
@@ -223,6 +229,8 @@ def _check_sizes(
 ) -> None:
     if len(clients.total) != config.clients:
         raise ValueError(f"clients.csv has {len(clients.total)} of {config.clients} clients")
+    if bool(config.new_count) != ("new_clients" in summary):
+        raise ValueError("summary.json: new_clients does not fit the configuration")
     if not len(rounds) == summary["rounds"] == summary["budget"]["rounds"]:
         raise ValueError(f"rounds.jsonl has {len(rounds)} of {summary['rounds']} rounds")
     if config.budget == "rounds" and len(rounds) != config.rounds:
@@ -248,6 +256,12 @@ def _check_figures(summary: Mapping[str, Any], rounds: list[dict[str, Any]], cli
     rate = totals["samples"] / training if training else 0.0
     if not abs(summary["samples_per_second"] - rate) <= 0.06 + 1e-9 * rate:  # it has one decimal
         raise ValueError("summary.json has another samples_per_second than rounds.jsonl gives")
+
+
+def _check_newcomers(found: Mapping[str, Any], newcomers: ClientMetrics) -> None:
+    """Compute again what follows from the lines of new clients in clients.csv."""
+    for name, value in {"clients": len(newcomers.total), **newcomers.summary()}.items():
+        _equal(f"new_clients.{name}", found[name], value, "clients.csv")
 
 
 def _equal(name: str, found: float, value: float, source: str) -> None:

@@ -16,6 +16,7 @@ from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.errors import NotDefined
 from benchmark.studies.printed import PrintedTable
+from benchmark.studies.rehearsal import canonical
 
 if TYPE_CHECKING:
     from benchmark.render.picture import Picture
@@ -66,6 +67,11 @@ class Column:
     x: float = 0.0
     paper: tuple[str, str, str] | None = None
     group: str = ""
+
+    @property
+    def budget(self) -> str:
+        """What its runs have in common: ``rounds``, ``bytes`` or ``samples``."""
+        return str(self.changes.get("budget", RunConfig.budget))
 
 
 @dataclass(frozen=True)
@@ -172,7 +178,8 @@ class Cell:
 def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0) -> RunConfig | None:
     """The run of one row, column and seed.
 
-    None while its method or setting is not registered, and where the method is not defined for the data.
+    None while its method or setting is not registered, and where the method is not defined for the data. The
+    run of the fewest flags (`canonical`), so that studies share it.
     """
     method, setting = ALGORITHMS.get(variant.algo), SETTINGS.get(column.setting)
     if method is None or setting is None or variant.ablation not in (None, *method.ablations):
@@ -184,7 +191,7 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
         resolve(config)
     except NotDefined:
         return None
-    return config
+    return canonical(config)
 
 
 def plan(

@@ -88,6 +88,7 @@ def test_a_finished_run_of_other_code_is_not_passed_off_as_new(tiny_run, monkeyp
     [
         ("--algo fedavg --budget bytes", "as many as the bytes allow"),
         ("--algo fedper --budget bytes --byte-budget 99000000", "as many as local computation"),
+        ("--algo ditto --budget samples", "as many as the samples allow"),
     ],
 )
 def test_the_table_says_what_set_the_rounds(words, bound, tiny_run):

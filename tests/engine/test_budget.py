@@ -1,11 +1,11 @@
-"""Budgets: equal rounds, or as many rounds as fit into equal bytes."""
+"""Budgets: equal rounds, or as many rounds as fit into equal bytes or equal samples."""
 
 import dataclasses
 
 import pytest
 
 from algorithms import ALGORITHMS
-from benchmark.engine.budget import Plan, plan_rounds, planned_bytes, planned_epochs
+from benchmark.engine.budget import Plan, plan_rounds, planned_bytes, planned_epochs, planned_samples
 from benchmark.errors import UserError
 
 MEGABYTE = 1_000_000
@@ -42,6 +42,61 @@ def test_a_byte_budget_is_used_up_but_never_exceeded(algo, bytes_, tiny, plan):
     assert (planned_bytes(more, schedule) > found.limit) == (found.set_by == "bytes")
     if found.set_by == "compute":
         assert planned_epochs(more, schedule) > epochs_allowed(config, schedule)
+
+
+@pytest.mark.parametrize("samples", [0, 3000, 9000])
+def test_a_sample_budget_is_used_up_but_never_exceeded(algo, samples, tiny, plan):
+    found, prepared = plan(tiny(algo, budget="samples", sample_budget=samples, rounds=20))
+    method, schedule = prepared.make(found.rounds), prepared.schedule
+    assert found.set_by == "samples"
+    assert found.planned == planned_samples(method, schedule) <= found.limit
+    assert planned_samples(prepared.make(found.rounds + 1), schedule) > found.limit
+    assert found.limit == samples or samples == 0
+
+
+def test_a_run_trains_on_the_samples_that_were_planned(algo, tiny, plan, launch, tmp_path):
+    """On clients of different sizes; the samples of fine-tuning and of passes count."""
+    config = tiny(
+        algo, budget="samples", sample_budget=1200, partition="dirichlet", dirichlet=1.0, eval_every=0
+    )
+    expected, prepared = plan(config)
+    assert len(set(prepared.task.data.train_sizes)) > 1
+    run = launch(config, tmp_path)
+    spent = run.summary["samples"] + run.summary["adaptation_samples"]
+    parts = prepared.make(expected.rounds).metered(2) % 1  # of epochs, rounded for each client
+    assert abs(spent - expected.planned) <= bool(parts) * 0.02 * spent
+    assert expected.planned <= expected.limit == 1200
+    assert run.summary["budget"] == dataclasses.asdict(expected)
+    assert len(run.lines) == expected.rounds
+    assert run.lines[-1]["participants"] == 6
+
+
+def test_what_some_rounds_cost_is_a_budget_of_these_rounds(algo, tiny, plan, ready):
+    config = tiny(algo, rounds=7)
+    played = ready(config)
+    method, schedule = played.algorithm, played.prepared.schedule
+    bytes_, samples = planned_bytes(method, schedule), planned_samples(method, schedule)
+    assert plan(dataclasses.replace(config, budget="samples", sample_budget=samples))[0].rounds == 7
+    found, _ = plan(dataclasses.replace(config, budget="bytes", byte_budget=bytes_ or 1, compute_cap=50.0))
+    assert found.rounds == 7 or found.set_by == "compute"
+
+
+@pytest.mark.parametrize("algo", ["ditto", "ppfe", "fedavg-ft", "pfedfda"])
+@pytest.mark.parametrize("budget", ["bytes", "samples"])
+def test_a_budget_sets_nothing_but_the_rounds(algo, budget, tiny, plan, launch, tmp_path):
+    """Which is why studies show the run of as many rounds in its place."""
+    hyper = {"ft_epochs": 1} if algo == "fedavg-ft" else {}
+    config = tiny(algo, hyper, budget=budget, rounds=8, eval_every=1)
+    rounds = plan(config)[0].rounds
+    assert rounds < 8 or (algo, budget) in (
+        ("ditto", "bytes"),
+        ("fedavg-ft", "bytes"),
+        ("pfedfda", "samples"),
+    )
+    under, plain = launch(config, tmp_path), launch(tiny(algo, hyper, rounds=rounds, eval_every=1), tmp_path)
+    found, expected = under.content(), plain.content()
+    assert found["summary"].pop("budget") != expected["summary"].pop("budget")
+    assert found == expected
 
 
 def test_a_budget_of_rounds_is_the_number_of_rounds(algo, tiny, plan):
@@ -118,6 +173,33 @@ def test_costs_that_do_not_grow_with_the_rounds_end_the_search(tiny, plan, monke
     monkeypatch.setattr(ALGORITHMS["local"], "phases", counted)
     found, _ = plan(tiny("local", {"total_epochs": 5}, budget="bytes"))
     assert found.rounds >= 1
+
+
+def test_the_default_samples_are_those_of_fedavg(tiny, plan, launch, tmp_path):
+    found, _ = plan(tiny("fedavg", budget="samples", rounds=12, local_epochs=2))
+    assert found == Plan(12, "samples", limit=1560, planned=1560)  # 20 samples · 2 epochs · (11 · 3 + 6)
+    run = launch(tiny("fedavg", budget="samples"), tmp_path / "samples")
+    plain = launch(tiny("fedavg"), tmp_path / "rounds")
+    assert run.lines == plain.lines
+    assert run.summary["samples"] == plain.summary["samples"] == run.summary["budget"]["limit"]
+
+
+def test_fine_tuning_counts_against_the_samples(tiny, plan):
+    """Five epochs of all six clients are ten rounds of three clients."""
+    found, _ = plan(tiny("fedavg-ft", {"ft_epochs": 5}, budget="samples", rounds=12))
+    assert found.rounds == 12 - 10
+
+
+def test_samples_that_do_not_grow_with_the_rounds_leave_the_rounds(tiny, plan):
+    found, _ = plan(tiny("local", {"total_epochs": 5}, budget="samples", sample_budget=2000, rounds=9))
+    assert found == Plan(9, "rounds", limit=2000, planned=600)
+
+
+def test_a_sample_budget_that_is_too_small_says_what_would_do(tiny, plan):
+    with pytest.raises(UserError, match=r"--sample-budget 119 is too small.*120 samples; give at least that"):
+        plan(tiny("fedavg", budget="samples", sample_budget=119))
+    found, _ = plan(tiny("fedavg", budget="samples", sample_budget=120))
+    assert found == Plan(1, "samples", 120, 120)
 
 
 def test_phases_without_layers_cost_no_epochs(tiny, ready, launch, tmp_path):

@@ -1,6 +1,7 @@
 """The round loop, with every registered method."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -226,6 +227,43 @@ def test_evaluations_on_the_way_change_nothing(algo, tiny, launch, unbroken, tmp
     assert [line["round"] for line in silent.lines if "accuracy" in line] == [4]
     clients = (silent.folder / "clients.csv").read_text()
     assert clients == (unbroken(algo).folder / "clients.csv").read_text()
+
+
+ADAPTING = ("fedavg-ft", "fedbabu", "per-fedavg")
+
+
+@pytest.mark.parametrize("algo", ADAPTING)
+def test_adapted_evaluations_on_the_way_cost_and_change_nothing(algo, tiny, launch, unbroken, tmp_path):
+    plain, adapted = unbroken(algo), launch(tiny(algo, eval_adapted=True), tmp_path)
+    for one, other in zip(plain.lines, adapted.lines, strict=True):
+        scores = [name for name in one if name.startswith("accuracy") or name in ("test_loss", "evaluated")]
+        assert {k: v for k, v in one.items() if k not in scores} == {
+            k: v for k, v in other.items() if k not in scores
+        }
+    assert plain.content()["clients"] == adapted.content()["clients"]
+    assert plain.content()["summary"] == adapted.content()["summary"]
+    before, after = plain.lines[1], adapted.lines[1]
+    assert (before["evaluated"], after["evaluated"]) == ("global", "personal")
+    assert after["test_loss"] < before["test_loss"]
+
+
+@pytest.mark.parametrize("algo", ADAPTING)
+def test_an_evaluation_on_the_way_is_that_of_a_run_which_ends_there(algo, tiny, launch, tmp_path):
+    """But for the last round, in which everyone takes part: here everyone always does."""
+    config = tiny(algo, participation=1.0, eval_adapted=True)
+    longer, shorter = launch(config, tmp_path), launch(dataclasses.replace(config, rounds=2), tmp_path)
+    assert longer.lines[1]["accuracy"] == shorter.lines[1]["accuracy"] == shorter.summary["accuracy"]
+
+
+def test_lines_of_adapted_models_are_not_shared(tiny, launch, trained_rounds, tmp_path):
+    """FedAvg's rounds serve FedAvg+FT, whose lines would tell FedAvg's accuracy on the way."""
+    launch(tiny("fedavg"), tmp_path)
+    done = len(trained_rounds)
+    run = launch(tiny("fedavg-ft", eval_adapted=True), tmp_path)
+    assert len(trained_rounds) > done + 4
+    assert run.summary["shared_rounds"] == 0
+    assert run.lines[1]["evaluated"] == "personal"
+    assert launch(tiny("fedavg-ft"), tmp_path).summary["shared_rounds"] == 4
 
 
 def test_the_headline_is_the_mean_of_the_clients_table(algo, unbroken):

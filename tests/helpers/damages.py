@@ -181,8 +181,9 @@ _LINES = {
         "algo", "setting", "dataset", "clients", "partition", "classes-per-client", "samples-per-client",
         "test-samples-per-client", "dirichlet", "participation", "rounds", "local-epochs", "batch-size", "lr",
         "momentum", "weight-decay", "crop-padding", "dropout", "embedding", "cell", "aggregation", "budget",
-        "byte-budget", "compute-cap", "eval-every", "seed", "validation", "set", "ablation", "device",
-        "executor", "results-dir", "wandb",
+        "byte-budget", "sample-budget", "compute-cap", "eval-every", "seed", "validation", "new-clients",
+        "adapt-epochs", "set", "ablation",
+        "device", "executor", "results-dir", "wandb",
     ),
     "tables --dry-run --device cpu": (
         "profile", "only", "settings", "seeds", "jobs", "launcher", "results-dir",
@@ -192,6 +193,7 @@ _LINES = {
         "repeats", "epochs", "cell", "device", "from", "output", "plot", "into"),
     "verify nowhere": ("rounds", "device", "executor"),
     "compare nowhere": ("against",),
+    "cost nowhere": ("targets",),
     "stages nowhere": ("out",),
     "seal": ("results-dir",),
 }  # fmt: skip

@@ -40,9 +40,6 @@ FOUR = _study(
     "four", "accuracy", "over-settings", rows=(LOCAL, FEDAVG, DITTO, REP),
     columns=tuple(Column(str(n), "digits-s2", {"samples_per_client": n}) for n in (20, 30, 40, 50)),
 )  # fmt: skip
-EVERY = (MAIN, AS_ROWS, BYTES, FOUR)
-
-
 # What commands are tested with: studies with cells in common, on request, and of one profile alone.
 FEW = _study("few", "accuracy", "significance", rows=(FEDAVG, TUNED))
 PAIR = _study("pair", "accuracy", "significance", "worst10", rows=(FEDAVG, DITTO), paper=PRINTED)
@@ -55,12 +52,22 @@ COSTS = _study(
     "costs", "communication", figures=("accuracy-bytes", "accuracy-samples"), highlight="Staged",
     rows=(*ROWS, Variant("pFedFDA", "pfedfda")), columns=(ONE, OTHER, TEXTS),
 )  # fmt: skip
+SPENT = _study(
+    "spent", "accuracy", "spent", figures=("budgets-bytes", "budgets-samples"), highlight="Staged",
+    columns=tuple(
+        Column(f"{setting}, {budget}", setting, {"budget": budget}, group=setting)
+        for setting in ("digits-s2", "digits-dir0.3") for budget in ("rounds", "bytes", "samples")
+    ),
+)  # fmt: skip
+NEW = _study("new", "new-clients", columns=(Column("Digits, new", "digits-s2", {"new_clients": 0.25}),))
+REACHED = _study("reached", "targets")
 BORROWED = _study("borrowed", "accuracy", borrows=True)
 CHOICES = _study("choices", "accuracy", rows=(LOCAL, FEDAVG), on_request=("quick",))
 ALONE = _study("alone", "accuracy", "significance", rows=(STAGED,))
 LARGE = _study("large", "accuracy", profiles=("paper",))
 CATALOGUE = (MAIN, FEW, PAIR, SIZES, COSTS, BORROWED, ALONE, CHOICES, LARGE)
-DRAWN = (MAIN, SIZES, COSTS)
+DRAWN = (MAIN, SIZES, COSTS, SPENT)
+EVERY = (MAIN, AS_ROWS, BYTES, FOUR, SPENT, REACHED, NEW)
 
 
 def replace_catalogue(patch) -> None:

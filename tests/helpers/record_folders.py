@@ -43,7 +43,8 @@ def write_record(
     common = np.random.default_rng([config.seed, 1]).normal(0, 0.1, config.clients)  # easy and hard clients
     if shares is None:
         shares = np.clip(level + common + rng.normal(0, 0.03, config.clients), 0, 1)
-    metrics = ClientMetrics(np.round(shares * total).astype(int), total, rng.random(config.clients))
+    everyone = ClientMetrics(np.round(shares * total).astype(int), total, rng.random(config.clients))
+    metrics, new = everyone.divided(config.clients - config.new_count)
     record = RunRecord(root, config, method_label(config))
     record.acquire()
     record.begin({"split": {"checksum": split or f"{config.dataset}-{config.seed}"}})
@@ -54,13 +55,14 @@ def write_record(
         **scores,
         "evaluated": lines[-1]["evaluated"],
         **_totals(lines),
+        **({"new_clients": _began(new)} if config.new_count else {}),
         "rounds": config.rounds,
         "budget": asdict(Plan(config.rounds, "rounds")),
         "resumed": 0,
         "notes": [],
         "environment": ENVIRONMENT,
     }
-    record.finish(metrics, _diagnostics(config, level), summary)
+    record.finish(everyone, _diagnostics(config, level), summary)
     record.release()
     return record.folder
 
@@ -97,6 +99,11 @@ def _totals(lines: list[dict]) -> dict[str, float]:
         "seconds": as_float(training + closing),
         "samples_per_second": round(sums["samples"] / training, 1),
     }
+
+
+def _began(new: ClientMetrics) -> dict[str, float]:
+    scores = {name: as_float(value) for name, value in new.summary().items()}
+    return {"clients": len(new.total), **scores, "bytes_down": 800, "samples": 400, "steps": 40}
 
 
 def with_seed(config: RunConfig, seed: int) -> RunConfig:

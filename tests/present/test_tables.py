@@ -16,11 +16,13 @@ from own_studies import (
     FOUR,
     LOCAL,
     MAIN,
+    NEW,
     ONE,
     OTHER,
     PROFILE,
     REP,
     ROWS,
+    SPENT,
     STAGED,
     TEXTS,
     TUNED,
@@ -406,3 +408,60 @@ def test_single_clients_are_shown_where_they_are_the_same_with_every_seed(tmp_pa
 
 def test_single_clients_of_a_drawn_split_are_not_shown(folder):
     assert make_table(read(MAIN, folder), "clients").rows == ()
+
+
+# Budgets
+
+
+def test_what_is_spent_under_each_budget(tmp_path):
+    write_records(tmp_path, SPENT, PROFILE, (0, 1), skip=("fedrep",))
+    results = read(SPENT, tmp_path)
+    table = make_table(results, "spent")
+    found = facts_frame(table)
+    assert len(found) == len(ROWS) * 6
+    assert found.loc[found["method"] == "FedRep", "rounds"].isna().all()
+    lines = found.set_index(["setting", "budget", "method"]).sort_index()
+    for column in results.grid.columns:
+        for row in results.rows:
+            if not (records := results.at(row, column.title)):
+                continue
+            line, sums = lines.loc[column.group, column.budget, row], [own.summary for own in records]
+            sent = [own["bytes_up"] + own["bytes_down"] + own["bytes_broadcast"] for own in sums]
+            trained = [own["samples"] + own["adaptation_samples"] for own in sums]
+            assert (line["bytes"], line["samples"]) == (np.mean(sent), np.mean(trained))
+            assert line["rounds"] == records[0].config.rounds
+            assert line["accuracy"] == pytest.approx(np.mean([own["accuracy"] for own in sums]))
+        ranked = lines.loc[column.group, column.budget].dropna(subset="rank").sort_values("rank")
+        assert ranked["accuracy"].is_monotonic_decreasing
+        assert ranked["rank"].sum() == 15  # of five methods
+    same = [results.at("FedAvg", column.title) for column in results.grid.columns[:3]]
+    assert same[0] == same[1] == same[2]  # the run under equal rounds
+    assert "rounds or as many as equal bytes or samples allow" in table.caption
+
+
+# New clients
+
+
+def test_old_and_new_clients_side_by_side(tmp_path):
+    write_records(tmp_path, NEW, PROFILE, (0, 1), skip=("fedrep",))
+    results = read(NEW, tmp_path)
+    table = make_table(results, "new-clients")
+    found = facts_frame(table).set_index("method")
+    assert len(found) == len(ROWS)
+    assert found.loc["FedRep", ["old", "new", "samples"]].isna().all()
+    for row in results.rows:
+        if records := results.at(row, NEW.grids["own"].columns[0].title):
+            new = [record.newcomers for record in records]
+            assert [len(own.total) for own in new] == [5, 5]
+            line = found.loc[row]
+            assert line["new"] == pytest.approx(
+                np.mean([own.correct.sum() / own.total.sum() for own in new]), abs=1e-5
+            )
+            assert line["old"] == pytest.approx(np.mean([own.summary["accuracy"] for own in records]))
+            assert line["difference"] == pytest.approx(line["new"] - line["old"])
+            assert (line["received"], line["samples"], line["seeds"]) == (160, 80, 2)
+    assert "New: the 25 % that did not" in table.caption
+    assert "at most 5 epochs" in table.caption
+    best = found["new"].idxmax()
+    printed = printed_frame(table).set_index("method")
+    assert printed.loc[best, "new"].startswith("**")

@@ -36,6 +36,31 @@ def test_every_run_is_valid_and_needed_once(profile):
     assert len({cell.title for cell in found}) == len(found)
 
 
+@pytest.mark.parametrize("budget", ["bytes", "samples"])
+def test_a_budget_that_comes_to_the_configured_rounds_is_the_run_under_equal_rounds(budget):
+    profile = PROFILES["paper"]
+    plain, other = Column("A", "cifar10-s5"), Column("B", "cifar10-s5", {"budget": budget})
+
+    def hashes(column, *algos):
+        return [configure(Variant(name, name), column, profile).hash for name in algos]
+
+    same, fewer = ("fedavg", "fedrep"), ("ppfe", "lg-fedavg" if budget == "bytes" else "fedavg-ft")
+    assert hashes(plain, *same) == hashes(other, *same)
+    assert not {*hashes(plain, *fewer)} & {*hashes(other, *fewer)}
+    uneven = Column("C", "cifar10-dir0.3", {"budget": budget})  # samples are not known before the data are
+    found = configure(Variant("F", "fedavg"), uneven, profile)
+    assert found.budget == ("samples" if budget == "samples" else "rounds")
+
+
+def test_adapted_evaluations_are_another_run_of_methods_that_adapt_alone():
+    profile, plain = PROFILES["paper"], Column("A", "cifar10-s5")
+    adapted = Column("B", "cifar10-s5", {"eval_adapted": True})
+    for algo in ("fedavg", "fedper", "ppfe", "fedbabu", "fedavg-ft", "per-fedavg"):
+        row = Variant(algo, algo)
+        same = configure(row, plain, profile) == configure(row, adapted, profile)
+        assert same == (algo in ("fedavg", "fedper", "ppfe"))
+
+
 def test_the_first_seed_comes_first():
     wanted = PROFILES["paper"].seeds
     seeds = [cell.config.seed for cell in plan(STUDIES.values(), PROFILES["quick"], wanted)]

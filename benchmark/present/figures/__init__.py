@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmark.present.figures.clients import client_accuracies
-from benchmark.present.figures.curves import accuracy_bytes, accuracy_samples, learning_curves
+from benchmark.present.figures.curves import (
+    accuracy_bytes,
+    accuracy_samples,
+    budgets_bytes,
+    budgets_samples,
+    learning_curves,
+)
 from benchmark.present.figures.sweep import sweep
 from benchmark.render.picture import Picture
 from benchmark.studies.packs import makers
@@ -20,6 +26,8 @@ GENERAL: dict[str, Callable[[Results], Picture | None]] = {
     "sweep": sweep,
     "accuracy-bytes": accuracy_bytes,
     "accuracy-samples": accuracy_samples,
+    "budgets-bytes": budgets_bytes,
+    "budgets-samples": budgets_samples,
 }
 
 

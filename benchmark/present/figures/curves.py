@@ -1,4 +1,4 @@
-"""Accuracy on the way: against rounds, bytes sent, and samples trained on."""
+"""Accuracy on the way: against rounds, bytes sent, and samples trained on; also of other budgets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from matplotlib.axes import Axes
 from benchmark.present.figures.style import LINE_HEIGHT, End, color_of, label_ends, panels, tidy
 from benchmark.records.store import Record
 from benchmark.render.picture import Picture, styled
+from benchmark.studies.grid import Column
 from benchmark.studies.results import Results
 
-__all__ = ["accuracy_bytes", "accuracy_samples", "curve", "learning_curves"]
+__all__ = [
+    "accuracy_bytes",
+    "accuracy_samples",
+    "budgets_bytes",
+    "budgets_samples",
+    "curve",
+    "learning_curves",
+]
 
 _HOW = (
     "Test accuracy, weighted by test samples, at every evaluation, mean over seeds. Dotted: the step from "
@@ -49,6 +57,26 @@ def accuracy_samples(results: Results) -> Picture | None:
     return _draw(results, "accuracy-samples", "Accuracy against compute", "samples", label, _COUNTS, text)
 
 
+_BUDGETS = {"bytes": "s", "samples": "^"}  # markers of where runs end
+_ENDS = (
+    "Lines: runs of equal rounds, which end at the dot. Squares: where runs of equal bytes end. Triangles: "
+    "those of equal samples; runs that are the same have one mark."
+)
+
+
+def budgets_bytes(results: Results) -> Picture | None:
+    """Accuracy against bytes, and where runs under each budget end."""
+    label = "bytes sent in all directions, "
+    return _draw(results, "budgets-bytes", "Accuracy against bytes", "bytes", label, _BYTES, _ENDS, True)
+
+
+def budgets_samples(results: Results) -> Picture | None:
+    """Accuracy against compute, and where runs under each budget end."""
+    label = "training samples processed"
+    title = "Accuracy against compute"
+    return _draw(results, "budgets-samples", title, "samples", label, _COUNTS, _ENDS, True)
+
+
 def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
     """Means over the records (seeds) at the rounds in which all of them were evaluated.
 
@@ -69,24 +97,59 @@ def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
 
 
 def _draw(
-    results: Results, name: str, title: str, field: str, label: str, units: _Units, text: str = ""
+    results: Results,
+    name: str,
+    title: str,
+    field: str,
+    label: str,
+    units: _Units,
+    text: str = "",
+    budgets: bool = False,
 ) -> Picture | None:
-    """A panel for each setting; `field` of `curve` runs along its horizontal axis."""
-    columns = results.begun
-    if not columns:
+    """A panel for each setting; `field` of `curve` runs along its horizontal axis.
+
+    Args:
+        budgets: columns of one group share the panel of that which has equal rounds.
+    """
+    shown = [column for column in results.grid.columns if column.title in results.begun]
+    if budgets:
+        shown = [column for column in shown if column.budget == "rounds"]
+    if not shown:
         return None
     height = max(2.3, LINE_HEIGHT * len(results.rows))  # room for a label of each row
     with styled():
-        figure, axes = panels(columns, width=2.75, height=height, right=1.0)
-        for panel, column in zip(axes, columns, strict=True):
-            _panel(panel, results, column, field, label, units)
+        titles = [column.group if budgets else column.title for column in shown]
+        figure, axes = panels(titles, width=4.2 if budgets else 2.75, height=height, right=1.0)
+        for panel, column in zip(axes, shown, strict=True):
+            others = [c for c in results.grid.columns if budgets and c.group == column.group and c != column]
+            _panel(panel, results, column, field, label, units, others)
     return Picture(name, title, results.profile.warned(f"{_HOW} {text}".strip()), figure)
 
 
-def _panel(panel: Axes, results: Results, column: str, field: str, label: str, units: _Units) -> None:
-    curves = {row: curve(found) for row in results.rows if (found := results.at(row, column))}
-    most = max(float(line[field][-1]) for line in curves.values())
+def _panel(
+    panel: Axes,
+    results: Results,
+    column: Column,
+    field: str,
+    label: str,
+    units: _Units,
+    others: Sequence[Column],
+) -> None:
+    """The curves of a column, and of others of its group the ends."""
+    curves = {row: curve(found) for row in results.rows if (found := results.at(row, column.title))}
+    marks = [
+        (row, other, curve(found))
+        for row in curves
+        for other in others
+        if (found := results.at(row, other.title))
+    ]
+    most = max(float(line[field][-1]) for line in (*curves.values(), *(line for *_, line in marks)))
     factor, unit = next((each for each in units if most >= each[0]), units[-1])
+    for row, other, line in marks:
+        x, y = line[field][-1] / factor, 100 * line["accuracy"][-1]
+        if results.at(row, other.title) != results.at(row, column.title):
+            color, marker = color_of(row, [*curves].index(row)), _BUDGETS[other.budget]
+            panel.plot([x], [y], marker, color=color, markersize=4, zorder=5)
     ends = []
     for place, (row, line) in enumerate(curves.items()):
         color, x, y = color_of(row, place), line[field] / factor, 100 * line["accuracy"]
@@ -94,7 +157,7 @@ def _panel(panel: Axes, results: Results, column: str, field: str, label: str, u
         width, order = (2.0, 4.0) if strong else (1.2, 3.0)
         # The last evaluation is of another model than those before where a method ends with adaptation.
         # Up to there such a method may coincide with one that does not, which then lies on top.
-        changes = _changes(results.at(row, column))
+        changes = _changes(results.at(row, column.title))
         cut = len(x) - 1 if changes else len(x)
         order -= 0.5 * changes
         panel.plot(x[:cut], y[:cut], color=color, linewidth=width, zorder=order)
@@ -110,5 +173,5 @@ def _panel(panel: Axes, results: Results, column: str, field: str, label: str, u
 def _changes(records: list[Record]) -> bool:
     """Whether the final model is another kind of model than those evaluated on the way."""
     first = records[0]
-    adapted = any(line["adaptation_samples"] for line in first.rounds)
+    adapted = any(line["adaptation_samples"] for line in first.rounds) and not first.config.eval_adapted
     return adapted or bool(first.diagnostics.get("stages"))

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from benchmark.present.tables.accuracy import accuracy, best_round, ranks, significance, spread, worst10
 from benchmark.present.tables.clients import clients
 from benchmark.present.tables.communication import communication
+from benchmark.present.tables.newcomers import newcomers
 from benchmark.present.tables.over_settings import LEAST, over_settings
+from benchmark.present.tables.spent import spent
+from benchmark.present.tables.targets import targets
 from benchmark.render.table import Table
 from benchmark.studies.packs import makers
 from benchmark.studies.results import Results
@@ -25,6 +28,9 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
     "best-round": best_round,
     "communication": communication,
     "clients": clients,
+    "new-clients": newcomers,
+    "spent": spent,
+    "targets": targets,
 }
 
 

@@ -68,7 +68,7 @@ def best_round(results: Results) -> Table:
 
 def _gain(record: Record) -> float | None:
     """None where the last round alone is evaluated as the result is: with fine-tuned copies."""
-    if record.summary["adaptation_samples"]:
+    if record.summary["adaptation_samples"] and not record.config.eval_adapted:
         return None
     return max(line["accuracy"] for line in record.rounds if "accuracy" in line) - record.summary["accuracy"]
 

@@ -71,7 +71,11 @@ def protocol(results: Results) -> str:
     rounds = _range(config.rounds for config in configs)
     split = " or ".join(sorted({config.partition for config in configs}))
     images = " or ".join(sorted({augmentation(config) for config in configs}))
-    text = f"{clients} clients, {share} % of them in a round, {rounds} rounds; split: {split}; {images}"
+    others = sorted({config.budget for config in configs} - {"rounds"})
+    fitted = f" or as many as equal {' or '.join(others)} allow" if others else ""
+    text = (
+        f"{clients} clients, {share} % of them in a round, {rounds} rounds{fitted}; split: {split}; {images}"
+    )
     text += f"{_dropout(configs)}."
     held_out = [100 * config.validation for config in configs if config.validation]
     if held_out:

@@ -15,7 +15,7 @@ _TEX = {
     **{letter: f"\\{letter}" for letter in "&%_#${}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"},
     **{"α": r"$\alpha$", "β": r"$\beta$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "ω": r"$\omega$"},
-    **{"Σ": r"$\Sigma$", "²": "$^2$", "±": r"$\pm$", "≥": r"$\geq$", "<": "$<$", ">": "$>$"},
+    **{"Σ": r"$\Sigma$", "²": "$^2$", "±": r"$\pm$", "≥": r"$\geq$", "≤": r"$\leq$", "<": "$<$", ">": "$>$"},
     **{"−": "$-$", "–": "--", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$"},
 }
 

@@ -57,7 +57,7 @@ def test_held_out_samples_are_trained_on_in_no_stage(staged, ready, advance, dif
             assert differing(played.algorithm.server, other.algorithm.server) == []
             other.algorithm._weights = played.algorithm._weights.clone()
     assert differing(played.algorithm.server, other.algorithm.server) == []
-    weights = played.algorithm._training_weights(0)
+    weights = played.algorithm._heard(played.algorithm._own(0), played.algorithm._judged[0])
     assert float(weights.mean()) - 1 < 1e-6
     assert bool((weights[held[0]] == 0).all())
 

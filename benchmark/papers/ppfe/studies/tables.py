@@ -5,6 +5,7 @@ Counted in `Grid`s of methods × settings; cells that two studies have in common
 
 from __future__ import annotations
 
+from benchmark.papers.ppfe.studies.budgets import BUDGETS
 from benchmark.papers.ppfe.studies.claims import CLAIMS
 from benchmark.papers.ppfe.studies.columns import (
     DIGITS,
@@ -19,6 +20,7 @@ from benchmark.papers.ppfe.studies.columns import (
     sizes,
 )
 from benchmark.papers.ppfe.studies.computed import Kept
+from benchmark.papers.ppfe.studies.newcomers import NEW_CLIENTS
 from benchmark.papers.ppfe.studies.prediction import PREDICTION
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.protocol import CALIBRATION, OWN_POINTS, PROTOCOLS, RATES, TUNING
@@ -32,6 +34,7 @@ from benchmark.papers.ppfe.studies.rows import (
     SPARSE,
 )
 from benchmark.papers.ppfe.studies.switches import READINGS, SWITCHES, TUNED
+from benchmark.papers.ppfe.studies.targets import TARGETS
 from benchmark.studies.grid import Grid, Study, Variant
 
 __all__ = ["STUDIES"]
@@ -156,6 +159,9 @@ STUDIES = (
         figures=("accuracy-bytes", "accuracy-samples"),
         highlight="PPFE",
     ),
+    BUDGETS,
+    TARGETS,
+    NEW_CLIENTS,
     PREDICTION,
     CALIBRATION,
     PROTOCOLS,

@@ -1,0 +1,95 @@
+"""What methods spend under each budget, what they reach with it, and in which order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmark.present.tables.captions import SELECTION, caption, notes
+from benchmark.present.tables.places import heads
+from benchmark.render.table import MISSING, Cell, Head, Table
+from benchmark.studies.grid import Column
+from benchmark.studies.results import Results
+from benchmark.studies.statistics import mean_and_std
+
+__all__ = ["spent"]
+
+_FIELDS = ("setting", "method", "budget", "rounds", "bytes", "samples", "accuracy", "std", "seeds", "rank")
+
+
+def spent(results: Results) -> Table:
+    """A line for every method and budget."""
+    lines = [line for group in _groups(results) for line in _lines(results, group)]
+    rules = [n for n in range(1, len(lines)) if lines[n]["setting"] != lines[n - 1]["setting"]]
+    text = (
+        "Budgets: equal rounds; as many rounds as fit into the bytes of FedAvg's (methods that send little: "
+        "into twice FedAvg's local epochs); as many as fit into FedAvg's samples. Everyone takes part in the "
+        "last round. A budget that comes to the configured rounds is the run under equal rounds. Bytes: in "
+        "all directions. Samples: trained on, fine-tuning of the final model included. Accuracy in % "
+        f"{SELECTION}, clients weighted by their test samples. Rank: by accuracy, among the methods with a "
+        "record at the same setting and budget."
+    )
+    if any("rounds" not in line for line in lines):
+        text += f" {MISSING}: no record."
+    return Table(
+        title="Rounds, bytes and samples under each budget",
+        caption=caption(results, text),
+        heads=(
+            Head("setting", words=True, once=True),
+            Head("method", words=True, once=True),
+            *heads("equal", "rounds", "bytes", "samples", "accuracy", "rank"),
+        ),
+        rows=tuple(map(_cells, lines)),
+        notes=notes(results),
+        rules=tuple(rules),
+        fields=_FIELDS,
+    )
+
+
+def _groups(results: Results) -> list[list[Column]]:
+    """The columns of each setting."""
+    groups: dict[str, list[Column]] = {}
+    for column in results.grid.columns:
+        groups.setdefault(column.group, []).append(column)
+    return list(groups.values())
+
+
+def _lines(results: Results, group: list[Column]) -> list[dict[str, Any]]:
+    ranks = {column.title: _ranks(results, column.title) for column in group}
+    lines = []
+    for row in results.rows:
+        for place, column in enumerate(group):
+            line: dict[str, Any] = {
+                "setting": column.group, "method": row, "budget": column.budget, "first": place == 0,
+            }  # fmt: skip
+            if sums := [record.summary for record in results.at(row, column.title)]:
+                means = {
+                    "rounds": [own["rounds"] for own in sums],
+                    "bytes": [own["bytes_up"] + own["bytes_down"] + own["bytes_broadcast"] for own in sums],
+                    "samples": [own["samples"] + own["adaptation_samples"] for own in sums],
+                }
+                line |= {name: mean_and_std(found)[0] for name, found in means.items()}
+                accuracy, std = mean_and_std([own["accuracy"] for own in sums])
+                line |= {"accuracy": accuracy, "std": std, "seeds": len(sums)}
+                line["rank"] = ranks[column.title][row]
+            lines.append(line)
+    return lines
+
+
+def _ranks(results: Results, column: str) -> dict[str, float]:
+    """Ranks of the methods that have a record; equal accuracies share their mean rank."""
+    means = results.means()[column].dropna()
+    return {str(row): float(rank) for row, rank in means.rank(ascending=False).items()}
+
+
+def _cells(line: dict[str, Any]) -> tuple[Cell, ...]:
+    facts = {name: line[name] for name in _FIELDS if name in line}
+    return (
+        Cell(line["setting"], facts=facts),
+        Cell(line["method"], again=not line["first"]),
+        Cell(line["budget"]),
+        Cell(line.get("rounds"), "g"),
+        Cell(line.get("bytes"), "size"),
+        Cell(line.get("samples"), ",.0f"),
+        Cell(line.get("accuracy"), "percent", deviation=line.get("std")),
+        Cell(line.get("rank"), "rank"),
+    )

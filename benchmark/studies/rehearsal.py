@@ -1,0 +1,118 @@
+"""What is known of a run before its data are read: its method on noise, and what its budget allows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import torch
+
+from benchmark.config.resolve import method_of
+from benchmark.engine.algorithm import Algorithm, Task
+from benchmark.engine.budget import Plan, plan_rounds
+from benchmark.engine.config import RunConfig
+from benchmark.engine.data import FederatedData
+from benchmark.engine.executors import EXECUTORS
+from benchmark.engine.schedule import Schedule
+from benchmark.engine.streams import Streams
+from benchmark.errors import UserError
+from datasets import Dataset, Split
+from datasets.laws import Law
+from datasets.noise import noise
+
+__all__ = ["Rehearsal", "adapts", "canonical", "rehearse"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rehearsal:
+    """Everything of a run but its data and rounds; `make` builds the method for a number of rounds."""
+
+    task: Task
+    schedule: Schedule
+    make: Callable[[int], Algorithm]
+
+    def plan(self) -> Plan:
+        """The number of rounds that its budget allows, if all clients have equally many samples.
+
+        Raises:
+            UserError: not even one.
+        """
+        return plan_rounds(self.task.config, self.schedule, self.make)
+
+
+def rehearse(
+    config: RunConfig, samples: int, device: torch.device | None = None, executor: str = "loop"
+) -> Rehearsal:
+    """A run on noise, of which all clients share `samples` samples; no dataset is needed.
+
+    The executor of its task is to be closed.
+    """
+    streams, (method, hyper, network) = Streams(config.seed), method_of(config)
+    device = device or torch.device("cpu")
+    data = FederatedData(*_noise(config, samples), device)
+    task = Task(
+        config,
+        network,
+        data,
+        streams,
+        config.rounds,
+        network.init(streams.get("init"), device),
+        EXECUTORS[executor](config, data, streams),
+    )
+    schedule = Schedule(data.clients, config.participation, streams)
+    return Rehearsal(task, schedule, lambda rounds: method(dataclasses.replace(task, rounds=rounds), hyper))
+
+
+def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:
+    rows = tuple(np.arange(samples) for _ in range(config.clients))
+    return noise(config.dataset, samples, config.embedding), Split(rows, rows, new=config.new_count)
+
+
+def canonical(config: RunConfig) -> RunConfig:
+    """The same run with the fewest flags: without ``--eval-adapted`` and ``--budget`` where these do nothing.
+
+    A budget sets nothing but the number of rounds: one that comes to ``--rounds`` is the run under equal
+    rounds. Where it allows fewer or more, nothing can be taken over: everyone takes part in the last round,
+    which is another one then.
+    """
+    if config.eval_adapted and not adapts(config):
+        config = dataclasses.replace(config, eval_adapted=False)
+    # Samples are known in advance if clients have equally many.
+    known = config.law.sizes == Law.sizes and not config.validation
+    if config.budget == "rounds" or (config.budget == "samples" and not known):
+        return config
+    if _allowed(dataclasses.replace(config, seed=0).identity) != config.rounds:
+        return config
+    budget = ("budget", "byte_budget", "sample_budget", "compute_cap")
+    return dataclasses.replace(config, **{name: getattr(RunConfig, name) for name in budget})
+
+
+def adapts(config: RunConfig) -> bool:
+    """Whether the method of a run fine-tunes clients before the final evaluation."""
+    return _adapts(dataclasses.replace(config, seed=0).identity)
+
+
+@cache
+def _adapts(identity: str) -> bool:
+    config = RunConfig.from_dict(json.loads(identity))
+    rehearsal = rehearse(config, 1)
+    try:
+        return bool(rehearsal.make(config.rounds).adaptation())
+    finally:
+        rehearsal.task.executor.close()
+
+
+@cache
+def _allowed(identity: str) -> int:
+    """The number of rounds that the budget of a configuration allows; 0: not one, which running it tells."""
+    config = RunConfig.from_dict(json.loads(identity))
+    rehearsal = rehearse(config, config.samples_per_client)
+    try:
+        return rehearsal.plan().rounds
+    except UserError:
+        return 0
+    finally:
+        rehearsal.task.executor.close()
