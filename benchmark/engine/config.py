@@ -130,13 +130,6 @@ class RunConfig:
         absent=0.0,
         within="[0, 1)",
     )
-    tuning_trials: int = _doc(
-        0,
-        "configurations that were tried on a validation split to choose this one (`tune`); for the record "
-        "and tables, without effect on the run",
-        absent=0,
-        within="[0, 1e6]",
-    )
     new_clients: float = _doc(
         0.0,
         "share of the clients that take no part in training, begin after the last round and are evaluated "
@@ -148,6 +141,13 @@ class RunConfig:
         5,
         "under --new-clients: most local epochs of what is personal that a new client begins with",
         absent=5,
+        within="[0, 1e6]",
+    )
+    tuning_trials: int = _doc(
+        0,
+        "configurations that were tried on a validation split to choose this one (`tune`); for the record "
+        "and tables, without effect on the run",
+        absent=0,
         within="[0, 1e6]",
     )
     hyper: Mapping[str, Any] = field(

@@ -45,19 +45,18 @@ class ClientMetrics:
     auc: np.ndarray | None = None
 
     def joined(self, others: ClientMetrics) -> ClientMetrics:
-        """These clients and then `others`."""
+        """These clients and then `others`, of which the same is known."""
         pairs = zip(self._columns(), others._columns(), strict=True)
         return ClientMetrics(*(np.concatenate(pair) for pair in pairs))
 
     def divided(self, first: int) -> tuple[ClientMetrics, ClientMetrics]:
         """The first clients, and the others."""
         columns = self._columns()
-        return ClientMetrics(*(own[:first] for own in columns)), ClientMetrics(
-            *(own[first:] for own in columns)
-        )
+        return ClientMetrics(*(c[:first] for c in columns)), ClientMetrics(*(c[first:] for c in columns))
 
     def _columns(self) -> list[np.ndarray]:
-        columns = (getattr(self, spec.name) for spec in dataclasses.fields(self))
+        """What is known."""
+        columns = (self.correct, self.total, self.loss, self.macro_f1, self.auc)
         return [column for column in columns if column is not None]
 
     @property
@@ -93,13 +92,13 @@ def chunks(clients: Sequence[int]) -> Iterator[list[int]]:
 
 
 def evaluate(
-    algorithm: Algorithm, clients: Sequence[int] | None = None, kept: Kept | None = None
+    algorithm: Algorithm, kept: Kept | None = None, clients: Sequence[int] | None = None
 ) -> ClientMetrics:
     """Evaluate every client's model as it stands.
 
     Args:
-        clients: only these; by default all that take part in training.
         kept: in the final evaluation, with which macro-F1 and AUC are computed: takes what is to be kept.
+        clients: only these; by default all that take part in training.
     """
     clients = range(algorithm.task.data.clients) if clients is None else clients
     parts = [_measure(algorithm, algorithm.members(chunk), chunk, kept) for chunk in chunks(clients)]
@@ -110,18 +109,17 @@ def evaluate_adapted(
     algorithm: Algorithm,
     round: int,
     ledger: Ledger,
+    kept: Kept | None = None,
     clients: Sequence[int] | None = None,
     most: int | None = None,
-    kept: Kept | None = None,
 ) -> ClientMetrics:
     """Let every client adapt a copy of its final model, evaluate the copy and drop it.
 
     Args:
-        clients: only these; by default all that take part in training.
-        most: epochs after which the adaptation ends.
         round: the one after that which is evaluated: after the last round the batch orders are new ones.
         ledger: is charged for the compute.
-        kept: as in `evaluate`.
+        kept, clients: as in `evaluate`.
+        most: epochs after which the adaptation ends.
     """
     parts, phases = [], algorithm.adaptation()
     if most is not None:

@@ -35,14 +35,14 @@ class Newcomers:
         }
 
 
-def admit(algorithm: Algorithm, kept: Kept | None = None) -> Newcomers:
+def admit(algorithm: Algorithm, kept: Kept) -> Newcomers:
     """Let the new clients begin and evaluate them.
 
     The model of nobody else changes. An adaptation of copies, where the method has one, ends after
     ``--adapt-epochs`` epochs.
 
     Args:
-        kept: as in `benchmark.engine.evaluate.evaluate`.
+        kept: takes of their evaluation what is to be kept.
     """
     data, epochs, ledger = algorithm.task.data, algorithm.config.adapt_epochs, Ledger()
     data.admit()
@@ -50,8 +50,8 @@ def admit(algorithm: Algorithm, kept: Kept | None = None) -> Newcomers:
         algorithm.admit(clients, epochs, ledger)
     if algorithm.adaptation():
         after = algorithm.task.rounds + 1
-        metrics = evaluate_adapted(algorithm, after, ledger, data.newcomers, epochs, kept)
+        metrics = evaluate_adapted(algorithm, after, ledger, kept, data.newcomers, epochs)
     else:
-        metrics = evaluate(algorithm, data.newcomers, kept)
+        metrics = evaluate(algorithm, kept, data.newcomers)
     ledger.charge_metered(algorithm.meter)
     return Newcomers(metrics, ledger)

@@ -263,8 +263,8 @@ class _Loop:
     ) -> ClientMetrics:
         """Evaluate after a round; the batches of an adaptation are drawn for the next one."""
         if adapted:
-            return evaluate_adapted(self.algorithm, number + 1, ledger, kept=kept)
-        return evaluate(self.algorithm, kept=kept)
+            return evaluate_adapted(self.algorithm, number + 1, ledger, kept)
+        return evaluate(self.algorithm, kept)
 
     def _evaluated(self, metrics: ClientMetrics, number: int, adapted: bool, line: dict[str, Any]) -> None:
         """Enter an evaluation into the round's line."""
@@ -353,5 +353,4 @@ def _started(call: LocalCall, position: int) -> str:
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
-    """Counts as they are, other numbers rounded."""
     return {name: value if isinstance(value, int) else as_float(value) for name, value in values.items()}

@@ -68,8 +68,8 @@ class Record:
         data: what it was made on.
         summary: the content of summary.json, as `benchmark.engine.shapes.check_summary` takes it.
         accuracies, test_samples, losses: per client that took part in training [K].
-        macro_f1, auc: likewise, NaN where a client has no AUC; None in older records.
-        newcomers: of the clients that did not; None where everyone did.
+        macro_f1, auc: per such client [K], NaN where a client has no AUC; None in older records.
+        newcomers: of the clients that took no part; None where everyone did.
         rounds: the lines of rounds.jsonl, as `benchmark.engine.shapes.check_rounds` takes them.
         diagnostics: what the method itself had to say: any JSON object.
         digest: changes with the content of the record.
@@ -260,7 +260,11 @@ def _check_figures(summary: Mapping[str, Any], rounds: list[dict[str, Any]], cli
 
 def _check_newcomers(found: Mapping[str, Any], newcomers: ClientMetrics) -> None:
     """Compute again what follows from the lines of new clients in clients.csv."""
-    for name, value in {"clients": len(newcomers.total), **newcomers.summary()}.items():
+    figures = newcomers.summary()
+    for name in DETAILS:
+        if (name in found) != (name in figures):
+            raise ValueError(f"{name} of new_clients is in only one of summary.json and clients.csv")
+    for name, value in {"clients": len(newcomers.total), **figures}.items():
         _equal(f"new_clients.{name}", found[name], value, "clients.csv")
 
 

@@ -44,9 +44,9 @@ OTHER = {  # another value of every field
     "eval_adapted": True,
     "seed": 1,
     "validation": 0.2,
-    "tuning_trials": 20,
     "new_clients": 0.2,
     "adapt_epochs": 3,
+    "tuning_trials": 20,
     "hyper": {"lam": 0.5},
     **{name: spec.default + 1 for name, spec in OPTIONS.items()},
 }
