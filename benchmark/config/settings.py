@@ -113,9 +113,11 @@ SETTINGS: dict[str, Setting] = {
         "HAPT (30)",
         _split("hapt", "chronological", 400, 200, test_share=0.3, clients=30, participation=0.2, **_HAPT),
     ),
+    # The rate was chosen on FedAvg, on a validation split: in ten rounds it learns nothing at 0.1, and never
+    # at 0.8, where it stays at the most frequent character.
     "shakespeare": Setting(
         "Shakespeare (100)",
-        _split("shakespeare", "chronological", 400, 100, test_share=0.2, rounds=100, **_users(100)),
+        _split("shakespeare", "chronological", 400, 100, test_share=0.2, rounds=60, lr=0.3, **_users(100)),
     ),
     "fmnist-s2": Setting(
         "Fashion-MNIST (100, 2)", _split("fmnist", "shards", 150, 100, classes_per_client=2)
