@@ -7,6 +7,7 @@ usage() {
     cat <<'TEXT'
 usage: ./run_all.sh [--profile quick|lite|paper] [options of `python -m benchmark tables`]
        ./run_all.sh test [--fast] [options of pytest]
+       ./run_all.sh doctor
 
   (no --profile)   paper if a CUDA GPU is present, otherwise quick
   --profile quick  all tables and figures on small data that needs no download; minutes on a laptop
@@ -24,6 +25,7 @@ usage: ./run_all.sh [--profile quick|lite|paper] [options of `python -m benchmar
   --dry-run        print what would run and how long it would take
   test             run linter, type checker and tests, with one process per core
   test --fast      the same without the slow tests, which it lists; under a minute on two cores after the first call
+  doctor           say what this machine has, which data are found, and what to do about what is missing
 
 The first call creates a virtual environment in .venv. With PFL_PYTHON=/path/to/python, that interpreter is
 used as it is and nothing is installed.
@@ -73,6 +75,11 @@ test)
     # A process for each core, each with one thread: tests are too small to share among threads.
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
     exec "$python" -m pytest -n auto --dist loadfile --no-loadscope-reorder "$@"
+    ;;
+doctor)
+    shift
+    setup
+    exec "$python" -m benchmark doctor "$@"
     ;;
 esac
 
