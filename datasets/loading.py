@@ -32,7 +32,8 @@ def load(name: str, data_dir: str | Path | None = None, download: bool = True, e
     """
     if name not in DATASETS:
         raise UserError(
-            f"unknown dataset '{name}'{nearest(name, DATASETS)}: choose from {', '.join(DATASETS)}"
+            f"unknown dataset '{name}'{nearest(name, DATASETS)}: choose from {', '.join(DATASETS)}; "
+            "images of your own, or what a record was made on: --plugin folder:PATH"
         )
     info = DATASETS[name]
     if info.reader is not None:

@@ -69,6 +69,7 @@ FLOORS = (
     ("benchmark.experiment",),
     ("benchmark.present", "benchmark.launch"),
     ("benchmark.speed", "benchmark.papers"),
+    ("benchmark.interface",),
     ("benchmark.commands",),
     ("benchmark.cli",),
     ("benchmark.__main__",),

@@ -257,27 +257,10 @@ def _explain(rows: Sequence[Row], chosen: bool) -> None:
 
 
 def _numbers(group: Group, reference: Candidate, rows: Sequence[Row]) -> dict[str, Any]:
-    return {"setting": group.setting, "reference": reference.title, "runs": [_of(row) for row in rows]}
+    from benchmark.present.compare import row_in_numbers
 
-
-def _of(row: Row) -> dict[str, Any]:
-    candidate, test = row.candidate, row.test
-    mean, std = candidate.accuracy
-    told = {
-        "title": candidate.title,
-        "records": [str(record.folder) for record in candidate.records.values()],
-        "seeds": list(candidate.records),
-        "accuracy": mean,
-        "accuracy_std": std,
-    }
-    if test is None:
-        return told
-    return told | {
-        "difference": row.difference,
-        "difference_by_seed": {str(seed): found for seed, found in row.by_seed.items()},
-        "standard_error": None if math.isnan(row.standard_error) else row.standard_error,
-        "pairs": test.pairs,
-        "p": test.p,
-        "p_holm": test.p_holm,
-        "verdict": row.verdict,
+    return {
+        "setting": group.setting,
+        "reference": reference.title,
+        "runs": [row_in_numbers(row) for row in rows],
     }

@@ -22,7 +22,8 @@ USAGE = "[--setting NAME] [flags]"
 EXAMPLES = """\
   python -m benchmark data --dataset digits
   python -m benchmark data --setting cifar10-dir0.3 --seed 1 --full
-  python -m benchmark data --dataset digits --dirichlet 0.1 --clients 10 --out split.png"""
+  python -m benchmark data --dataset digits --dirichlet 0.1 --clients 10 --out split.png
+  python -m benchmark data --dataset folder:my_images      images of your own: what was read"""
 
 _PICTURES = Path("results/splits")
 _ENDS = 6  # rows of a long table that are shown at its beginning and at its end
@@ -53,6 +54,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from datasets.describe import split_picture, split_table
 
     check_data(config)
+    info = datasets.DATASETS[config.dataset]
     dataset = datasets.load(config.dataset, arguments.data_dir, embedding=config.embedding)
     split = split_of(config, dataset)
     name = f"{setting}-seed{config.seed}"
@@ -77,6 +79,8 @@ def execute(arguments: argparse.Namespace) -> None:
         "test_samples": len(dataset.test),
         "dataset_classes": dataset.classes,
         "unit": dataset.unit,
+        "shape": list(info.shape),
+        "network": info.network or "of its plugin",
         "users": split.facts,
         "checksum": split.checksum,
         "data_checksum": dataset.checksum,
@@ -101,6 +105,7 @@ def _overview(facts: dict[str, Any], table: pd.DataFrame, told: str) -> str:
         ("setting", f"{facts['setting']}{changed}, seed {facts['seed']}"),
         ("source", f"{facts['dataset']}, {facts['source']}"),
         (unit, f"{samples}, {facts['dataset_classes']} classes, checksum {facts['data_checksum']}"),
+        ("shape", f"{' x '.join(map(str, facts['shape']))}, network {facts['network']}"),
         ("split", facts["split"]),
         ("training", f"{_range(table['train'])} {unit} a client, {table['train'].sum():,} in all"),
         ("test", f"{_range(table['test'])} {unit} a client"),
@@ -108,7 +113,7 @@ def _overview(facts: dict[str, Any], table: pd.DataFrame, told: str) -> str:
         ("checksum", f"{facts['checksum']} (equal splits have equal checksums)"),
     ]
     if told:
-        rows.insert(4, ("drawn", told))
+        rows.insert(5, ("drawn", told))
     return "\n".join(f"{name:<10}{value}" for name, value in rows)
 
 

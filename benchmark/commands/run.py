@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_words, changes, describe_split
+from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS
 from benchmark.config.flags import (
     add_config_flags,
     add_data_dir,
@@ -19,7 +18,6 @@ from benchmark.config.flags import (
     configure,
     path,
 )
-from benchmark.engine.config import RunConfig
 from benchmark.experiment.flags import add_execution, execution_of
 from benchmark.track.flags import add_tracking, tracking_of
 
@@ -61,49 +59,13 @@ def execute(arguments: argparse.Namespace) -> None:
     """Carry out the run and print its summary."""
     setting, config = configure(arguments)
 
-    from benchmark.config.resolve import method_label, resolve
     from benchmark.console.terminal import shown_path
-    from benchmark.experiment.progress import RunProgress
-    from benchmark.experiment.runner import record_of, run_cell
-    from benchmark.records.freshness import outdated
-    from benchmark.records.record import read_record
+    from benchmark.experiment.single import run_single
 
-    execution = execution_of(arguments)
-    resolved = resolve(config)
-    execution = dataclasses.replace(execution, trackings=tracking_of(arguments))
-    device = execution.pick_device()
-    executor = execution.pick_executor(device, resolved.network, resolved.method)
-    record = record_of(config, execution.results_dir)
-    headline = " | ".join(
-        [
-            f"{method_label(config)} on {_describe_setting(setting, config)}",
-            f"{device}, executor {executor}",
-            f"record {shown_path(record.folder)}",
-        ]
-    )
-    if record.done:
-        summary = run_cell(config, execution, RunProgress(headline, "", resumes=False))
-        print(f"{headline} | already finished, not run again", file=sys.stderr)
-        if outdated(config, summary, read_record(record.folder).verified):
-            print(
-                "note: that record was computed by other code (its method, the engine, the network or what "
-                "reads the data has been changed since); remove its folder to run it again, or "
-                "see by `python -m benchmark verify` whether this code gives the same",
-                file=sys.stderr,
-            )
-    else:
-        resumes = (record.folder / "checkpoint.pt").exists()
-        with RunProgress(headline, f"preparing {config.dataset}", resumes) as progress:
-            summary = run_cell(config, execution, progress)
+    execution = dataclasses.replace(execution_of(arguments), trackings=tracking_of(arguments))
+    summary = run_single(setting, config, execution)
     summary["record"] = shown_path(summary["record"])
     print(json.dumps(summary) if arguments.json else _table(summary, config.validation))
-
-
-def _describe_setting(setting: str, config: RunConfig) -> str:
-    changed = changes(setting, config, PROTOCOL_FIELDS)
-    changed.pop("rounds", None)  # is told when they begin
-    parts = [describe_split(config), *(" ".join(as_words(*item)) for item in changed.items())]
-    return f"{setting} ({', '.join(parts)}), seed {config.seed}"
 
 
 def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -116,7 +78,13 @@ def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         "auc": ("  AUC", known),
         "global_accuracy": ("  global test", "the shared model on the test samples of all clients"),
     }
-    return [(head, percent(summary[name]), text) for name, (head, text) in told.items() if name in summary]
+    rows = [(head, percent(summary[name]), text) for name, (head, text) in told.items() if name in summary]
+    if new := summary.get("new_clients"):
+        about = (
+            f"{new['clients']} clients that took no part in training, {new['samples']:,} samples trained on"
+        )
+        rows.append(("new clients", percent(new["accuracy"]), about))
+    return rows
 
 
 def _table(summary: Mapping[str, Any], validation: float) -> str:
@@ -144,11 +112,6 @@ def _table(summary: Mapping[str, Any], validation: float) -> str:
         ("samples/s", f"{summary['samples_per_second']:,.0f}", trained),
         ("time", duration(summary["seconds"]), f"{summary['seconds']:.1f} {in_all}"),
     ]
-    if new := summary.get("new_clients"):
-        about = (
-            f"{new['clients']} clients that took no part in training, {new['samples']:,} samples trained on"
-        )
-        rows.insert(4, ("new clients", percent(new["accuracy"]), about))
     if (plan := summary["budget"])["set_by"] != "rounds":
         bounds = {"compute": "local computation (--compute-cap), not the bytes,"}
         bound = bounds.get(plan["set_by"], f"the {plan['set_by']}")

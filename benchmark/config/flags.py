@@ -16,6 +16,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.errors import UserError, flag, is_plain
 from datasets import DATASETS
 from datasets.laws import LAWS, OPTIONS, find_law
+from datasets.own import is_own
 
 __all__ = [
     "add_config_flags",
@@ -34,7 +35,8 @@ __all__ = [
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _KINDS = get_type_hints(RunConfig)
 _MORE_HELP = {
-    "dataset": "; without --setting, the first setting with this dataset is used",
+    "dataset": ", or images of your own, folder:PATH or parquet:PATH; without --setting, the first setting "
+    "with this dataset is used",
     "partition": "; an option of only one partition selects that partition",
 }
 
@@ -198,6 +200,10 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
     given = {name: value for name in _FIELDS if (value := getattr(arguments, name, None)) is not None}
     given.pop("algo", None)
     dataset = given.get("dataset")
+    if dataset and is_own(dataset):
+        from benchmark.config.own_data import load_own
+
+        dataset = given["dataset"] = load_own(dataset)
     name = arguments.setting or (default_setting(dataset) if dataset else DEFAULT_SETTING)
     values = find_setting(name).values
     if dataset not in (None, values["dataset"]):

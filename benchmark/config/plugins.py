@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from benchmark.errors import UserError, unknown
+from datasets.own import OWN_DATA, is_own
 
 __all__ = ["LOADED", "VARIABLE", "load_plugins", "take_plugins"]
 
@@ -50,6 +51,7 @@ def load_plugins(given: Sequence[str] = ()) -> None:
         UserError: a plugin cannot be imported, registers nothing or what could not be used, or takes a name
             that exists. What it had registered until then is undone.
     """
+    own, given = [text for text in given if is_own(text)], [text for text in given if not is_own(text)]
     if bad := next((text for text in given if os.pathsep in text or "\0" in text), None):
         raise UserError(f"plugin {bad!r}: expected a path without {os.pathsep!r}, which separates plugins")
     named = [text for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
@@ -60,6 +62,12 @@ def load_plugins(given: Sequence[str] = ()) -> None:
             _load(plugin, f"plugin_{Path(plugin).stem}" if is_file else plugin)
     if LOADED:
         os.environ[VARIABLE] = os.pathsep.join(LOADED)
+    if own or os.environ.get(OWN_DATA):
+        from benchmark.config.own_data import load_own
+
+        for text in (*os.environ.get(OWN_DATA, "").split("\n"), *own):
+            if text:
+                load_own(text)
 
 
 def _load(plugin: str, name: str) -> None:

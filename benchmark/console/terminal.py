@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
 
 import rich.console
 
-__all__ = ["Console", "duration", "is_interactive", "percent", "say", "show", "shown_path"]
+__all__ = ["Console", "duration", "in_notebook", "is_interactive", "percent", "say", "show", "shown_path"]
 
 _PLAIN_WIDTH = 110  # columns of output that goes to a file or pipe
 
@@ -49,6 +50,11 @@ def is_interactive(stream: object) -> bool:
     """Say whether a person watches `stream` on a terminal that can move its cursor."""
     isatty = getattr(stream, "isatty", None)
     return bool(isatty and isatty()) and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def in_notebook() -> bool:
+    """Say whether rich can show a bar in a notebook, for which it needs ipywidgets."""
+    return rich.console.Console().is_jupyter and importlib.util.find_spec("ipywidgets") is not None
 
 
 def shown_path(path: str | Path) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 
-from benchmark.console.terminal import Console, duration, is_interactive, percent
+from benchmark.console.terminal import Console, duration, in_notebook, is_interactive, percent
 from benchmark.render.forms import size
 
 __all__ = ["RunProgress"]
@@ -34,7 +34,7 @@ class RunProgress:
         self._console = Console(stderr=True)
         self._status: Status | None = None
         self._bar: Progress | None = None
-        self._interactive = is_interactive(sys.stderr)
+        self._interactive = is_interactive(sys.stderr) or in_notebook()
         if self._interactive:
             self._status = self._console.status(waiting)
         self._rounds = self._done = self._printed = self._bytes = 0

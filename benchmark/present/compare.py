@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from benchmark.records.store import Record, family
 from benchmark.studies.blocks import refuse_other_data
 from benchmark.studies.statistics import Comparison, compare_with_best, mean_and_std
 
-__all__ = ["Candidate", "Group", "Row", "groups"]
+__all__ = ["Candidate", "Group", "Row", "groups", "row_in_numbers"]
 
 _FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
 
@@ -185,3 +186,27 @@ def _group(members: Sequence[Mapping[int, Record]]) -> Group:
 def _title(record: Record, setting: str, fields: Iterable[str]) -> str:
     changed = changes(setting, record.config, fields)
     return ", ".join([record.method, *(in_words(*item) for item in changed.items())])
+
+
+def row_in_numbers(row: Row) -> dict[str, Any]:
+    """A row as JSON values: accuracies and differences in 0..1."""
+    candidate, test = row.candidate, row.test
+    mean, std = candidate.accuracy
+    told = {
+        "title": candidate.title,
+        "records": [str(record.folder) for record in candidate.records.values()],
+        "seeds": list(candidate.records),
+        "accuracy": mean,
+        "accuracy_std": std,
+    }
+    if test is None:
+        return told
+    return told | {
+        "difference": row.difference,
+        "difference_by_seed": {str(seed): found for seed, found in row.by_seed.items()},
+        "standard_error": None if math.isnan(row.standard_error) else row.standard_error,
+        "pairs": test.pairs,
+        "p": test.p,
+        "p_holm": test.p_holm,
+        "verdict": row.verdict,
+    }

@@ -127,11 +127,14 @@ def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
         for text in plugins.values():
             own |= imported(["plugin"], {**SOURCES, f"{home}/plugin.py": text}, home)
     own.add(f"{MODULES[dataset].replace('.', '/')}.py")
+    if MODULES[dataset].startswith("datasets.own."):
+        own |= {name for name in SOURCES if name.startswith("datasets/own/")}
     # A dataset's own network stands for the modules in which all are listed.
     some = (
         "algorithms/",
         "datasets/laws/",
         "datasets/catalogue/",
+        "datasets/own/",
         "benchmark/models/catalogue.py",
         _ARCHITECTURES + "/",
         "plugins/",

@@ -1,0 +1,79 @@
+"""One run on its own, with progress and notes: for the command ``run`` and the Python interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
+from benchmark.config.resolve import method_label, resolve
+from benchmark.console.terminal import say, shown_path
+from benchmark.engine.config import RunConfig
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.progress import RunProgress
+from benchmark.experiment.runner import record_of, run_cell
+from benchmark.records.freshness import outdated
+from benchmark.records.record import read_record
+
+__all__ = ["Silent", "run_single"]
+
+_OUTDATED = (
+    "note: that record was computed by other code (its method, the engine, the network or what reads the "
+    "data has been changed since); remove its folder to run it again, or see by `python -m benchmark verify` "
+    "whether this code gives the same"
+)
+
+
+class Silent:
+    """An observer that says nothing."""
+
+    def start(self, rounds: int, done: int) -> None:
+        """The run begins."""
+
+    def round(self, line: Mapping[str, Any]) -> None:
+        """A round is finished."""
+
+
+def run_single(setting: str, config: RunConfig, execution: Execution, quiet: bool = False) -> dict[str, Any]:
+    """Carry out one run, or find it finished; says on standard error how it is doing.
+
+    Args:
+        setting: the name of the setting that `config` belongs to, for people.
+        quiet: no progress; notes are printed all the same.
+
+    Returns:
+        The summary, as `benchmark.experiment.runner.run_cell`.
+
+    Raises:
+        UserError: bad input; nothing is left half-written.
+    """
+    resolved = resolve(config)
+    device = execution.pick_device()
+    executor = execution.pick_executor(device, resolved.network, resolved.method)
+    record = record_of(config, execution.results_dir)
+    headline = " | ".join(
+        [
+            f"{method_label(config)} on {_describe_setting(setting, config)}",
+            f"{device}, executor {executor}",
+            f"record {shown_path(record.folder)}",
+        ]
+    )
+    if record.done:
+        summary = run_cell(config, execution, Silent())
+        if not quiet:
+            say(f"{headline} | already finished, not run again")
+        if outdated(config, summary, read_record(record.folder).verified):
+            say(_OUTDATED)
+        return summary
+    if quiet:
+        return run_cell(config, execution, Silent())
+    resumes = (record.folder / "checkpoint.pt").exists()
+    with RunProgress(headline, f"preparing {config.dataset}", resumes) as progress:
+        return run_cell(config, execution, progress)
+
+
+def _describe_setting(setting: str, config: RunConfig) -> str:
+    changed = changes(setting, config, PROTOCOL_FIELDS)
+    changed.pop("rounds", None)  # is told when they begin
+    parts = [describe_split(config), *(" ".join(as_words(*item)) for item in changed.items())]
+    return f"{setting} ({', '.join(parts)}), seed {config.seed}"

@@ -1,0 +1,68 @@
+"""`compare_records`: paired tests between finished runs."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from benchmark.errors import UserError
+from benchmark.interface.load import Runs, records_of
+from benchmark.present.compare import groups, row_in_numbers
+
+__all__ = ["compare_records"]
+
+
+def compare_records(*runs: Runs, against: Runs | None = None) -> pd.DataFrame:
+    """Compare finished runs as ``python -m benchmark compare`` does: client by client, on equal splits.
+
+    Runs that differ only in their seed are one candidate.
+
+    ```python
+    compare_records(run("fedper", dataset="digits"), run("fedavg", dataset="digits"))
+    ```
+
+    Args:
+        runs: results folders, folders of records, or records.
+        against: the run, in one of its seeds, that all others are compared with; None: the best of each
+            setting, which makes p somewhat too small.
+
+    Returns:
+        A row a candidate, by setting, the best first: ``setting``, ``title``, ``seeds``, ``accuracy`` and
+        ``accuracy_std`` (over seeds), ``reference`` (its title), ``difference`` to it, ``standard_error``,
+        ``pairs``, ``p``, ``p_holm`` (Wilcoxon tests over clients, Holm-corrected within the setting),
+        ``verdict`` and ``records``. The row of the reference has no difference.
+
+    Raises:
+        UserError: no two runs can be compared, or a folder cannot be read.
+    """
+    chosen = records_of((*runs, *([] if against is None else [against])))
+    folder = None if against is None else records_of([against])[0].folder
+    rows = []
+    for group in groups(chosen):
+        reference = group.best if folder is None else group.find(folder)
+        if reference is None or len(group.candidates) < 2:
+            continue
+        shared = {"setting": group.setting, "reference": reference.title}
+        rows += [{**shared, **row_in_numbers(row)} for row in group.rows(reference)]
+    if not rows:
+        raise UserError(
+            "these runs cannot be compared: no two of them that differ in more than their seed have a seed "
+            "and its split in common; give runs on the same setting"
+        )
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+_COLUMNS = [
+    "setting",
+    "title",
+    "seeds",
+    "accuracy",
+    "accuracy_std",
+    "reference",
+    "difference",
+    "standard_error",
+    "pairs",
+    "p",
+    "p_holm",
+    "verdict",
+    "records",
+]

@@ -1,0 +1,101 @@
+"""`load_records`: finished runs as a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from benchmark.config.fields import setting_in_words
+from benchmark.config.plugins import load_plugins
+from benchmark.console.terminal import say
+from benchmark.errors import UserError
+from benchmark.records.gather import gather
+from benchmark.records.record import Record
+
+__all__ = ["Level", "Runs", "load_records", "records_of"]
+
+Level = Literal["runs", "rounds", "clients"]
+Runs = str | Path | Record  # a results folder, the folder of a record, or a record
+
+
+def load_records(*runs: Runs, level: Level = "runs") -> pd.DataFrame:
+    """Finished runs as a tidy frame; what lies beside them and cannot be used is said on standard error.
+
+    ```python
+    frame = load_records("results/paper")
+    frame.groupby(["setting", "method"])["accuracy"].mean()
+    ```
+
+    Args:
+        runs: results folders, folders of records, or records.
+        level: what a row is.
+
+            runs: one run; its configuration, its hyper-parameters as ``hyper.NAME`` and its figures.
+
+            rounds: one round of a run; the entries of rounds.jsonl.
+
+            clients: one client of a run, after the last round: test_samples, accuracy and loss.
+
+    Returns:
+        Columns ``method``, ``setting``, ``seed`` and ``record`` (the folder), then those of the level.
+        Accuracies are in 0..1, bytes in bytes, times in seconds. Figures that a row lacks are missing.
+
+    Raises:
+        UserError: a folder without finished runs, or with damaged ones.
+    """
+    makers = {"runs": _run, "rounds": _rounds, "clients": _clients}
+    if level not in makers:
+        raise UserError(f"level is {level!r}; expected one of: {', '.join(makers)}")
+    rows = [{**_who(record), **values} for record in records_of(runs) for values in makers[level](record)]
+    return pd.DataFrame(rows)
+
+
+def records_of(runs: Iterable[Runs]) -> list[Record]:
+    """The records, each run once."""
+    load_plugins()
+    folders = [one.folder if isinstance(one, Record) else Path(one).expanduser() for one in runs]
+    if not folders:
+        raise UserError("no runs are given; expected results folders, folders of records, or records")
+    found = gather(folders)
+    for line in found.left_out:
+        say(f"left out: {line}")
+    return found.records
+
+
+def _who(record: Record) -> dict[str, Any]:
+    return {
+        "method": record.method,
+        "setting": setting_in_words(record.config),
+        "seed": record.config.seed,
+        "record": str(record.folder),
+    }
+
+
+def _run(record: Record) -> list[dict[str, Any]]:
+    config = record.config.to_dict()
+    hyper = {f"hyper.{name}": as_cell(value) for name, value in config.pop("hyper").items()}
+    figures = {name: value for name, value in record.summary.items() if isinstance(value, (int, float, str))}
+    return [{**config, **hyper, **figures, "split": record.split}]
+
+
+def _rounds(record: Record) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in line.items() if not isinstance(value, (dict, list))}
+        for line in record.rounds
+    ]
+
+
+def _clients(record: Record) -> list[dict[str, Any]]:
+    columns = (record.test_samples, record.accuracies, record.losses)
+    return [
+        {"client": client, "test_samples": int(samples), "accuracy": float(accuracy), "loss": float(loss)}
+        for client, (samples, accuracy, loss) in enumerate(zip(*columns, strict=True))
+    ]
+
+
+def as_cell(value: Any) -> Any:
+    """A hyper-parameter as a cell: a list as text."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else value

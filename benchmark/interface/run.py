@@ -1,0 +1,102 @@
+"""`run`: one run, from Python."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmark.config.fields import as_typed
+from benchmark.config.flags import configure
+from benchmark.config.plugins import load_plugins
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.config import RunConfig
+from benchmark.errors import UserError, flag, unknown
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import record_of
+from benchmark.experiment.single import run_single
+from benchmark.interface.method import name_of
+from benchmark.records.record import Record, read_record
+
+__all__ = ["run"]
+
+_FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")}
+_TYPES: Mapping[type, tuple[type, ...]] = {str: (str,), int: (int,), float: (int, float), bool: (bool,)}
+
+
+def run(
+    algo: str | type[Algorithm],
+    *,
+    setting: str | None = None,
+    dataset: str | None = None,
+    seed: int = 0,
+    hyper: Mapping[str, Any] | None = None,
+    ablation: str | None = None,
+    results_dir: str | Path = "results/runs",
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    executor: str = "auto",
+    progress: bool = True,
+    again: bool = False,
+    **fields: Any,
+) -> Record:
+    """Carry out one run as ``python -m benchmark run`` does, and return its record.
+
+    A finished run is read, not repeated. An interrupted one is continued from its checkpoint.
+
+    ```python
+    record = run("fedper", dataset="digits", rounds=10)
+    record.summary["accuracy"], record.accuracies, record.folder
+    ```
+
+    Args:
+        algo: name of a method, or the class of one of your own, which need not be registered.
+        setting: dataset, split and protocol (``python -m benchmark list settings``).
+        dataset: its first setting is used where none is given; also ``folder:PATH`` and ``parquet:PATH``.
+        hyper: the method's hyper-parameters that differ from their defaults, as ``--set``.
+        ablation: a named variant of the method.
+        results_dir: where records lie.
+        data_dir: folder that holds the datasets; None: the environment's PFL_DATA_DIR, else a cache folder.
+        device: auto, cpu, cuda or cuda:N.
+        executor: auto, loop, threads or stacked.
+        progress: show a bar (on a terminal or in a notebook) or lines.
+        again: remove a finished record of this run and run it anew.
+        fields: further fields of `benchmark.engine.config.RunConfig`: rounds, lr, partition, clients, ...
+
+    Returns:
+        The record: configuration, summary, accuracies per client and the lines of all rounds.
+
+    Raises:
+        UserError: bad input, in one line.
+    """
+    load_plugins()
+    given = {"dataset": dataset, "seed": seed, **fields}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        _check(name, value)
+    words = [f"{name}={as_typed(value)}" for name, value in (hyper or {}).items()]
+    arguments = argparse.Namespace(algo=name_of(algo), setting=setting, ablation=ablation, set=words, **given)
+    chosen, config = configure(arguments)
+    execution = Execution(
+        device=device,
+        executor=executor,
+        data_dir=None if data_dir is None else Path(data_dir).expanduser(),
+        results_dir=Path(results_dir).expanduser(),
+    )
+    record = record_of(config, execution.results_dir)
+    if again and record.done:
+        shutil.rmtree(record.folder)
+    summary = run_single(chosen, config, execution, quiet=not progress)
+    return read_record(Path(summary["record"]))
+
+
+def _check(name: str, value: Any) -> None:
+    """Refuse what the command line could not have given."""
+    if name not in _FIELDS:
+        raise unknown("field", name, _FIELDS)
+    expected = type(_FIELDS[name].default)
+    if type(value) not in _TYPES[expected]:
+        raise UserError(f"{name} is {value!r:.40}; expected {expected.__name__}, as {flag(name)} takes")

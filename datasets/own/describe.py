@@ -1,0 +1,213 @@
+"""From ``folder:PATH`` or ``parquet:PATH`` to a dataset and to values that suit it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from benchmark.errors import UserError
+from datasets.data import Dataset, DatasetInfo, Samples
+from datasets.own.folder import read_folder
+from datasets.own.found import Found
+from datasets.own.parquet import read_parquet
+
+__all__ = ["OWN_DATA", "describe_own", "is_own"]
+
+OWN_DATA = "PFL_OWN_DATA"  # of the environment: what a process has read, one a line
+
+_READERS: dict[str, Callable[[Path, int], Found]] = {"folder": read_folder, "parquet": read_parquet}
+_TEST = 5  # one in so many images is for testing where the data do not say
+_SMALL, _LEAST, _LARGEST = 16, 4, 1024  # pixels a side: below the first the network for digits is the default
+
+
+def is_own(text: str) -> bool:
+    """Whether a dataset is called by where it lies: ``folder:PATH``."""
+    return text.partition(":")[0] in _READERS and ":" in text
+
+
+def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
+    """Read what ``folder:PATH`` or ``parquet:PATH`` names; ``PATH@32`` scales all images to 32 × 32 pixels.
+
+    Where the data do not say what is for testing, every fifth image of a class is, at even distances. A
+    dataset with clients has users, who are divided by the law `natural`.
+
+    Returns:
+        The dataset, and fields of `RunConfig` that suit it.
+
+    Raises:
+        UserError: it cannot be read, or is not enough for training.
+    """
+    kind, _, place = text.partition(":")
+    path, side = _place(kind, place)
+    found = _READERS[kind](path, side)
+    _check(path, found)
+    number = {name: label for label, name in enumerate(found.class_names)}
+    y = np.array([number[label] for label in found.labels], dtype=np.int64)
+    told = f"{kind} {path}: {found.told}{f'; scaled to {side}x{side}' * (side > 0)}"
+    info = DatasetInfo(
+        name="",
+        title="own images",
+        class_names=found.class_names,
+        shape=found.x.shape[1:],
+        sizes=(len(y), 0),
+        mean=(),
+        std=(),
+        network="cnn-digits" if min(found.x.shape[2:]) < _SMALL else "cnn-cifar10",
+    )
+    if found.clients is not None:
+        return _with_clients(info, path, found, y, told)
+    return _pooled(info, path, found, y, told)
+
+
+def _place(kind: str, place: str) -> tuple[Path, int]:
+    """Path and side; a path with an @ that exists is meant as it is."""
+    if not place or "\0" in place or "\n" in place:
+        raise UserError(f"--dataset {kind}: expected a path behind the colon, such as {kind}:PATH")
+    path = Path(place).expanduser().absolute()
+    head, at, side = place.rpartition("@")
+    if path.exists() or not at or not head:
+        return path, 0
+    if not (side.isascii() and side.isdecimal()) or len(side) > 4 or not _LEAST <= int(side) <= _LARGEST:
+        raise UserError(
+            f"--dataset {kind}:{place}: the side behind the @ is '{side}'; expected a whole number of pixels "
+            f"from {_LEAST} to {_LARGEST}"
+        )
+    return Path(head).expanduser().absolute(), int(side)
+
+
+def _check(path: Path, found: Found) -> None:
+    height, width = found.x.shape[2:]
+    if len(found.class_names) < 2:
+        raise UserError(f"{path} has one class, '{found.class_names[0]}'; expected two or more")
+    if min(height, width) < _LEAST:
+        raise UserError(f"{path} has images of {height}x{width} pixels; expected {_LEAST} a side or more")
+    if found.test is not None:
+        labels = np.array(found.labels)
+        if without := sorted(set(labels[found.test]) - set(labels[~found.test])):
+            raise UserError(f"{path} has test images of class '{without[0]}' and none for training; add some")
+
+
+def _named(info: DatasetInfo, path: Path, parts: Sequence[np.ndarray], names: Sequence[str]) -> DatasetInfo:
+    """`info` with its name and the constants of normalisation, from the training images."""
+    digest = hashlib.sha256("\n".join([*info.class_names, *names]).encode())
+    for array in parts:
+        digest.update(f"{array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:40] or "images"
+    mean, std = _normalisation(parts[0])
+    return dataclasses.replace(info, name=f"{stem}-{digest.hexdigest()[:8]}", mean=mean, std=std)
+
+
+def _normalisation(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation per channel of x / 255, to four decimals; a constant channel keeps its scale."""
+    counts = [np.bincount(x[:, channel].ravel(), minlength=256) for channel in range(x.shape[1])]
+    levels = np.arange(256) / 255
+    means = [float(np.average(levels, weights=count)) for count in counts]
+    stds = [
+        float(np.sqrt(np.average((levels - mean) ** 2, weights=count)))
+        for mean, count in zip(means, counts, strict=True)
+    ]
+    return tuple(round(mean, 4) for mean in means), tuple(round(std, 4) or 1.0 for std in stds)
+
+
+# -- without clients: a law divides them --------------------------------------------------------------
+
+
+def _pooled(
+    info: DatasetInfo, path: Path, found: Found, y: np.ndarray, told: str
+) -> tuple[DatasetInfo, dict[str, Any]]:
+    test = found.test
+    if test is None:
+        test, told = (
+            _held_out(y, len(found.class_names)),
+            f"{told}; one image in {_TEST} held out for testing",
+        )
+    halves = Samples(found.x[~test], y[~test]), Samples(found.x[test], y[test])
+    classes = len(found.class_names)
+    least = [np.bincount(half.y, minlength=classes).min() for half in halves]
+    if not min(least):
+        poor = found.class_names[int(np.argmin(np.bincount(halves[int(not least[1])].y, minlength=classes)))]
+        raise UserError(f"{path} has too few images of class '{poor}'; expected two or more, one for testing")
+    info = _named(info, path, [halves[0].x, halves[0].y, halves[1].x, halves[1].y], ())
+    info = dataclasses.replace(
+        info, sizes=(len(halves[0]), len(halves[1])), builtin=lambda: halves, origin=told
+    )
+    clients = int(np.clip(len(halves[0]) // 50, 2, 20))
+    return info, {
+        "partition": "dirichlet",
+        "dirichlet": 0.3,
+        "clients": clients,
+        "samples_per_client": max(1, len(halves[0]) // clients),
+        "test_samples_per_client": int(max(1, min(least[1], len(halves[1]) // clients))),
+        **_protocol(clients),
+    }
+
+
+def _held_out(y: np.ndarray, classes: int) -> np.ndarray:
+    """One in `_TEST` images of each class and at least one, at even distances, bool [N]."""
+    test = np.zeros(len(y), dtype=bool)
+    for label in range(classes):
+        where = np.flatnonzero(y == label)
+        count = min(len(where) - 1, max(1, len(where) // _TEST))
+        test[where[(2 * np.arange(count) + 1) * len(where) // max(1, 2 * count)]] = True
+    return test
+
+
+def _protocol(clients: int) -> dict[str, Any]:
+    """About five participants a round; 100 rounds."""
+    return {"participation": min(1.0, max(0.1, round(5 / clients, 2))), "rounds": 100}
+
+
+# -- with clients: everyone has what is theirs --------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Theirs:
+    """A `datasets.data.Reader` of what was read already."""
+
+    builtin: ClassVar[bool] = True
+    samples: Samples
+    users: np.ndarray
+    digest: str
+
+    def load(self, info: DatasetInfo, roots: Sequence[Path], download: bool, embedding: int) -> Dataset:
+        """The dataset; nothing can fail any more."""
+        source = f"{info.title} ({info.origin})"
+        return info.holding(self.samples, self.samples, source, users=self.users, digest=self.digest)
+
+
+def _with_clients(
+    info: DatasetInfo, path: Path, found: Found, y: np.ndarray, told: str
+) -> tuple[DatasetInfo, dict[str, Any]]:
+    assert found.clients is not None
+    names, users = np.unique(np.array(found.clients), return_inverse=True)
+    owned = np.bincount(users)
+    clients = int((owned >= _TEST).sum())
+    if clients < 2:
+        raise UserError(
+            f"{path} has {len(names)} client{'s' * (len(names) != 1)}, of whom {clients} have {_TEST} images "
+            "or more; expected two or more such clients"
+        )
+    listed = ", ".join(str(name) for name in names[:5]) + ", …" * (len(names) > 5)
+    told += f"; {len(names)} clients ({listed})"
+    if clients < len(names):
+        told += f", of whom {len(names) - clients} have fewer than {_TEST} images and are left out"
+    info = _named(info, path, [found.x, y, users], list(map(str, names)))
+    reader = _Theirs(Samples(found.x, y), users.astype(np.int64), info.name)
+    info = dataclasses.replace(info, reader=reader, origin=told)
+    return info, {
+        "partition": "natural",
+        "test_share": 1 / _TEST,
+        "least_test": 1,
+        "clients": clients,
+        "samples_per_client": max(1, len(y) * (_TEST - 1) // _TEST // len(names)),
+        "test_samples_per_client": max(1, len(y) // _TEST // len(names)),
+        **_protocol(clients),
+    }

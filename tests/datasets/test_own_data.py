@@ -1,0 +1,321 @@
+"""Images of one's own: `folder:PATH` and `parquet:PATH`."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from own_images import clients_folder, digits_folder, encoded, save, write_parquet
+from PIL import Image
+
+import datasets
+from benchmark.cli import main
+from benchmark.config import own_data
+from benchmark.config.settings import SETTINGS
+from benchmark.models import NETWORKS
+from datasets.own import OWN_DATA, describe_own
+from datasets.registry import DATASETS, MODULES
+
+SHORT = ["--rounds", "2", "--local-epochs", "1", "--eval-every", "0", "--device", "cpu", "--json"]
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch, tmp_path):
+    """Every test begins without own data, and with a cache of its own."""
+    monkeypatch.setenv(OWN_DATA, "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    kept = [(one, dict(one)) for one in (DATASETS, MODULES, SETTINGS, NETWORKS, own_data._LOADED)]
+    yield
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    return digits_folder(tmp_path_factory.mktemp("own") / "my digits")
+
+
+def answer(capsys, *words):
+    capsys.readouterr()
+    assert main([str(word) for word in words]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_digits_in_a_folder_are_the_digits(digits, tmp_path, capsys):
+    """The same split, bit for bit the same run."""
+    split = ["--partition", "distinct", "--classes-per-client", "2", "--clients", "20"]
+    split += ["--samples-per-client", "60", "--test-samples-per-client", "20"]
+    protocol = ["--participation", "0.25", "--lr", "0.08", "--results-dir", tmp_path / "runs", *SHORT]
+    found = {}
+    for dataset in ("digits", f"folder:{digits}"):
+        about = answer(
+            capsys, "data", "--dataset", dataset, *split, "--json", "--out", tmp_path / "split.png"
+        )
+        summary = answer(capsys, "--algo", "fedper", "--dataset", dataset, *split, *protocol)
+        told = (about["checksum"], about["data_checksum"], about["network"], about["shape"])
+        clients = (tmp_path / "runs" / summary["record"].split("/")[-1] / "clients.csv").read_text()
+        found[dataset] = (*told, summary["accuracy"], summary["bytes_up"], clients)
+    assert found["digits"] == found[f"folder:{digits}"]
+    own = DATASETS[own_data._LOADED[f"folder:{digits}"]]
+    assert (own.mean, own.std) == (DATASETS["digits"].mean, DATASETS["digits"].std)
+
+
+def test_the_name_follows_the_content(tmp_path):
+    """The same images elsewhere are the same dataset; other labels are another one, in spite of the cache."""
+    one = digits_folder(tmp_path / "a" / "Some Digits", 60)
+    other = shutil.copytree(one, tmp_path / "b" / "Some Digits")
+    name = describe_own(f"folder:{one}")[0].name
+    assert name.startswith("some-digits-")
+    assert describe_own(f"folder:{other}")[0].name == name
+    file = next((other / "train" / "3").iterdir())
+    file.rename(other / "train" / "4" / file.name)
+    assert describe_own(f"folder:{other}")[0].name != name
+
+
+def test_without_a_test_folder_images_are_held_out(tmp_path):
+    digits_folder(tmp_path / "x", 300)
+    info, values = describe_own(f"folder:{tmp_path / 'x' / 'train'}")
+    train, test = info.builtin()
+    labels = datasets.load("digits").train.y[:300]
+    for label in range(10):
+        count = int((labels == label).sum())
+        assert int((test.y == label).sum()) == count // 5
+    assert len(train) + len(test) == 300
+    law = datasets.LAWS["dirichlet"]
+    assert values["clients"] * values["samples_per_client"] <= len(train)
+    assert issubclass(law, datasets.LAWS[values["partition"]])
+
+
+def test_a_subfolder_a_client(tmp_path, capsys):
+    root = clients_folder(tmp_path / "people", (40, 30, 20, 3))
+    data = ["--dataset", f"folder:{root}"]
+    about = answer(capsys, "data", *data, "--json", "--out", tmp_path / "split.png")
+    assert [row["train"] + row["test"] for row in about["clients"]] == [40, 30, 20]
+    assert "4 clients (a, b, c, d), of whom 1 have fewer than 5 images" in about["source"]
+    summary = answer(capsys, "--algo", "fedavg-ft", *data, "--results-dir", tmp_path / "runs", *SHORT)
+    assert summary["rounds"] == 2
+
+
+def test_parquet_is_the_folder(tmp_path, capsys):
+    """A domain a client: encoded bytes or structs, names or numbers, give the same samples."""
+    root, rows = clients_folder(tmp_path / "x"), []
+    for path in sorted(root.rglob("*.png"), key=lambda path: path.name):
+        rows.append((path.read_bytes(), path.parent.name, path.parent.parent.name))
+    images, labels, clients = (list(column) for column in zip(*rows, strict=True))
+    plain = write_parquet(tmp_path / "plain.parquet", images, labels, client=clients)
+    structs = [{"bytes": image, "path": None} for image in images]
+    numbers = ["abc".index(client) for client in clients]
+    hub = write_parquet(tmp_path / "hub.parquet", structs, [int(label) for label in labels], client=numbers)
+    found = [describe_own(text)[0] for text in (f"folder:{root}", f"parquet:{plain}", f"parquet:{hub}")]
+    loaded = [info.reader.load(info, (), False, 0) for info in found]
+    assert len({dataset.checksum for dataset in loaded}) == 1
+    assert loaded[0].users.tolist() == numbers
+    inverted = loaded[0].train.x[np.array(numbers) == 1]
+    assert (inverted == 255 - datasets.load("digits").train.x[30:60]).all()
+
+
+def test_parquet_with_test_rows(tmp_path):
+    digits = datasets.load("digits")
+    for half, count in (("train", 100), ("test", 50)):
+        part = getattr(digits, half)
+        images = [encoded(x) for x in part.x[:count]]
+        write_parquet(tmp_path / f"{half}.parquet", images, part.y[:count])
+    train, test = describe_own(f"parquet:{tmp_path}")[0].builtin()
+    assert (train.x == digits.train.x[:100]).all()
+    assert (test.y == digits.test.y[:50]).all()
+
+
+def test_scaling_and_colours(tmp_path):
+    """One coloured image makes all of them coloured; sizes may differ if a side is given."""
+    root = digits_folder(tmp_path / "x", 40)
+    Image.new("RGB", (20, 10), (255, 0, 0)).save(root / "train" / "0" / "zz.png")
+    info, _ = describe_own(f"folder:{root}@16")
+    assert (info.shape, info.network) == ((3, 16, 16), "cnn-cifar10")
+    train, _ = info.builtin()
+    assert train.x[-1][:, 8, 8].tolist() == [255, 0, 0]
+    assert (train.x[0][0] == train.x[0][1]).all()
+    # A folder that is really called so is meant as it is.
+    assert describe_own(f"folder:{shutil.copytree(root, tmp_path / 'x@16') / 'train' / '..'}@16")
+
+
+def test_records_can_be_verified_and_workers_find_the_data(digits, tmp_path, capsys, monkeypatch):
+    words = ["--algo", "fedavg", "--dataset", f"folder:{digits}", "--results-dir", tmp_path, *SHORT]
+    record = answer(capsys, *words)["record"]
+    assert os.environ[OWN_DATA] == f"folder:{digits}"
+    for registry in (DATASETS, MODULES, SETTINGS, NETWORKS):
+        registry.pop(own_data._LOADED[f"folder:{digits}"])
+    own_data._LOADED.clear()
+    monkeypatch.setenv(OWN_DATA, "")
+    assert main(["verify", record]) == 2
+    assert "--plugin folder:PATH" in capsys.readouterr().err
+    assert main(["verify", record, "--plugin", f"folder:{digits}"]) == 0
+    assert "bit-equal" in capsys.readouterr().out
+
+
+# -- bad input ----------------------------------------------------------------------------------------
+
+
+def _empty(root):
+    root.mkdir()
+
+
+def _file(root):
+    root.write_text("no folder")
+
+
+def _flat(root):
+    save(datasets.load("digits").train.x[0], root / "a.png")
+
+
+def _deep(root):
+    save(datasets.load("digits").train.x[0], root / "a" / "b" / "c" / "d.png")
+
+
+def _mixed(root):
+    digits_folder(root, 20)
+    save(datasets.load("digits").train.x[0], root / "loose" / "d.png")
+
+
+def _one_class(root):
+    for number in range(5):
+        save(datasets.load("digits").train.x[number], root / "a" / f"{number}.png")
+
+
+def _odd_halves(root):
+    digits_folder(root, 20)
+    (root / "test").rename(root / "exam")
+
+
+def _new_class(root):
+    digits_folder(root, 40)
+    save(datasets.load("digits").train.x[0], root / "test" / "new" / "0.png")
+
+
+def _lonely(root):
+    digits_folder(root, 200)
+    shutil.rmtree(root / "test" / "7")
+
+
+def _damaged(root):
+    digits_folder(root, 20)
+    file = root / "train" / "0" / "0000.png"
+    file.write_bytes(file.read_bytes()[:60])
+
+
+def _no_image(root):
+    digits_folder(root, 20)
+    (root / "train" / "0" / "0000.png").write_text("hello")
+
+
+def _sizes(root):
+    digits_folder(root, 20)
+    save(np.zeros((1, 9, 8), np.uint8), root / "train" / "0" / "0000.png")
+
+
+def _deep_colours(root):
+    digits_folder(root, 20)
+    Image.fromarray(np.zeros((8, 8), np.uint16)).save(root / "train" / "0" / "0000.png")
+
+
+def _tiny_images(root):
+    for label in "ab":
+        for number in range(5):
+            save(np.zeros((1, 3, 3), np.uint8), root / label / f"{label}{number}.png")
+
+
+def _few_images(root):
+    clients_folder(root, (30, 4, 3))
+
+
+FOLDERS = {
+    "missing": (lambda root: None, ["does not exist", "PATH/CLASS/"]),
+    "a file": (_file, ["is a file", "PATH/CLASS/"]),
+    "empty": (_empty, ["holds no images", ".png"]),
+    "no class": (_flat, ["expected them in", "PATH/CLASS/"]),
+    "too deep": (_deep, ["a/b/c", "expected them in"]),
+    "two layouts": (_mixed, ["and others elsewhere", "expected all in"]),
+    "one class": (_one_class, ["one class, 'a'", "two or more"]),
+    "no test": (_odd_halves, ["train and exam", "train and test"]),
+    "an untrained class": (_new_class, ["class 'new'", "none for training"]),
+    "an untested class": (_lonely, ["class '7'", "too few"]),
+    "cut off": (_damaged, ["0000.png could not be read", "replace or remove"]),
+    "no image": (_no_image, ["0000.png could not be read", "replace or remove"]),
+    "sizes": (_sizes, ["different sizes", "PATH@32"]),
+    "16 bits": (_deep_colours, ["mode I;16", "8 bits"]),
+    "tiny": (_tiny_images, ["3x3", "4 a side"]),
+    "poor clients": (_few_images, ["3 clients, of whom 1", "two or more such clients"]),
+}
+
+
+def refused(capsys, tmp_path, text, parts):
+    capsys.readouterr()
+    runs = tmp_path / "runs"
+    assert main(["--algo", "fedavg", "--dataset", text, "--results-dir", str(runs)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    for part in parts:
+        assert part in err
+    assert not runs.exists()
+
+
+@pytest.mark.parametrize("case", FOLDERS)
+def test_bad_folders(case, capsys, tmp_path):
+    make, parts = FOLDERS[case]
+    make(tmp_path / "own")
+    refused(capsys, tmp_path, f"folder:{tmp_path / 'own'}", parts)
+
+
+def _columns(change):
+    """Columns of 20 good rows of two clients, changed."""
+    digits = datasets.load("digits").train
+    images = [encoded(x) for x in digits.x[:20]]
+    columns = {"image": images, "label": digits.y[:20].tolist(), "client": [0, 1] * 10}
+    change(columns)
+    return columns
+
+
+TABLES = {
+    "no label": (lambda c: c.pop("label"), ["columns image", "it has image, client"]),
+    "labels of another type": (lambda c: c.update(label=[0.5] * 20), ["label is double"]),
+    "an empty label": (lambda c: c["label"].__setitem__(3, None), ["label in every row", "row 3 has none"]),
+    "an empty client": (lambda c: c["client"].__setitem__(4, None), ["client in every row", "row 4"]),
+    "no bytes": (lambda c: c.update(image=list(range(20))), ["image is int64"]),
+    "no image": (lambda c: c["image"].__setitem__(5, b"x"), ["row 5 of", "could not be read"]),
+    "an empty image": (lambda c: c["image"].__setitem__(6, None), ["image in every row", "row 6 has none"]),
+    "no rows": (lambda c: [c.update({name: c[name][:0]}) for name in list(c)], ["no rows"]),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_bad_tables(case, capsys, tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    change, parts = TABLES[case]
+    pq.write_table(pa.table(_columns(change)), tmp_path / "own.parquet")
+    refused(capsys, tmp_path, f"parquet:{tmp_path / 'own.parquet'}", parts)
+
+
+def test_bad_files(capsys, tmp_path):
+    (tmp_path / "own.parquet").write_bytes(b"PAR1 and then nothing")
+    refused(capsys, tmp_path, f"parquet:{tmp_path / 'own.parquet'}", ["complete parquet file"])
+    refused(
+        capsys, tmp_path, f"parquet:{tmp_path / 'none.parquet'}", ["is no file", "expected a parquet file"]
+    )
+    refused(capsys, tmp_path, f"parquet:{tmp_path}", ["a folder without train.parquet"])
+    refused(capsys, tmp_path, "folder:", ["expected a path behind the colon"])
+    for side in ("x", "2", "99999", "-8"):
+        refused(capsys, tmp_path, f"folder:{tmp_path}/none@{side}", [f"'{side}'", "from 4 to 1024"])
+    columns = _columns(lambda columns: None)
+    for half in ("train", "test"):
+        write_parquet(tmp_path / f"{half}.parquet", columns["image"], columns["label"], client=[0] * 20)
+    refused(capsys, tmp_path, f"parquet:{tmp_path}", ["a column client", "one file"])
+
+
+def test_other_laws_are_refused_for_clients(capsys, tmp_path):
+    root = clients_folder(tmp_path / "x")
+    words = ["data", "--dataset", f"folder:{root}", "--partition", "iid"]
+    assert main(words) == 2
+    assert "samples stay with their users" in capsys.readouterr().err

@@ -1,0 +1,178 @@
+"""The Python interface: the same runs, records and tests as on the command line."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import benchmark
+from algorithms import ALGORITHMS
+from benchmark import compare_records, load_records, run
+from benchmark.cli import main
+from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.sources import SOURCES
+from benchmark.errors import UserError
+from benchmark.records.record import read_record
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = {
+    "dataset": "digits",
+    "clients": 4,
+    "samples_per_client": 20,
+    "test_samples_per_client": 10,
+    "rounds": 3,
+    "local_epochs": 1,
+    "eval_every": 1,
+    "device": "cpu",
+    "executor": "loop",
+    "progress": False,
+}
+WORDS = "--dataset digits --clients 4 --samples-per-client 20 --test-samples-per-client 10 --rounds 3"
+WORDS += " --local-epochs 1 --eval-every 1 --device cpu --executor loop --json"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def records(root):
+    made = [run("fedavg", results_dir=root, **TINY), run("fedper", results_dir=root, **TINY)]
+    return [*made, run("fedper", results_dir=root, seed=1, **TINY)]
+
+
+def test_importing_it_is_cheap():
+    code = "import sys, benchmark; print(dir(benchmark)); assert not {'torch', 'numpy'} & {*sys.modules}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "'run'" in done.stdout
+    with pytest.raises(AttributeError, match="no attribute 'walk'"):
+        _ = benchmark.walk
+
+
+def test_the_run_of_the_command_line(records, tmp_path, capsys):
+    assert main(["--algo", "fedper", *WORDS.split(), "--results-dir", str(tmp_path)]) == 0
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    other, record = read_record(Path(summary["record"])), records[1]
+    assert record.folder.name == other.folder.name
+    assert record.summary["accuracy"] == summary["accuracy"]
+    np.testing.assert_array_equal(record.accuracies, other.accuracies)
+
+
+def test_hyper_parameters_and_ablations(root):
+    assert run("ditto", hyper={"lam": 0.5}, results_dir=root, **TINY).config.hyper["lam"] == 0.5
+    variant = run("ppfe", ablation="no-reduction", results_dir=root, **{**TINY, "rounds": 6})
+    assert variant.method == "ppfe-no-reduction"
+
+
+def test_a_finished_run_is_read_and_again_repeats_it(records, root, capsys):
+    folder = records[0].folder
+    before = (folder / "done").stat().st_mtime_ns
+    run("fedavg", results_dir=root, **{**TINY, "progress": True})
+    assert "already finished" in capsys.readouterr().err
+    assert (folder / "done").stat().st_mtime_ns == before
+    repeated = run("fedavg", results_dir=root, again=True, **TINY)
+    assert (folder / "done").stat().st_mtime_ns > before
+    assert repeated.summary["accuracy"] == records[0].summary["accuracy"]
+
+
+def test_frames(records):
+    runs = load_records(*records)
+    assert list(runs.columns[:4]) == ["method", "setting", "seed", "record"]
+    assert runs["accuracy"].tolist() == [record.summary["accuracy"] for record in records]
+    assert (runs["clients"] == 4).all()
+    assert str(runs["bytes_up"].dtype) == "int64"
+    rounds = load_records(*records, level="rounds")
+    assert len(rounds) == sum(record.summary["rounds"] for record in records)
+    assert rounds["bytes_up"].sum() == runs["bytes_up"].sum()
+    clients = load_records(records[1], level="clients")
+    np.testing.assert_array_equal(clients["accuracy"], records[1].accuracies)
+    assert clients["test_samples"].tolist() == records[1].test_samples.tolist()
+
+
+def test_comparison_is_that_of_the_command_line(records, capsys):
+    found = compare_records(*records)
+    main(["compare", *(str(record.folder) for record in records), "--json"])
+    (group,) = json.loads(capsys.readouterr().out)
+    assert found["title"].tolist() == [one["title"] for one in group["runs"]]
+    for column in ("accuracy", "difference", "p_holm", "pairs"):
+        told = [one.get(column) for one in group["runs"]]
+        assert [None if np.isnan(value) else value for value in found[column].astype(float)] == told
+    against = compare_records(*records, against=records[0])
+    assert set(against["reference"]) == {"fedavg"}
+
+
+def cell(name, body, number):
+    """A class as a notebook would define it in its cell `number`."""
+    source = (
+        f"class {name}(Algorithm):\n"
+        "    name, title, reference = 'in-a-cell', 'In a cell', 'a notebook'\n"
+        f"    def shared_layers(self):\n        return {body}\n"
+    )
+    file = f"<cell {number}>"
+    import linecache
+
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope = {"Algorithm": Algorithm, "__name__": "notebook"}
+    exec(compile(source, file, "exec"), scope)
+    return scope[name]
+
+
+@pytest.fixture
+def without_cells():
+    kept = dict(ALGORITHMS), dict(SOURCES)
+    yield
+    for registry, before in zip((ALGORITHMS, SOURCES), kept, strict=True):
+        registry.clear()
+        registry.update(before)
+
+
+def test_a_method_in_a_cell(without_cells, tmp_path, capsys):
+    """The text of the cell is its code: after a change, the old record is said to be of other code."""
+    first = cell("Mine", "self.network.names[:-1]", 1)
+    record = run(first, results_dir=tmp_path, **TINY)
+    assert record.method == "in-a-cell"
+    assert run(first, results_dir=tmp_path, **TINY).summary["bytes_up"] == record.summary["bytes_up"]
+    assert "other code" not in capsys.readouterr().err
+    second = cell("Mine", "self.network.names[:-2]", 2)
+    assert run(second, results_dir=tmp_path, **TINY).summary["bytes_up"] == record.summary["bytes_up"]
+    assert "other code" in capsys.readouterr().err
+    fresh = run(second, results_dir=tmp_path, again=True, **TINY)
+    assert fresh.summary["bytes_up"] < record.summary["bytes_up"]
+
+
+@dataclass
+class NoMethod:
+    name: str = "x"
+
+
+def test_bad_input(records, tmp_path, without_cells):
+    taken = type("Taken", (Algorithm,), {"name": "fedavg", "title": "T", "reference": "r"})
+    nameless = type("Nameless", (Algorithm,), {"title": "N", "reference": "r"})
+    unseen = type("Unseen", (Algorithm,), {"name": "u", "title": "U", "reference": "r", "__module__": "none"})
+    cases = [
+        (lambda: run("fedvag", **TINY), "did you mean 'fedavg'"),
+        (lambda: run(NoMethod, **TINY), "a subclass of Algorithm"),
+        (lambda: run(taken, **TINY), "there is a method 'fedavg' already"),
+        (lambda: run(nameless, **TINY), "has no `name`"),
+        (lambda: run(unseen, **TINY), "cannot be found"),
+        (lambda: run("fedavg", round=3, **TINY), "did you mean 'rounds'"),
+        (lambda: run("fedavg", **{**TINY, "rounds": "3"}), "rounds is '3'; expected int"),
+        (lambda: run("fedavg", **{**TINY, "rounds": 0}), "--rounds is 0"),
+        (lambda: run("fedavg", lr=True, **TINY), "lr is True; expected float"),
+        (lambda: run("ditto", hyper={"lamb": 1}, **TINY), "did you mean 'lam'"),
+        (lambda: load_records(), "no runs are given"),
+        (lambda: load_records(tmp_path), "holds no finished run"),
+        (lambda: load_records(tmp_path / "none"), "none"),
+        (lambda: load_records(records[0], level="steps"), "expected one of: runs, rounds, clients"),
+        (lambda: compare_records(records[0]), "cannot be compared"),
+        (lambda: compare_records(records[0], against=records[2]), "cannot be compared"),
+    ]
+    for call, message in cases:
+        with pytest.raises(UserError, match=message):
+            call()
+    assert not list(tmp_path.iterdir())
