@@ -25,7 +25,8 @@ usage: ./run_all.sh [--profile quick|lite|paper] [options of `python -m benchmar
   --dry-run        print what would run and how long it would take
   test             run linter, type checker and tests, with one process per core
   test --fast      the same without the slow tests, which it lists; under a minute on two cores after the first call
-  doctor           say what this machine has, which data are found, and what to do about what is missing
+  doctor           print what is here (Python, PyTorch, GPU, cores, memory, disk, data), what is missing, and what
+                   to do about it; installs nothing
 
 The first call creates a virtual environment in .venv. With PFL_PYTHON=/path/to/python, that interpreter is
 used as it is and nothing is installed.
@@ -55,15 +56,29 @@ setup() { # sets $python
         if recent "$candidate"; then found=$candidate; break; fi
     done
     [ -n "$found" ] || fail "no Python of version 3.11 or later found; install one, or name it with PFL_PYTHON"
-    say "setting up .venv with $("$found" --version) (once; PyTorch is a large download where it is not cached)"
+    say "setting up .venv with $("$found" --version), once. The packages take longest: minutes, most of them for PyTorch"
+    say "(with its CUDA libraries about 3 GB on Linux; about 200 MB where pip is set up for a build without CUDA)"
     "$found" -m venv .venv || fail "cannot create .venv; install Python's venv module (Debian: python3-venv)"
-    "$python" -m pip install --quiet --disable-pip-version-check -r requirements.txt ||
+    local quiet=--quiet
+    if [ -t 2 ]; then quiet=--no-input; fi # somebody watches: pip's own progress is worth seeing
+    "$python" -m pip install "$quiet" --disable-pip-version-check -r requirements.txt ||
         fail "pip could not install requirements.txt; see its message above, then call this again"
     printf '%s' "$wanted" >"$stamp"
 }
 
 case "${1:-}" in
 -h | --help) usage; exit 0 ;;
+doctor)
+    python=${PFL_PYTHON:-.venv/bin/python}
+    if [ -z "${PFL_PYTHON:-}" ] && [ ! -x "$python" ]; then
+        for python in python3.12 python3.11 python3.13 python3.14 python3 python ''; do
+            if [ -z "$python" ] || recent "$python"; then break; fi
+        done
+        [ -n "$python" ] || fail "no Python of version 3.11 or later found; install one, or name it with PFL_PYTHON"
+        say "no .venv yet: ./run_all.sh --profile quick creates it and installs the packages; this is $python"
+    fi
+    exec "$python" -m benchmark.doctor
+    ;;
 test)
     shift
     setup
@@ -75,11 +90,6 @@ test)
     # A process for each core, each with one thread: tests are too small to share among threads.
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
     exec "$python" -m pytest -n auto --dist loadfile --no-loadscope-reorder "$@"
-    ;;
-doctor)
-    shift
-    setup
-    exec "$python" -m benchmark doctor "$@"
     ;;
 esac
 

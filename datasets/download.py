@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,11 +22,21 @@ _TIMEOUT = 20.0  # seconds a silent server is waited for
 
 @dataclass(frozen=True)
 class Download:
-    """A class of torchvision.datasets, the folder that it makes, and its options."""
+    """A class of torchvision.datasets, the folder that it makes, and its options.
+
+    what: the archive and its size, for people.
+    """
 
     name: str
     folder: str
+    what: str = "its archive"
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def command(self, into: str) -> str:
+        """A command that downloads the same files, on whatever machine has a network and torchvision."""
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        call = f"torchvision.datasets.{self.name}('{into}', download=True{options})"
+        return f'python -c "import torchvision; {call}"'
 
 
 def fetch(what: Download, into: Path) -> None:
@@ -34,6 +45,7 @@ def fetch(what: Download, into: Path) -> None:
     Raises ImportError without torchvision, OSError, RuntimeError or others of the network's errors.
     """
     torchvision_datasets = _import_torchvision_datasets()
+    print(f"downloading {what.what}, once, into {into}", file=sys.stderr, flush=True)
     timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_TIMEOUT)
     try:

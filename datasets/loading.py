@@ -108,7 +108,8 @@ def _download(info: DatasetInfo, roots: list[Path]) -> str:
     try:
         fetch(info.download, into)
     except Exception as error:  # whatever stops a download, the remedy is the same
-        return f"the download failed ({one_line(error)})"
+        by_hand = f"by hand: {info.download.command('.')}, then move {info.download.folder} to {into}"
+        return f"the download failed ({one_line(error)}) of {info.download.what}; {by_hand}"
     return ""
 
 

@@ -69,7 +69,7 @@ FLOORS = (
     ("benchmark.experiment",),
     ("benchmark.present", "benchmark.launch"),
     ("benchmark.speed", "benchmark.papers"),
-    ("benchmark.interface",),
+    ("benchmark.interface", "benchmark.doctor"),
     ("benchmark.commands",),
     ("benchmark.cli",),
     ("benchmark.__main__",),

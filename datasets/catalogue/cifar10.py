@@ -25,6 +25,6 @@ INFO = DatasetInfo(
             labels="labels",
         ),
     ),
-    download=Download("CIFAR10", folder="cifar-10-batches-py"),
+    download=Download("CIFAR10", folder="cifar-10-batches-py", what="cifar-10-python.tar.gz, 170 MB"),
     network="cnn-cifar10",
 )

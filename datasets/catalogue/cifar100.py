@@ -31,6 +31,6 @@ INFO = DatasetInfo(
         ParquetFiles("cifar100", labels=("fine_label", "label")),
         CifarPickles("cifar-100-python", train=("train",), test=("test",), labels="fine_labels"),
     ),
-    download=Download("CIFAR100", folder="cifar-100-python"),
+    download=Download("CIFAR100", folder="cifar-100-python", what="cifar-100-python.tar.gz, 169 MB"),
     network="cnn-cifar100",
 )

@@ -25,6 +25,6 @@ INFO = DatasetInfo(
         # The official files hold every image transposed; the parquet files are expected upright.
         IdxFiles("EMNIST/raw", train="emnist-letters-train", test="emnist-letters-test", transposed=True),
     ),
-    download=Download("EMNIST", folder="EMNIST", options={"split": "letters"}),
+    download=Download("EMNIST", folder="EMNIST", what="gzip.zip, 562 MB", options={"split": "letters"}),
     network="cnn-emnist",
 )

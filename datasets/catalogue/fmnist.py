@@ -33,6 +33,6 @@ INFO = DatasetInfo(
         # Debian's package dataset-fashion-mnist.
         IdxFiles("/usr/share/datasets/fashion-mnist", train="train", test="t10k"),
     ),
-    download=Download("FashionMNIST", folder="FashionMNIST"),
+    download=Download("FashionMNIST", folder="FashionMNIST", what="four .gz files, 31 MB"),
     network="cnn-emnist",
 )

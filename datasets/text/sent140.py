@@ -123,7 +123,8 @@ def _download(remote: Remote, roots: Sequence[Path]) -> str:
     try:
         fetch(remote, into)
     except Exception as error:  # whatever stops a download, the remedy is the same
-        return f"the download failed ({one_line(error)})"
+        by_hand = f"by hand: curl --location --create-dirs --output {into / remote.path} {remote.url}"
+        return f"the download failed ({one_line(error)}) of {remote.size / 1e6:,.0f} MB; {by_hand}"
     return ""
 
 

@@ -2,9 +2,11 @@
 
 import dataclasses
 import gzip
+import inspect
 import io
 import os
 import pickle
+import re
 import sys
 import types
 import urllib.error
@@ -21,6 +23,7 @@ import datasets.loading
 from benchmark.errors import UserError
 from datasets import DATASETS, DatasetInfo, Samples, load
 from datasets.layouts import ParquetFiles
+from datasets.vision import import_torchvision
 
 N_TRAIN, N_TEST = 130, 104
 
@@ -334,7 +337,7 @@ def error_of(*args, **kwargs):
         load(*args, **kwargs)
     text = str(error.value)
     assert "\n" not in text
-    assert len(text) < 1000
+    assert len(text) < 1100
     return text
 
 
@@ -491,6 +494,12 @@ def test_no_network(name, root, monkeypatch):
     monkeypatch.setattr(datasets.loading, "_find", lambda *_: None)
     text = error_of(name, root)
     assert "the download failed" in text
+    assert f"of {DATASETS[name].download.what}" in text
+    (kind, call) = re.search(
+        r'python -c "import torchvision; torchvision.datasets.(\w+)\((.*?)\)"', text
+    ).groups()
+    given = eval(f"dict(root={call})")  # the command is one that torchvision understands
+    inspect.signature(getattr(import_torchvision("datasets"), kind)).bind(**given)
     assert "Name or service not known" in text
     assert not list(root.iterdir())
 

@@ -1,0 +1,209 @@
+"""The checks, one function each."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["CHECKS", "Finding", "findings", "report"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_LEAST = (3, 11)
+_SETUP = (
+    "run ./run_all.sh test --fast once, which sets up .venv, or: python -m pip install -r requirements.txt"
+)
+_OPTIONAL = {  # what needs them
+    "wandb": "--wandb",
+    "wandb-workspaces": "report --wandb",
+    "ray": "--launcher ray",
+    "submitit": "--launcher slurm",
+    "optuna": "tune",
+    "safetensors": "--save-models",
+    "torchtext": "real tweets, the first time",
+}
+_TESTS = ("pytest", "pytest-xdist", "ruff", "mypy", "pandas-stubs", "types-tabulate")  # ./run_all.sh test
+_DISK = 5.0  # GB that data, records and caches of the paper's scale may take
+_MEMORY = 4.0  # GB that one run at the paper's scale may take
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report.
+
+    state: ``ok``; ``note``, for what only some uses need; or ``missing``, for what nothing works without.
+    remedy: what to do about it; empty for ``ok``.
+    """
+
+    name: str
+    value: str
+    state: str = "ok"
+    remedy: str = ""
+
+
+def python() -> Iterator[Finding]:
+    """The interpreter."""
+    here = f"{'.'.join(map(str, sys.version_info[:3]))} in {sys.prefix}"
+    least = ".".join(map(str, _LEAST))
+    if sys.version_info < _LEAST:
+        remedy = (
+            f"install Python {least} or later, or name one: PFL_PYTHON=/path/to/python ./run_all.sh doctor"
+        )
+        yield Finding("Python", here, "missing", remedy)
+    else:
+        yield Finding("Python", here)
+
+
+def packages() -> Iterator[Finding]:
+    """What requirements.txt names, besides PyTorch."""
+    pinned = dict(
+        re.findall(r"(?m)^([\w-]+)==([\w.]+)", (_ROOT / "requirements.txt").read_text(encoding="utf-8"))
+    )
+    needed = {name: version for name, version in pinned.items() if name not in {*_OPTIONAL, *_TESTS}}
+    absent = [name for name in needed if _version(name) is None]
+    others = [f"{name} {_version(name)}" for name in needed if _version(name) not in (None, pinned[name])]
+    if absent:
+        yield Finding("packages", f"{', '.join(absent)} not installed", "missing", _SETUP)
+    elif others:
+        remedy = "nothing, unless something fails: the versions of requirements.txt are those tested"
+        yield Finding("packages", f"installed; other versions: {', '.join(others)}", "note", remedy)
+    else:
+        yield Finding("packages", "as in requirements.txt")
+    if untested := [name for name in _TESTS if _version(name) is None]:
+        yield Finding("tests", f"{', '.join(untested)} not installed", "note", "only for ./run_all.sh test")
+    if lacking := [name for name in _OPTIONAL if _version(name) is None]:
+        uses = ", ".join(f"{name} ({_OPTIONAL[name]})" for name in lacking)
+        yield Finding("optional", f"{uses} not installed", "note", f"pip install {' '.join(lacking)}")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name).partition("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def pytorch() -> Iterator[Finding]:
+    """PyTorch and the GPUs that it finds."""
+    try:
+        torch = importlib.import_module("torch")
+    except Exception as error:  # whatever an installation that does not fit together raises
+        if _version("torch") is not None:  # else `packages` has said so
+            yield Finding("PyTorch", f"cannot be imported ({error})", "missing", _SETUP)
+        return
+    yield Finding("PyTorch", f"{torch.__version__}, {torch.get_num_threads()} threads")
+    if torch.cuda.is_available():
+        for place in range(torch.cuda.device_count()):
+            about = torch.cuda.get_device_properties(place)
+            yield Finding("GPU", f"cuda:{place}, {about.name}, {about.total_memory / 1e9:.0f} GB")
+    elif shutil.which("nvidia-smi"):
+        remedy = "install a build of PyTorch for your driver (pytorch.org, Get Started)"
+        yield Finding(
+            "GPU", f"nvidia-smi is here, but PyTorch {torch.__version__} finds no GPU", "note", remedy
+        )
+    else:
+        remedy = "nothing for small data; a paper-scale run takes half an hour to hours on a CPU"
+        yield Finding("GPU", "none", "note", remedy)
+
+
+def cores() -> Iterator[Finding]:
+    """Cores this process may use."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = os.environ.get("OMP_NUM_THREADS")
+    yield Finding("cores", f"{count}{f', OMP_NUM_THREADS={share}' if share else ''}")
+
+
+def memory() -> Iterator[Finding]:
+    """Memory that is free now."""
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        total, free = (float(lines[name].split()[0]) / 1e6 for name in ("MemTotal", "MemAvailable"))
+    except (OSError, KeyError, ValueError):  # not Linux
+        yield Finding("memory", "not known on this system")
+        return
+    text = f"{free:.1f} of {total:.1f} GB available"
+    if free < _MEMORY:
+        yield Finding("memory", text, "note", f"close other programs: large runs take up to {_MEMORY:g} GB")
+    else:
+        yield Finding("memory", text)
+
+
+def disk() -> Iterator[Finding]:
+    """Disk where records and caches go."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    for name, folder in (("records", Path("results").absolute()), ("cache", home / "pfl-benchmark")):
+        place = next(path for path in (folder, *folder.parents) if path.exists())
+        free = shutil.disk_usage(place).free / 1e9
+        text = f"{free:.1f} GB free for {folder}"
+        if not os.access(place, os.W_OK):
+            remedy = "choose another --results-dir" if name == "records" else "set XDG_CACHE_HOME"
+            yield Finding(name, f"{place} cannot be written", "note", remedy)
+        elif free < _DISK:
+            yield Finding(
+                name, text, "note", f"free some: paper-scale data and records take up to {_DISK:g} GB"
+            )
+        else:
+            yield Finding(name, text)
+
+
+def data() -> Iterator[Finding]:
+    """The datasets that are read from files; those found are read, so that a damaged one is named."""
+    try:
+        datasets = importlib.import_module("datasets")
+        problem = importlib.import_module("benchmark.errors").UserError
+    except ImportError:  # `packages` says what is missing
+        return
+    given = os.environ.get("PFL_DATA_DIR")
+    yield Finding("data folder", given or "PFL_DATA_DIR is not set: a cache folder is used")
+    for name, info in datasets.DATASETS.items():
+        if not info.needs_files:
+            yield Finding(f"data {name}", "needs no files")
+            continue
+        try:
+            found = datasets.load(name, download=False)
+        except problem as error:
+            if "was not found" not in str(error):
+                yield Finding(f"data {name}", "cannot be read", "note", str(error))
+            elif info.download is not None:
+                remedy = f"the first run downloads it ({info.download.what})"
+                yield Finding(f"data {name}", "not here", "note", remedy)
+            else:
+                remedy = f"python -m benchmark data --dataset {name} says how to get it"
+                yield Finding(f"data {name}", "not here", "note", remedy)
+        else:
+            yield Finding(f"data {name}", found.source)
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (python, packages, pytorch, cores, memory, disk, data)
+
+
+def findings() -> Iterator[Finding]:
+    """All of them, in order."""
+    for check in CHECKS:
+        yield from check()
+
+
+def report() -> int:
+    """Print the findings as they come.
+
+    Returns:
+        The exit code: 0, or 2 if something is missing that nothing works without.
+    """
+    missing = 0
+    for found in findings():
+        mark = {"ok": " ", "note": "-", "missing": "!"}[found.state]
+        print(f"{mark} {found.name:<18}{found.value}", flush=True)
+        if found.remedy:
+            print(f"{'':<20}{found.remedy}", flush=True)
+        missing += found.state == "missing"
+    if missing:
+        print(f"\nerror: {missing} of the above, marked !, must be mended first", file=sys.stderr)
+    else:
+        print("\nready; a run of seconds: python -m benchmark --algo fedper --dataset digits --rounds 10")
+    return 2 if missing else 0
