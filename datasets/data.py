@@ -121,6 +121,7 @@ class DatasetInfo:
     symbols: size of the alphabet of characters.
     network: what ``--network`` calls its own network; empty: it has none, or its plugin brings one.
     origin: where it comes from, in a few words.
+    licence: of the data, as their source states it.
     """
 
     name: str
@@ -137,6 +138,7 @@ class DatasetInfo:
     builtin: Callable[[], tuple[Samples, Samples]] | None = None
     reader: Reader | None = None
     origin: str = "files or download"
+    licence: str = "not stated by the source"
     kind: Kind = "images"
     symbols: int = 0
     network: str = ""

@@ -27,6 +27,8 @@ COMMANDS = {
     "networks": ["list", "networks"],
     "flags": ["tables", "--help"],
     "other law": ["--algo", "local", *SMALL],
+    "data": ["data", "--dataset", "bars", "--plugin", "bars.py", "--json"],
+    "dataset": ["--algo", "fedper", "--dataset", "bars", "--plugin", "bars.py", "--rounds", "6", "--json"],
 }
 
 # Everything that is run with the examples, in one process; the launcher's workers import this file again.
@@ -79,7 +81,7 @@ def checkout(tmp_path_factory):
     """A copy of this checkout with the examples in it."""
     folder = tmp_path_factory.mktemp("checkout")
     method, law, network, table = re.findall(r"Saved as `([a-z_/]+\.py)`", TEXT)
-    places = (method, law, network, "benchmark/launch/fresh.py", table)
+    places = (method, law, network, "bars.py", "benchmark/launch/fresh.py", "csv_tracker.py", table)
     for package in ("algorithms", "benchmark", "datasets", "tests"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc.*"))
     (folder / "results").mkdir()
@@ -163,6 +165,18 @@ def test_the_launcher_is_one_new_file_and_runs_cells(checkout, printed):
     assert json.loads(printed["launcher"]) == ["a cell"]
     assert len(list(checkout.glob("results/fresh/fedavg-*/done"))) == 1
     assert "--niceness N" in printed["flags"]
+
+
+def test_the_dataset_is_one_new_file_and_can_be_learned(printed):
+    about = json.loads(printed["data"].splitlines()[-1])
+    assert (about["dataset"], about["train_samples"], about["network"]) == ("bars", 800, "cnn-digits")
+    assert json.loads(printed["dataset"].splitlines()[-1])["accuracy"] > 0.7
+
+
+def test_the_tracker_follows_a_run(checkout):
+    python(checkout, "csv_tracker.py")
+    lines = (checkout / "logs" / "fedper-digits-s2-seed0.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in lines] == ["round", "1", "2", "3", "4", "5"]
 
 
 def test_the_format_of_tables_is_one_new_file(printed):

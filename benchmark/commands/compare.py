@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from benchmark.present.across import Across
     from benchmark.present.compare import Candidate, Group, Row
     from benchmark.records.store import Record
+    from benchmark.render.picture import Picture
 
 HELP = "differences and paired tests, over clients, between any finished runs"
 USAGE = "FOLDER [FOLDER ...] [--against RECORD_FOLDER] [--across] [--json]"
 EXAMPLES = """\
   python -m benchmark compare results/runs                 all records of the folder, by setting
+  python -m benchmark compare results/runs --out curves.png          also draw their learning curves
   python -m benchmark compare results/runs/fedper-digits-* results/runs/ditto-digits-*
   python -m benchmark compare results/runs results/paper --against results/runs/mymethod-cifar10-*
   python -m benchmark compare results/runs --json | jq '.[0].runs[] | {title, p_holm}'
@@ -52,11 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
     )
     add_flag(parser, "--json", "print JSON instead (accuracies and differences in 0..1)")
+    text = "also draw learning curves, or the critical-difference diagram of --across: .png or .svg"
+    add_flag(parser, "--out FILE", text, path)
     across = parser.add_argument_group("over several settings")
     add_flag(across, "--across", "compare methods over all settings and seeds instead of within each setting")
     text = "those to compare, as folders are called (default: all); blocks that lack one are left out"
     add_flag(across, "--methods METHOD ...", text, default=[])
-    add_flag(across, "--out FILE", "also draw the critical-difference diagram, .png or .svg", path)
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -66,12 +69,14 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: a folder without finished runs, damaged ones, runs that have no split in common; with
             ``--across``, fewer than two methods or two blocks.
     """
+    out: Path | None = arguments.out
+    if out is not None and out.suffix.lower() not in (".png", ".svg"):
+        raise UserError(f"--out is {out}; expected the name of a .png or .svg file")
     if arguments.across:
         _across(arguments)
         return
-    for name in ("methods", "out"):
-        if getattr(arguments, name):
-            raise UserError(f"{flag(name)} is only for comparisons over settings; add --across")
+    if arguments.methods:
+        raise UserError(f"{flag('methods')} is only for comparisons over settings; add --across")
     from benchmark.console.terminal import say
     from benchmark.present.compare import groups
     from benchmark.present.page.mixtures import in_words, mixed
@@ -88,6 +93,10 @@ def execute(arguments: argparse.Namespace) -> None:
     ]
     if not shown:
         _complain(records, against, gathered.left_out)
+    if out is not None:
+        from benchmark.present.figures.compared import compared
+
+        _write(compared([group for group, *_ in shown]), out)
     if arguments.json:
         print(json.dumps([_numbers(*part) for part in shown], indent=2))
     else:
@@ -105,10 +114,6 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _across(arguments: argparse.Namespace) -> None:
     """Compare over settings, print, draw."""
-    out: Path | None = arguments.out
-    if out is not None and out.suffix.lower() not in (".png", ".svg"):
-        raise UserError(f"--out is {out}; expected the name of a .png or .svg file")
-
     from benchmark.console.terminal import say, show
     from benchmark.present.across import Across, reference_of
     from benchmark.present.across_text import explanation, findings, heading, remarks, standings_table
@@ -120,8 +125,8 @@ def _across(arguments: argparse.Namespace) -> None:
     gathered = gather([*arguments.folders, *against])
     blocks = blocks_of(gathered.records, arguments.methods)
     found = Across(blocks, reference_of(gathered.records, blocks.methods, against))
-    if out is not None:
-        _draw(found, out)
+    if arguments.out is not None:
+        _draw(found, arguments.out)
     if arguments.json:
         print(json.dumps(found.numbers(), indent=2))
     else:
@@ -141,12 +146,18 @@ def _draw(found: Across, out: Path) -> None:
     """Write the critical-difference diagram."""
     if found.critical_difference is None:
         raise UserError("--out: a critical-difference diagram needs three methods; here are two")
-    from benchmark.engine.files import write_bytes
     from benchmark.present.figures.critical import critical_differences
 
     picture = critical_differences(
         found.blocks.methods, found.ranks, found.critical_difference, len(found.scores)
     )
+    _write(picture, out)
+
+
+def _write(picture: Picture, out: Path) -> None:
+    """Write a picture in the format of the file's name."""
+    from benchmark.engine.files import write_bytes
+
     content = picture.to_svg().encode() if out.suffix.lower() == ".svg" else picture.to_png()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

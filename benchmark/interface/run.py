@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from benchmark.experiment.runner import record_of
 from benchmark.experiment.single import run_single
 from benchmark.interface.method import name_of
 from benchmark.records.record import Record, read_record
+from benchmark.track.base import Tracking
 
 __all__ = ["run"]
 
@@ -41,6 +42,7 @@ def run(
     executor: str = "auto",
     progress: bool = True,
     again: bool = False,
+    trackings: Sequence[Tracking] = (),
     **fields: Any,
 ) -> Record:
     """Carry out one run as ``python -m benchmark run`` does, and return its record.
@@ -64,6 +66,7 @@ def run(
         executor: auto, loop, threads or stacked.
         progress: show a bar (on a terminal or in a notebook) or lines.
         again: remove a finished record of this run and run it anew.
+        trackings: trackers that follow the run (`benchmark.track.base`).
         fields: further fields of `benchmark.engine.config.RunConfig`: rounds, lr, partition, clients, ...
 
     Returns:
@@ -80,11 +83,14 @@ def run(
     words = [f"{name}={as_typed(value)}" for name, value in (hyper or {}).items()]
     arguments = argparse.Namespace(algo=name_of(algo), setting=setting, ablation=ablation, set=words, **given)
     chosen, config = configure(arguments)
+    for tracking in trackings:
+        tracking.check()
     execution = Execution(
         device=device,
         executor=executor,
         data_dir=None if data_dir is None else Path(data_dir).expanduser(),
         results_dir=Path(results_dir).expanduser(),
+        trackings=tuple(trackings),
     )
     record = record_of(config, execution.results_dir)
     if again and record.done:

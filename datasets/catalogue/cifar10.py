@@ -26,5 +26,6 @@ INFO = DatasetInfo(
         ),
     ),
     download=Download("CIFAR10", folder="cifar-10-batches-py", what="cifar-10-python.tar.gz, 170 MB"),
+    licence="none stated; the authors ask for a citation",
     network="cnn-cifar10",
 )

@@ -32,5 +32,6 @@ INFO = DatasetInfo(
         CifarPickles("cifar-100-python", train=("train",), test=("test",), labels="fine_labels"),
     ),
     download=Download("CIFAR100", folder="cifar-100-python", what="cifar-100-python.tar.gz, 169 MB"),
+    licence="none stated; the authors ask for a citation",
     network="cnn-cifar100",
 )

@@ -49,5 +49,6 @@ INFO = DatasetInfo(
     std=(0.3763,),
     builtin=_read,
     origin="comes with scikit-learn",
+    licence="CC BY 4.0 (UCI, Optical Recognition of Handwritten Digits)",
     network="cnn-digits",
 )

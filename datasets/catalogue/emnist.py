@@ -26,5 +26,6 @@ INFO = DatasetInfo(
         IdxFiles("EMNIST/raw", train="emnist-letters-train", test="emnist-letters-test", transposed=True),
     ),
     download=Download("EMNIST", folder="EMNIST", what="gzip.zip, 562 MB", options={"split": "letters"}),
+    licence="none stated; derived from NIST Special Database 19",
     network="cnn-emnist",
 )

@@ -34,5 +34,6 @@ INFO = DatasetInfo(
         IdxFiles("/usr/share/datasets/fashion-mnist", train="train", test="t10k"),
     ),
     download=Download("FashionMNIST", folder="FashionMNIST", what="four .gz files, 31 MB"),
+    licence="MIT",
     network="cnn-emnist",
 )

@@ -23,5 +23,6 @@ INFO = DatasetInfo(
     reader=Recordings(),
     kind="series",
     origin="files",
+    licence="CC BY 4.0 (UCI)",
     network="cnn-series",
 )

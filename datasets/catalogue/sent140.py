@@ -17,5 +17,6 @@ INFO = DatasetInfo(
     std=(),
     reader=Sent140(),
     kind="words",
+    licence="released for research; GloVe: PDDL 1.0",
     network="rnn-sent140",
 )

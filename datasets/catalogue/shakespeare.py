@@ -23,5 +23,6 @@ INFO = DatasetInfo(
     kind="characters",
     symbols=len(ALPHABET),
     origin="files",
+    licence="public domain (Project Gutenberg)",
     network="rnn-characters",
 )

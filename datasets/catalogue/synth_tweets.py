@@ -20,5 +20,6 @@ INFO = DatasetInfo(
     reader=_SOURCE,
     kind="words",
     origin="synthetic, made here",
+    licence="that of this project",
     network="rnn-tweets",
 )

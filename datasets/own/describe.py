@@ -142,7 +142,7 @@ def _pooled(
     clients = int(np.clip(len(halves[0]) // 50, 2, 20))
     return info, {
         "partition": "dirichlet",
-        "dirichlet": 0.3,
+        "dirichlet": 0.3 if classes >= 5 else 1.0,  # with few classes smaller ones leave clients empty
         "clients": clients,
         "samples_per_client": max(1, len(halves[0]) // clients),
         "test_samples_per_client": int(max(1, min(least[1], len(halves[1]) // clients))),

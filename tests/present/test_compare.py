@@ -219,6 +219,16 @@ def test_runs_on_different_datasets_are_no_pairs(tmp_path, compare):
     refused(compare(tmp_path), "cannot be compared")
 
 
+def test_learning_curves_are_drawn(tmp_path, compare):
+    write_record(tmp_path / "runs", config_of("ditto"))
+    write_record(tmp_path / "runs", config_of("fedper"))
+    refused(
+        compare(tmp_path / "runs", "--out", tmp_path / "x.pdf"), "expected the name of a .png or .svg file"
+    )
+    assert compare(tmp_path / "runs", "--out", tmp_path / "new" / "curves.png")[0] == 0
+    assert (tmp_path / "new" / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_titles_that_would_be_alike_get_their_hash(tmp_path, compare):
     folders = [
         write_record(tmp_path, config_of("fedavg-ft", hyper={"ft_epochs": epochs})) for epochs in (2, 3)
