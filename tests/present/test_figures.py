@@ -1,11 +1,12 @@
 """Figures: made from records, readable, nothing cut or on top of another."""
 
+import dataclasses
 import itertools
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from own_studies import DRAWN, MAIN, SIZES
+from own_studies import DRAWN, MAIN, PROFILE, SIZES
 from record_folders import write_records
 
 from algorithms import ALGORITHMS
@@ -134,3 +135,13 @@ def test_panels_stand_in_rows_without_needless_holes(count, rows, columns):
         assert 0 < box.x0 < box.x1 <= 1
         assert 0 < box.y0 < box.y1 < 1
         assert not any(box.overlaps(other) for other in boxes[:place])
+
+
+def test_two_studies_with_the_same_kind_of_figure_keep_both(tmp_path):
+    write_records(tmp_path, MAIN, PROFILE, (0,))
+    twin = dataclasses.replace(MAIN, name="twin")
+    names = [
+        [picture.name for picture in make_figures(results_of(s, Store.scan(tmp_path)))] for s in (MAIN, twin)
+    ]
+    assert len(names[0]) == len(names[1]) == len(MAIN.figures)
+    assert not set(names[0]) & set(names[1])

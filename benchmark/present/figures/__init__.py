@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from benchmark.present.figures.clients import client_accuracies
@@ -32,7 +33,13 @@ GENERAL: dict[str, Callable[[Results], Picture | None]] = {
 
 
 def make_figures(results: Results) -> list[Picture]:
-    """All figures of a study that there are records for."""
-    known = GENERAL | makers("figures")
+    """All figures of a study that there are records for; their names begin with the study's."""
+    known, study = GENERAL | makers("figures"), results.study.name
     made = (known[name](results) for name in results.study.figures)
-    return [picture for picture in made if picture is not None]
+    return [
+        picture
+        if picture.name.startswith(study)
+        else dataclasses.replace(picture, name=f"{study}-{picture.name}")
+        for picture in made
+        if picture is not None
+    ]
