@@ -7,7 +7,7 @@ usage() {
     cat <<'TEXT'
 usage: ./run_all.sh [--profile quick|lite|paper] [options of `python -m benchmark tables`]
        ./run_all.sh test [--fast] [options of pytest]
-       ./run_all.sh doctor
+       ./run_all.sh setup | doctor | docs
 
   (no --profile)   paper if a CUDA GPU is present, otherwise quick
   --profile quick  all tables and figures on small data that needs no download; minutes on a laptop
@@ -25,8 +25,10 @@ usage: ./run_all.sh [--profile quick|lite|paper] [options of `python -m benchmar
   --dry-run        print what would run and how long it would take
   test             run linter, type checker and tests, with one process per core
   test --fast      the same without the slow tests, which it lists; under a minute on two cores after the first call
+  setup            create .venv with the packages of requirements.txt, nothing else; other calls do so, too
   doctor           print what is here (Python, PyTorch, GPU, cores, memory, disk, data), what is missing, and what
                    to do about it; installs nothing
+  docs             build the documentation into site/ and say where it begins; installs MkDocs beside the rest
 
 The first call creates a virtual environment in .venv. With PFL_PYTHON=/path/to/python, that interpreter is
 used as it is and nothing is installed.
@@ -68,6 +70,21 @@ setup() { # sets $python
 
 case "${1:-}" in
 -h | --help) usage; exit 0 ;;
+setup)
+    setup
+    exec "$python" -m benchmark.doctor
+    ;;
+docs)
+    setup
+    "$python" -c 'import mkdocs, material, mkdocstrings' 2>/dev/null || {
+        say "installing MkDocs (docs/requirements.txt), once"
+        "$python" -m pip install --quiet --disable-pip-version-check -r docs/requirements.txt ||
+            fail "pip could not install docs/requirements.txt; see its message above, then call this again"
+    }
+    NO_MKDOCS_2_WARNING=1 "$python" -m mkdocs build --quiet --strict --config-file docs/mkdocs.yml
+    say "site/index.html"
+    exit 0
+    ;;
 doctor)
     python=${PFL_PYTHON:-.venv/bin/python}
     if [ -z "${PFL_PYTHON:-}" ] && [ ! -x "$python" ]; then
@@ -75,7 +92,7 @@ doctor)
             if [ -z "$python" ] || recent "$python"; then break; fi
         done
         [ -n "$python" ] || fail "no Python of version 3.11 or later found; install one, or name it with PFL_PYTHON"
-        say "no .venv yet: ./run_all.sh --profile quick creates it and installs the packages; this is $python"
+        say "no .venv yet: ./run_all.sh setup creates it and installs the packages; this is $python"
     fi
     exec "$python" -m benchmark.doctor
     ;;

@@ -24,7 +24,7 @@ from benchmark.commands import Command, command_names, find_command
 from benchmark.config.plugins import load_plugins, take_plugins
 from benchmark.errors import UserError
 
-__all__ = ["Parser", "main"]
+__all__ = ["Parser", "main", "parser_of"]
 
 PROGRAM = "python -m benchmark"
 DEFAULT_COMMAND = "run"
@@ -71,14 +71,14 @@ def _dispatch(words: list[str]) -> None:
     name, rest = (DEFAULT_COMMAND, words) if words[0].startswith("-") else (words[0], words[1:])
     command = find_command(name)
     if "-h" in rest or "--help" in rest:  # wins over whatever else is missing or wrong
-        print(_parser(name, command).format_help(), end="")
+        print(parser_of(name, command).format_help(), end="")
     else:
         load_plugins(plugins)  # before flags and studies are made of what there is
-        command.execute(_parser(name, command).parse(rest))
+        command.execute(parser_of(name, command).parse(rest))
 
 
 def _overview() -> str:
-    default = _parser(DEFAULT_COMMAND, find_command(DEFAULT_COMMAND))
+    default = parser_of(DEFAULT_COMMAND, find_command(DEFAULT_COMMAND))
     width = max(map(len, command_names()))
     lines = [
         "A reference benchmark of personalized federated learning.",
@@ -93,7 +93,8 @@ def _overview() -> str:
     return "\n".join(lines)
 
 
-def _parser(name: str, command: Command) -> Parser:
+def parser_of(name: str, command: Command) -> Parser:
+    """The parser of a command's flags."""
     shown = f"[{name}]" if name == DEFAULT_COMMAND else name
     parser = Parser(
         usage=f"{PROGRAM} {shown} {command.USAGE}",

@@ -95,7 +95,7 @@ def test_fill_render_and_nothing_to_do(command, tiny_studies, tmp_path):
     root = tmp_path / "results"
     names = {path.name for path in (*root.glob("tables/*"), *root.glob("figures/*"))}
     tables = [f"{name}.{ending}" for name in TABLES for ending in FORMATS]
-    assert names == {*tables, "again-learning-curves.svg", "again-learning-curves.png"}
+    assert names == {*tables, "pair-learning-curves.svg", "pair-learning-curves.png"}
     summaries = [json.loads(path.read_text()) for path in root.glob("fedavg*/summary.json")]
     text = (root / "tables" / "pair.md").read_text()
     assert all(f"{100 * summary['accuracy']:.2f}" in text for summary in summaries)

@@ -1,0 +1,1 @@
+"""What `./run_all.sh docs` makes the site of."""

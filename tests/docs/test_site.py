@@ -1,0 +1,254 @@
+"""The documentation: every page has an example, every link leads somewhere, every command is one."""
+
+import importlib.util
+import posixpath
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from browser import Browser, find_browser
+from own_images import clients_folder, encoded, write_parquet
+
+import datasets
+from algorithms import ALGORITHMS
+from benchmark.cli import main, parser_of
+from benchmark.commands import command_names, find_command
+from benchmark.config import own_data
+from benchmark.config.flags import config_of, configure
+from benchmark.config.plugins import LOADED, VARIABLE, load_plugins, take_plugins
+from benchmark.config.resolve import check_data, resolve
+from benchmark.config.settings import SETTINGS
+from benchmark.engine import shapes
+from benchmark.engine.config import RunConfig
+from benchmark.engine.sources import SOURCES
+from benchmark.models import ARCHITECTURES, NETWORKS
+from datasets import DATASETS, LAWS
+from datasets.own import OWN_DATA
+from datasets.registry import MODULES
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
+
+from docs.generate import pages, registries  # noqa: E402
+
+
+@cache
+def site():
+    return pages.make()
+
+
+def test_everything_has_a_page():
+    made = set(site().pages)
+    for folder, registry in (("methods", ALGORITHMS), ("datasets", DATASETS), ("networks", ARCHITECTURES)):
+        names = {name for name in registry if not name.startswith("notebook")}
+        assert {f"{folder}/{name}.md" for name in names} <= made
+    for page, names in (("laws.md", LAWS), ("commands.md", command_names())):
+        assert set(names) <= pages.anchors_of(site().pages[page])
+    for field in RunConfig().to_dict():
+        assert f"`{field}`" in site().pages["configuration.md"]
+
+
+def test_the_menu_has_every_page_once():
+    def names(menu):
+        for entry in menu:
+            yield from names(*entry.values()) if isinstance(entry, dict) else [entry]
+
+    listed = list(names(registries.navigation(site().pages)))
+    assert sorted(listed) == sorted(site().pages)
+
+
+def test_every_page_has_a_title_and_an_example():
+    for path, text in site().pages.items():
+        (_, level, *_), *_ = pages.headings(text)
+        assert level == 1, path
+        assert "\n```" in text, f"{path} has no example"
+        assert "<!-- include" not in text, path
+
+
+def test_links_between_pages():
+    for path, text in site().pages.items():
+        for target in pages.links_of(text):
+            place, _, anchor = target.partition("#")
+            if re.match(r"https?:", target):
+                continue
+            found = posixpath.normpath(posixpath.join(posixpath.dirname(path), place)) if place else path
+            assert found in site().pages or found in site().assets, f"{path} links {target}"
+            if anchor:
+                assert anchor in pages.anchors_of(site().pages[found]), f"{path} links {target}"
+    for source in site().assets.values():
+        assert source.is_file(), source
+
+
+TRACKED = subprocess.run(
+    ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False
+).stdout.split()
+
+
+@pytest.mark.parametrize("name", [name for name in TRACKED if not name.startswith("docs/site/")])
+def test_links_in_the_checkout(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for target in pages.links_of(text):
+        place, _, anchor = target.partition("#")
+        if re.match(r"https?:", target):
+            continue
+        found = (ROOT / name).parent / place if place else ROOT / name
+        assert found.exists(), f"{name} links {target}"
+        if anchor and found.suffix == ".md":
+            assert anchor in pages.anchors_of(found.read_text(encoding="utf-8")), f"{name} links {target}"
+
+
+def test_records_are_told_field_by_field():
+    text = site().pages["records.md"]
+    rules = {**shapes._ROUND, **shapes._EVALUATED, **shapes._SUMMARY, **shapes._LATER}
+    assert [name for name in rules if f"`{name}`" not in text] == []
+
+
+# -- commands -------------------------------------------------------------------------------------------
+
+
+def commands_in(text):
+    """Command lines in blocks of code, without comments and pipes."""
+    for block in re.findall(r"(?ms)^```\n(.*?)^```", text):
+        for line in block.splitlines():
+            if line.startswith(("python -m benchmark ", "./run_all.sh")):
+                words = shlex.split(line.split(" | ")[0].split(" > ")[0], comments=True)
+                yield words if words[0] != "python" else words[3:]
+
+
+WRITTEN = [(ROOT / "README.md"), *sorted((ROOT / "docs" / "site").rglob("*.md"))]
+HAND = {
+    tuple(words): path.name for path in WRITTEN for words in commands_in(path.read_text(encoding="utf-8"))
+}
+EXAMPLES = re.findall(
+    r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.S
+)
+# Besides `data` and `run` on data that need no files: what ends within seconds.
+QUICK = ("list", "bound", "compare", "verify", "data", "run")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder in which the commands work as they do in a checkout; what they register is undone."""
+    monkeypatch.chdir(tmp_path)
+    for name in (VARIABLE, OWN_DATA):
+        monkeypatch.setenv(name, "")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "paper").symlink_to(ROOT / "results" / "paper")
+    for example in EXAMPLES:
+        if "FastHead(Algorithm)" in example:
+            (tmp_path / "fast_head.py").write_text(example, encoding="utf-8")
+    clients_folder(tmp_path / "my_images")
+    images = [encoded(x) for x in datasets.load("digits").train.x[:200]]
+    write_parquet(tmp_path / "my_images.parquet", images, datasets.load("digits").train.y[:200])
+    registries_ = (ALGORITHMS, ARCHITECTURES, DATASETS, MODULES, NETWORKS, SETTINGS, SOURCES, LOADED)
+    kept = [(one, dict(one)) for one in (*registries_, own_data._LOADED)]
+    yield tmp_path
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)
+
+
+def is_offline(words):
+    """Whether a command names data that need no files."""
+    at = words.index("--dataset") + 1 if "--dataset" in words else 0
+    name = words[at] if at else ""
+    return ":" in name or (name in DATASETS and not DATASETS[name].needs_files)
+
+
+def shortened(words):
+    """The same run with two rounds of one epoch."""
+    return [*words, "--rounds", "2", "--local-epochs", "1"]
+
+
+def expanded(words):
+    """Patterns of names of files, as a shell would."""
+    for word in words:
+        found = sorted(map(str, Path().glob(word))) if "*" in word else []
+        yield from found or [word]
+
+
+def test_commands_that_take_seconds_run(folder, capsys):
+    """Those of README and of hand-written pages, in their order; runs are shortened."""
+    ran = 0
+    for words, page in HAND.items():
+        if words[0] == "./run_all.sh":
+            continue
+        name = "run" if words[0].startswith("-") else words[0]
+        rest = list(expanded(words))
+        if name not in QUICK or (name in ("data", "run") and not is_offline(rest) and "--help" not in rest):
+            continue
+        if name == "run" and "--help" not in rest:
+            rest = shortened(rest)
+        if any("FOLDER" in word or "RECORD" in word for word in rest):
+            continue
+        assert main(rest) == 0, f"{page}: {' '.join(rest)}\n{capsys.readouterr().err}"
+        ran += 1
+    assert ran > 20
+
+
+def test_all_commands_are_valid(folder):
+    """Every command of the site: its flags are known, and what it would run can be run."""
+    generated = {tuple(w): path for path, text in site().pages.items() for w in commands_in(text)}
+    for words, page in {**HAND, **generated}.items():
+        if words[0] == "./run_all.sh":
+            words = ("tables", *words[1:]) if words[1:2] and words[1].startswith("-") else ("--version",)
+        if {"fast-head", "small-net", "power", "--exponent", "bars"} & {*words} or words == ("--version",):
+            continue  # examples of CONTRIBUTING.md, which a test of theirs puts where they belong
+        plugins, rest = take_plugins([word for word in words if word not in ("…", "...")])
+        name = "run" if rest[0].startswith("-") else rest[0]
+        if any(word.isupper() and word not in ("HOST:PORT",) for word in rest[1:]) and name not in (
+            "run",
+            "data",
+        ):
+            continue  # with a place-holder
+        load_plugins(plugins)
+        command = find_command(name)
+        rest = rest if name == "run" and rest[0] != "run" else rest[1:]
+        if "--help" in rest:
+            continue
+        given = parser_of(name, command).parse(list(rest))
+        if name == "run":
+            resolve(configure(given)[1])
+        elif name == "data":
+            check_data(config_of(given)[1])
+        assert page
+
+
+# -- as MkDocs makes it -----------------------------------------------------------------------------------
+
+MKDOCS = all(map(importlib.util.find_spec, ("mkdocs", "material", "mkdocstrings")))
+
+
+def one_of_a_kind(built):
+    """All pages but those of single methods, datasets and networks, of which one each."""
+    generated = [page for page in built if page.parent.name in ("methods", "datasets", "networks")]
+    return [page for page in built if page not in generated or page.stem in ("index", "ppfe", "cifar10")]
+
+
+@pytest.mark.skipif(
+    not (MKDOCS and find_browser()), reason="needs Chromium and what ./run_all.sh docs installs"
+)
+def test_the_site_in_a_browser(tmp_path):
+    """Nothing from the net, nothing wider than the window, no complaint."""
+    words = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]
+    words += ["--config-file", "docs/mkdocs.yml", "--site-dir", str(tmp_path / "site")]
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    built = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(built) == len(site().pages)
+    browser = Browser(find_browser())
+    try:
+        for page in one_of_a_kind(built):
+            for width in (1280, 390):
+                browser.requests.clear()
+                browser.complaints.clear()
+                browser.show(page, width=width)
+                wider = browser.run("document.documentElement.scrollWidth - innerWidth")
+                elsewhere = [one for one in browser.requests if re.match(r"https?:", one)]
+                missing = [one for one in browser.complaints if "favicon" not in str(one)]
+                assert (wider <= 0, elsewhere, missing) == (True, [], []), (page.name, width)
+    finally:
+        browser.close()
