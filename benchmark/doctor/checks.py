@@ -96,7 +96,7 @@ def pytorch() -> Iterator[Finding]:
         if _version("torch") is not None:  # else `packages` has said so
             yield Finding("PyTorch", f"cannot be imported ({error})", "missing", _SETUP)
         return
-    yield Finding("PyTorch", f"{torch.__version__}, {torch.get_num_threads()} threads")
+    yield Finding("PyTorch", f"{torch.__version__}, threads: {torch.get_num_threads()}")
     if torch.cuda.is_available():
         for place in range(torch.cuda.device_count()):
             about = torch.cuda.get_device_properties(place)

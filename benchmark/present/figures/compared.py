@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmark.present.compare import Group
-from benchmark.present.figures.curves import curve
+from benchmark.present.figures.curves import curve, draw
 from benchmark.present.figures.style import LINE_HEIGHT, End, color_of, label_ends, panels, tidy
 from benchmark.render.picture import Picture, styled
 
@@ -13,7 +13,8 @@ __all__ = ["compared"]
 
 _CAPTION = (
     "Test accuracy, weighted by test samples, at every evaluation, mean over seeds. The dot is the figure "
-    "after the last round."
+    "after the last round. Dotted: the step from the model in training to the one that counts (fine-tuned, "
+    "or an ensemble)."
 )
 
 
@@ -28,10 +29,10 @@ def compared(groups: Sequence[Group]) -> Picture:
         for panel, group in zip(axes, groups, strict=True):
             ends = []
             for place, candidate in enumerate(group.candidates):
-                line, color = curve(list(candidate.records.values())), color_of(candidate.title, place)
+                records = list(candidate.records.values())
+                line, color = curve(records), color_of(candidate.title, place)
                 x, y = line["round"], 100 * line["accuracy"]
-                panel.plot(x, y, color=color)
-                panel.plot(x[-1:], y[-1:], "o", color=color, markersize=3.5)
+                draw(panel, records, x, y, color)
                 ends.append(End(float(x[-1]), float(y[-1]), candidate.title, color))
             panel.margins(x=0.03, y=0.06)
             tidy(panel, "communication round", "test accuracy, %")

@@ -19,6 +19,7 @@ __all__ = [
     "budgets_bytes",
     "budgets_samples",
     "curve",
+    "draw",
     "learning_curves",
 ]
 
@@ -154,15 +155,7 @@ def _panel(
     for place, (row, line) in enumerate(curves.items()):
         color, x, y = color_of(row, place), line[field] / factor, 100 * line["accuracy"]
         strong = row == results.study.highlight
-        width, order = (2.0, 4.0) if strong else (1.2, 3.0)
-        # The last evaluation is of another model than those before where a method ends with adaptation.
-        # Up to there such a method may coincide with one that does not, which then lies on top.
-        changes = _changes(results.at(row, column.title))
-        cut = len(x) - 1 if changes else len(x)
-        order -= 0.5 * changes
-        panel.plot(x[:cut], y[:cut], color=color, linewidth=width, zorder=order)
-        panel.plot(x[cut - 1 :], y[cut - 1 :], color=color, linewidth=width, linestyle=":", zorder=order)
-        panel.plot(x[-1:], y[-1:], "o", color=color, markersize=3.5, zorder=order + 1)
+        draw(panel, results.at(row, column.title), x, y, color, strong)
         ends.append(End(float(x[-1]), float(y[-1]), row, color, strong))
     panel.margins(x=0.03, y=0.06)
     panel.set_xlim(left=0 if field == "round" else None)
@@ -170,8 +163,27 @@ def _panel(
     label_ends(panel, ends)
 
 
-def _changes(records: list[Record]) -> bool:
+def draw(
+    panel: Axes, records: Sequence[Record], x: np.ndarray, y: np.ndarray, color: str, strong: bool = False
+) -> None:
+    """A learning curve and a dot at its end; dotted where the last evaluation is of another kind of model.
+
+    Args:
+        records: the runs, one a seed, that the curve is of.
+        strong: a thick line, above the others.
+    """
+    width, order = (2.0, 4.0) if strong else (1.2, 3.0)
+    # Up to the last evaluation a method that ends with adaptation may coincide with one that does not, which
+    # then lies on top.
+    changes = _changes(records[0])
+    cut = len(x) - 1 if changes else len(x)
+    order -= 0.5 * changes
+    panel.plot(x[:cut], y[:cut], color=color, linewidth=width, zorder=order)
+    panel.plot(x[cut - 1 :], y[cut - 1 :], color=color, linewidth=width, linestyle=":", zorder=order)
+    panel.plot(x[-1:], y[-1:], "o", color=color, markersize=3.5, zorder=order + 1)
+
+
+def _changes(first: Record) -> bool:
     """Whether the final model is another kind of model than those evaluated on the way."""
-    first = records[0]
     adapted = any(line["adaptation_samples"] for line in first.rounds) and not first.config.eval_adapted
     return adapted or bool(first.diagnostics.get("stages"))
