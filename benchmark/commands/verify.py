@@ -197,5 +197,10 @@ def _lines(name: str, verdict: Verdict) -> list[str]:
         lines += [f"  {gap}" for gap in verdict.beyond[:_SHOWN]]
         lines.append(f"  {len(verdict.gaps)} not bit-equal, {len(verdict.beyond)} of them beyond tolerance")
         lines.append(f"  largest: {verdict.largest}")
-        lines.append(f"  besides the code: {'; '.join(verdict.elsewhere) or 'made on the same'}")
+        if verdict.suspicious:
+            lines.append(
+                "  made by this code on such a machine, where figures are bit-equal: were some changed?"
+            )
+        else:
+            lines.append(f"  besides the code: {'; '.join(verdict.elsewhere) or 'made on the same'}")
     return lines

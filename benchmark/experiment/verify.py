@@ -109,6 +109,12 @@ class Verdict:
             if name != "code" and then.get(name) != now.get(name)
         ]
 
+    @property
+    def suspicious(self) -> bool:
+        """Whether figures differ at all, though code and all that floats depend on are the same."""
+        same = self.record.summary["environment"].get("code") == self.environment["code"]
+        return bool(self.gaps) and same and not self.elsewhere
+
     def to_dict(self, by: str = "") -> dict[str, Any]:
         """As it stands in verified.json.
 
