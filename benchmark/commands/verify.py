@@ -198,9 +198,7 @@ def _lines(name: str, verdict: Verdict) -> list[str]:
         lines.append(f"  {len(verdict.gaps)} not bit-equal, {len(verdict.beyond)} of them beyond tolerance")
         lines.append(f"  largest: {verdict.largest}")
         if verdict.suspicious:
-            lines.append(
-                "  made by this code on such a machine, where figures are bit-equal: were some changed?"
-            )
+            lines.append("  by the same code on the same kind of machine: were some changed?")
         else:
             lines.append(f"  besides the code: {'; '.join(verdict.elsewhere) or 'made on the same'}")
     return lines
