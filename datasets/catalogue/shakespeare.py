@@ -14,7 +14,7 @@ __all__ = ["INFO"]
 INFO = DatasetInfo(
     name="shakespeare",
     title="Shakespeare's roles",
-    class_names=tuple("newline" if letter == "\n" else letter for letter in ALPHABET),
+    class_names=tuple({"\n": "newline", " ": "space"}.get(letter, letter) for letter in ALPHABET),
     shape=(LENGTH,),
     sizes=(404_326, 0),
     mean=(),

@@ -34,7 +34,7 @@ class Chronological(Natural):
 
     def describe(self) -> str:
         drawn = f" (of the {self.user_pool} with most samples)" * (self.user_pool > self.clients)
-        kept = f"the last {100 * self.test_share:g} % of each recording for testing"
+        kept = f"the last {100 * self.test_share:g} % in time for testing"
         return f"one user each{drawn}, at most {self.samples_per_client} training samples, {kept}"
 
     def held_out(self, dataset: Dataset) -> np.ndarray:
