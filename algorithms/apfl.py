@@ -42,7 +42,8 @@ class APFLHyper:
 class Mixed(Rule):
     """``w ← w − η ∇ℓ(w)`` and ``v ← v − η α ∇ℓ(u)``, ``α ← α − η ⟨∇ℓ(u), v − w⟩`` at u = α v + (1 − α) w.
 
-    Statistics of batch normalisation are not mixed: those of v are u's.
+    The steps on w and v are the engine's, with its momentum. Statistics of batch normalisation are not mixed:
+    those of v are u's.
     """
 
     def __call__(self, step: Step) -> Tensor:
@@ -53,12 +54,12 @@ class Mixed(Rule):
         slopes, losses = step.gradient(mixture(alpha, personal, common, step.network.buffers))
         gaps = [(slopes[n] * (personal[n] - common[n])).flatten(1).sum(1, keepdim=True) for n in slopes]
         new = alpha - step.rates[f"{PERSONAL}.{next(iter(slopes))}"] * (sum(gaps) + SHRINK * alpha)
-        for name, slope in slopes.items():
-            own = personal[name]
-            own.sub_(along(alpha, own) * slope, alpha=step.rates[f"{PERSONAL}.{name}"])
-            common[name].sub_(gradients[name], alpha=step.rates[name])
+        new = torch.where(due > 0, new.clamp(0, 1), alpha)
+        pulls = beside(PERSONAL, {name: along(alpha, slope) * slope for name, slope in slopes.items()})
+        still = {name: torch.zeros_like(tensor) for name, tensor in step.params.items() if name in step.rates}
+        step.descend({**still, **gradients, **pulls})
         if "mix.alpha" in step.rates:
-            alpha.copy_(torch.where(due > 0, new.clamp(0, 1), alpha))
+            alpha.copy_(new)
             due.zero_()
         return losses
 
@@ -80,8 +81,8 @@ class APFL(Algorithm):
     0.02 α added to its gradient, cut to [0, 1], as in flow_utils.py.
 
     Deviations: all gradients of a step are taken at its start (there the personal model's after the global
-    one's step), without momentum; samples count twice. Clients are evaluated with the mixture of their
-    personal model and the last aggregate, not their own copy of it.
+    one's step); samples count twice. Both have momentum (none there by default). Clients are evaluated with
+    the mixture of their personal model and the last aggregate, not their own copy of it.
 
     Traps: the official code mixes the outputs of the two models, not their parameters, and in the step on α
     it mixes the gradients that the two have at hand.

@@ -47,8 +47,8 @@ class FedAdam(Algorithm):
 
     Deviations: the mean is unweighted by default. No bias correction, as in the publication.
 
-    Traps: the official code takes the optimisers of Keras: Adam corrects the bias of its means, and v begins
-    at 0 (Adam) or 1 (yogi.py), not at τ².
+    Traps: the official code takes optimisers that correct the bias of their means, and its experiments begin
+    with v = 0, not τ².
     """
 
     name = "fedadam"

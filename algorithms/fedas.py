@@ -89,7 +89,7 @@ class FedAS(Algorithm):
     own body and head, as there: nothing is sent after the last round.
 
     Defaults: one epoch of alignment at rate 0.01 without momentum (written into clientas.py, with batches of
-    16; here they have the size of the others). Local rate 0.005 and 5 epochs in system/examples.sh.
+    16; here they have the size of the others). 5 local epochs in system/examples.sh.
 
     Deviations: every client aligns the body that the server sends. Dropout stays on while the trace is
     summed. Local SGD has momentum (none there).

@@ -40,6 +40,8 @@ class FedAvgM(Algorithm):
     client stay at guessing; with η = 0.1 a change that lasts moves the server as far as in FedAvg.
 
     Deviations: the mean is unweighted unless ``--aggregation samples``.
+
+    Traps: Flower's reproduction (baselines/fedavgm) takes Nesterov's step instead, along (w − w̄) + β v.
     """
 
     name = "fedavgm"

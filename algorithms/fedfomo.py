@@ -65,7 +65,9 @@ class FedFomo(Algorithm):
 
     Deviations: Validation samples keep their places in the batches, with weight 0, and count as processed:
     batch orders are common to all methods. The model of a client that has not trained yet has no gain. M is
-    at most the participants less one. Clients are evaluated after local training (there also before).
+    at most the participants less one. A client begins at θ_0; where not all take part, the official code
+    first trains everyone for an epoch. No weight decay (1e-4 there). Clients are evaluated after local
+    training (there also before).
 
     Traps: Clients also receive averages of clusters of clients (`federated_model_dicts` of server.py), which
     the paper does not have. NumPy is seeded alike before each draw of participants: always the same ones.

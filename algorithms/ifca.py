@@ -67,7 +67,8 @@ class IFCA(Algorithm):
     Defaults: 2 models (cifar/config.json; the code knows 1, 2 and 4).
 
     Deviations: the first draw of the models counts. Clients are evaluated with the model that fits their
-    training data; passes for the choice are metered.
+    training data; passes for the choice are metered. Choices are made on the images as they are (there
+    augmented), and the rate does not decay (there by 1 % a round).
 
     Traps: the official code draws the models again until each has 35 % of the participants (of four: 10 %).
     Its test clients choose the model that has the least loss on the test data itself.

@@ -60,8 +60,8 @@ class KNNPer(Algorithm):
 
     Defaults: k = 10 as in the paper (an argument without default in the official code); kernel scale 1.
 
-    Deviations: λ is 0.5 for every client unless set. The pass over the training data is metered. FedAvg's
-    rounds are not shared, as evaluations on the way differ.
+    Deviations: one λ for all clients, 0.5 unless set; the publication tunes it for each. The pass over the
+    training data is metered. FedAvg's rounds are not shared, as evaluations on the way differ.
 
     Traps: the official code tells the test score for each λ on a grid.
     """

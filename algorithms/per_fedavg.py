@@ -57,8 +57,7 @@ class Meta(Rule):
             )
             scale = self.alpha / (2 * self.delta)
             slopes = {name: slopes[name] - scale * (plus[name] - minus[name]) for name in own}
-        for name, tensor in own.items():
-            tensor.sub_(slopes[name], alpha=step.rates[name])
+        step.descend(slopes)
         return losses
 
 
@@ -73,8 +72,9 @@ class PerFedAvg(Algorithm):
     0.005 for α and 0.001 for β.
 
     Deviations: a step takes two batches (three with the second-order term) of one epoch's order, so that
-    there are half as many steps. No momentum and no weight decay. Before it is evaluated a client fine-tunes
-    the model for an epoch at α with the engine's SGD (the paper: one step).
+    there are half as many steps as in FedAvg (PFLlib trains twice a round instead). The outer step has the
+    protocol's momentum (none there). Before it is evaluated a client fine-tunes the model for an epoch at α
+    with the engine's SGD (the paper: one step).
 
     Traps: userperavg.py takes the personalising step before the evaluation on a batch of *test* data, with
     its labels, and a second one at β. Its local epochs are single steps.

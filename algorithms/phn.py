@@ -20,6 +20,7 @@ from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import Outcome, Phase
 from benchmark.engine.message import Combiner, Message
 from benchmark.engine.params import beside, row, within
+from benchmark.engine.schedule import Schedule
 from benchmark.errors import UserError
 from benchmark.models import Network, Params
 
@@ -83,7 +84,9 @@ class PFedHN(Algorithm):
     0.001; gradients, local ones too, cut to norm 50. Local training there is 50 batches of 64 at rate 0.005.
 
     Deviations: there a step of the hypernetwork follows every single client. Here a round's participants
-    train at once, by the common protocol, and one step follows the sum of their gradients.
+    train at once, by the common protocol, and one step follows the sum of their gradients, scaled down to a
+    cohort's in rounds with everyone. Local momentum is the protocol's, without weight decay (there 0.9,
+    5e-5).
 
     Traps: the official run has 5000 participations. It reports the step that is best on validation data.
     """
@@ -99,6 +102,7 @@ class PFedHN(Algorithm):
 
     def __init__(self, task: Task, hyper: PFedHNHyper) -> None:
         super().__init__(task, hyper)
+        self._cohort = Schedule(task.data.clients, task.config.participation, task.streams).cohort_size
         rng, like = task.streams.get("init", 1), next(iter(task.initial.values()))  # its round 0 is θ_0
         width = hyper.embed_dim or 1 + task.data.clients // 4
         drawn = {"vectors": rng.standard_normal((task.data.clients, width))}
@@ -141,10 +145,14 @@ class PFedHN(Algorithm):
         return Collected()
 
     def aggregate(self, mean: Params) -> None:
-        """A step of the hypernetwork along the sum of ``(∂θ/∂φ)ᵀ Δθ`` over the participants."""
-        hyper, phi, changes = self.hyper, within(PHI, self.server), mean["changes"]
+        """A step of the hypernetwork along the sum of ``(∂θ/∂φ)ᵀ Δθ`` over the participants.
+
+        Where everyone takes part, as in the last round, the sum is scaled to a cohort's.
+        """
+        hyper, phi, clients = self.hyper, within(PHI, self.server), mean["clients"].tolist()
+        changes = mean["changes"] * min(1.0, self._cohort / len(clients))
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in phi.items() if name not in OUT}
-        codes = torch.stack([code_of(leaves, client) for client in mean["clients"].tolist()])
+        codes = torch.stack([code_of(leaves, client) for client in clients])
         found = torch.autograd.grad(codes, list(leaves.values()), changes @ phi[OUT[0]])
         found = (*found, changes.T @ codes.detach(), changes.sum(0))
         norm = torch.stack([gradient.norm() for gradient in found]).norm()

@@ -77,6 +77,11 @@ def test_apfls_gradient_of_alpha_is_that_of_finite_differences():
     close(params["personal.w.at"], personal - rate * alpha * (mixed - x[:, 0]))
 
 
+def test_apfls_common_model_is_trained_as_fedavgs_with_momentum(begun):
+    found, expected = (begun(name, momentum=0.9)[2].models["model"] for name in ("apfl", "fedavg"))
+    close({name: found[name] for name in expected}, expected)
+
+
 def test_a_step_is_split_into_batches_that_differ_by_at_most_one():
     x = torch.arange(2 * 5.0).view(2, 5, 1)
     step = quadratic_step({}, {}, x)

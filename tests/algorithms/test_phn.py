@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from equations import ONE_STEP, close
+from equations import EVERYONE, ONE_STEP, close
 from torch import nn
 
 from benchmark.engine.params import within
@@ -44,12 +44,13 @@ def test_clients_receive_and_are_evaluated_with_their_own_models(tiny, ready):
         close({name: tensor[position] for name, tensor in member.params.items()}, expected)
 
 
-@pytest.mark.parametrize("clip", [1e-3, 1e3])
-def test_two_rounds_move_the_hypernetwork_as_sgd_on_the_changes_does(clip, tiny, ready):
+@pytest.mark.parametrize(("clip", "last"), [(1e-3, [5, 4]), (1e3, [5, 4]), (1e3, [*EVERYONE])])
+def test_rounds_move_the_hypernetwork_as_sgd_on_the_changes_does(clip, last, tiny, ready):
+    """With everyone the sum of the changes is scaled to that of an ordinary cohort, of three clients."""
     algorithm = ready(tiny("phn", {**HYPER, "clip": clip}, **ONE_STEP)).algorithm
     made = Hypernetwork(algorithm)
     optimizer = torch.optim.SGD(made.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
-    for number, cohort in ((1, [0, 4, 2]), (2, [5, 4])):
+    for number, cohort in ((1, [0, 4, 2]), (2, last)):
         call = algorithm.begin(cohort, algorithm.message(cohort, number), number)
         outcome = algorithm.task.executor.train(call)
         combiner, sent = algorithm.combiner(), algorithm.upload(outcome)
@@ -63,7 +64,7 @@ def test_two_rounds_move_the_hypernetwork_as_sgd_on_the_changes_does(clip, tiny,
             model = made(client)
             for name, tensor in model.items():
                 change = (tensor - outcome.models["model"][name][position]).detach()
-                tensor.backward(change, retain_graph=True)
+                tensor.backward(change * min(1, 3 / len(cohort)), retain_graph=True)
         norm = torch.nn.utils.clip_grad_norm_(made.parameters(), clip)
         assert (norm > clip) == (clip < 1)
         optimizer.step()

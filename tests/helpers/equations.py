@@ -40,8 +40,13 @@ def quadratic_step(params, rates, x, **more):
     """A step of clients whose data are the points x [m, B, d]."""
     count = torch.full((len(x),), x.shape[1])
     given = {"objective": Quadratic(), "constants": {}, **more}
+
+    def descend(gradients):  # the engine's step without momentum
+        for name, gradient in gradients.items():
+            params[name].sub_(gradient, alpha=rates[name])
+
     return Step(
         Network(()), params, rates=rates, x=x, y=torch.zeros(x.shape[:2], dtype=torch.int64),
         scale=torch.full(x.shape[:2], 1 / x.shape[1]), count=count, noise=Noise(None, 1, 1),
-        descend=lambda gradients: None, **given,
+        descend=descend, **given,
     )  # fmt: skip
