@@ -10,7 +10,7 @@ __all__ = ["FedAvg"]
 
 @register
 class FedAvg(Algorithm):
-    """The base class as it is: everything shared, every client evaluated with the last aggregate.
+    """All layers are shared, and every client is evaluated with the last aggregate.
 
     Source: McMahan et al., AISTATS 2017; paper, equation 3. There is no official code.
 

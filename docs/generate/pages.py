@@ -119,7 +119,7 @@ def _expand(path: str, text: str, places: dict[tuple[str, str], tuple[str, str]]
             places[file, slug(section)] = (path, "")
         else:
             places[file, ""] = (path, "")
-        lines.append(_absolute(_shifted(found, start), posixpath.dirname(file)))
+        lines.append(_absolute(_shifted(found, start), file))
     return "\n".join(lines)
 
 
@@ -143,15 +143,15 @@ def _shifted(text: str, by: int) -> str:
     return "\n".join(lines)
 
 
-def _absolute(text: str, folder: str) -> str:
-    """Links as ``repo:PATH#anchor``, from the top of the checkout."""
+def _absolute(text: str, file: str) -> str:
+    """The links of a file as ``repo:PATH#anchor``, from the top of the checkout."""
 
     def replace(match: re.Match[str]) -> str:
         bang, words, target = match.groups()
         if re.match(r"[a-z]+:", target):
             return match[0]
         path, _, anchor = target.partition("#")
-        whole = posixpath.normpath(posixpath.join(folder, path)) if path else ""
+        whole = posixpath.normpath(posixpath.join(posixpath.dirname(file), path)) if path else file
         return f"{bang}[{words}](repo:{whole}{'#' * bool(anchor)}{anchor})"
 
     return _outside_code(text, lambda line: _LINK.sub(replace, line))
@@ -178,7 +178,6 @@ def _resolve(
         if not target.startswith("repo:"):
             return match[0]
         file, _, anchor = target.removeprefix("repo:").partition("#")
-        file = file or next((f for (f, a), (p, _) in places.items() if p == page and a == anchor), "")
         if bang:
             assets[f"assets/{file}"] = ROOT / file
             return f"![{words}]({posixpath.relpath(f'assets/{file}', folder or '.')})"

@@ -16,7 +16,7 @@ from benchmark.commands import command_names, find_command
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.errors import flag
-from benchmark.models import ARCHITECTURES, sample_shape
+from benchmark.models import ARCHITECTURES, Network, sample_shape
 from benchmark.models.layers import Layer
 from datasets import DATASETS, LAWS
 from datasets.registry import MODULES
@@ -33,7 +33,7 @@ DOCUMENTS = {
     "results/README.md": "results/index.md",
     **{
         f"results/{name}.md": f"results/{name}.md"
-        for name in ("calibration", "lite", "methods", "ppfe", "protocols", "tuning")
+        for name in ("budgets", "calibration", "lite", "methods", "natural", "ppfe", "protocols", "tuning")
     },
 }
 _STUDIES = {
@@ -42,6 +42,8 @@ _STUDIES = {
     "ppfe": "readings",
     "tuning": "tuned rates points",
     "methods": "methods",
+    "budgets": "budgets targets",
+    "natural": "natural",
 }
 # Where links to whole documents lead that are pages only in parts.
 LANDING = {
@@ -228,17 +230,22 @@ def _network(name: str) -> str:
     doc = inspect.getdoc(one.make) or ""
     of = (
         ", ".join(f"[{each.name}](../datasets/{each.name}.md)" for each in own)
-        or "none; choose it by `--network`"
+        or "no dataset; choose it by `--network`"
     )
     example = f"python -m benchmark --algo fedper --dataset {info.name} --network {name}"
     if own:
         example = f"python -m benchmark --algo fedper --dataset {info.name}"
     table = "\n".join(["| layer | tensors | parameters |", "|---|---|---|", *rows])
     return (
-        f"# {name}\n\n{one.title}. {doc}\n\n* source: {one.source}\n* fits: {one.fits}\n* datasets whose own it is: "
-        f"{of}\n\nFor {info.title} it has {network.count():,} parameters. Methods share, keep or send whole layers, "
-        f"in this order:\n\n{table}\n\n```\n{example}\n```\n"
+        f"# {name}\n\n{one.title}. {doc}\n\n* source: {one.source}\n* fits: {one.fits}\n* default network of: "
+        f"{of}\n\nFor {info.title} it has {network.count():,} parameters{_beside(network)}. Methods share, keep or "
+        f"send whole layers, in this order:\n\n{table}\n\n```\n{example}\n```\n"
     )
+
+
+def _beside(network: Network) -> str:
+    """That running statistics are among what `Network.count` counts."""
+    return ", running statistics of batch normalisation included" if network.buffers else ""
 
 
 def _tensors(layer: Layer) -> str:
@@ -259,11 +266,18 @@ def _laws() -> str:
     for name, law in LAWS.items():
         doc = (inspect.getdoc(law) or "").replace("``", "`")
         options = "\n".join(
-            f"* `{flag(option)}` (default {spec.default:g}): {spec.metadata['doc']}"
+            f"* `{flag(option)}`{_default(spec)}: {spec.metadata['doc']}"
             for option, spec in law.options().items()
         )
         parts.append(f"## {name}\n\n{doc}\n\n{options}".rstrip())
     return "\n\n".join(parts) + "\n"
+
+
+def _default(spec: dataclasses.Field[Any]) -> str:
+    """The default of an option of a law; those that have to be given say what is usual."""
+    if (usual := spec.metadata["such_as"]) is not None:
+        return f" (no default, such as {usual:g})"
+    return f" (default {spec.default:g})"
 
 
 def _commands() -> str:
@@ -272,7 +286,8 @@ def _commands() -> str:
         command = find_command(name)
         parser: argparse.ArgumentParser = parser_of(name, command)
         parts.append(
-            f"## {name}\n\n{command.HELP[0].upper()}{command.HELP[1:]}.\n\n```text\n{_help(parser)}\n```"
+            f"## {name}\n\n{command.HELP[0].upper()}{command.HELP[1:]}{'.' * (command.HELP[-1] not in '.?')}\n\n"
+            f"```text\n{_help(parser)}\n```"
         )
     return "\n\n".join(parts) + "\n"
 

@@ -67,6 +67,7 @@ def test_every_page_has_a_title_and_an_example():
         assert level == 1, path
         assert "\n```" in text, f"{path} has no example"
         assert "<!-- include" not in text, path
+        assert "(``)" not in text, f"{path} has a link without a target"
 
 
 def test_links_between_pages():
