@@ -26,7 +26,9 @@ def split_table(split: Split, dataset: Dataset) -> pd.DataFrame:
     counts = split.class_counts(dataset.train.y)
     order = np.argsort(-counts, axis=1, kind="stable")
     present = (counts > 0).sum(axis=1)
-    names = [[dataset.class_names[c] for c in row[:n]] for row, n in zip(order, present, strict=True)]
+    names = [
+        ", ".join(dataset.class_names[c] for c in row[:n]) for row, n in zip(order, present, strict=True)
+    ]
     return pd.DataFrame(
         {"train": split.train_sizes, "test": split.test_sizes, "classes": present, "class_names": names},
         index=pd.RangeIndex(split.clients, name="client"),

@@ -89,7 +89,8 @@ def execute(arguments: argparse.Namespace) -> None:
         "picture": shown_path(picture),
     }
     if arguments.json:
-        print(json.dumps({**facts, "clients": table.reset_index().to_dict("records")}))
+        rows = table.assign(class_names=table["class_names"].str.split(", ")).reset_index()
+        print(json.dumps({**facts, "clients": rows.to_dict("records")}))
     else:
         print(_overview(facts, table, config.law.tell(split.facts)))
         show("", _clients(table, arguments.full), "")
@@ -136,7 +137,7 @@ def _names(names: Sequence[str], full: bool) -> str:
 
 def _clients(table: pd.DataFrame, full: bool) -> Table:
     """The table of clients; unless `full`, without its middle and with a line for each."""
-    rows = [(*map(str, row), _names(names, full)) for *row, names in table.itertuples()]
+    rows = [(*map(str, row), _names(names.split(", "), full)) for *row, names in table.itertuples()]
     if not full and len(rows) > 2 * _ENDS + 1:
         left_out = f"({len(rows) - 2 * _ENDS} more, --full shows all)"
         rows = [*rows[:_ENDS], ("...", "", "", "", left_out), *rows[-_ENDS:]]

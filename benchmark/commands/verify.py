@@ -137,9 +137,10 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
 
     asked = execution_of(arguments)
     asked.check_executor()
-    records = _drawn(gathered.records, arguments.sample or (SAMPLE if pack else None))
-    if len(records) < len(gathered.records):
-        say(f"drawn at random: {len(records)} of {len(gathered.records)} records (--sample N draws more)")
+    usable, elsewhere = _with_data(gathered.records)
+    records = _drawn(usable, arguments.sample or (SAMPLE if pack else None))
+    if len(records) < len(usable):
+        say(f"drawn at random: {len(records)} of {len(usable)} records (--sample N draws more)")
     data = load_data(records, asked.data_dir)
     work = []
     for record in records:
@@ -163,7 +164,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         verdicts.append({"record": name, **told})
         if not arguments.json:
             print("\n".join(_lines(name, verdict)), flush=True)
-    for line in gathered.left_out:
+    for line in (*gathered.left_out, *elsewhere):
         say(f"left out: {line}")
     if pack:
         say(f"verdicts: {shown_path(kept)}")
@@ -171,6 +172,18 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         print(json.dumps(verdicts))
     if any(verdict["verdict"] == DIFFERENT for verdict in verdicts):
         raise SystemExit(1)
+
+
+def _with_data(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
+    """The records on known datasets, and a line about the others; all records where no dataset is known."""
+    from datasets import DATASETS
+
+    known = [record for record in records if record.config.dataset in DATASETS]
+    if not known or len(known) == len(records):
+        return records, []
+    names = sorted({record.config.dataset for record in records} - DATASETS.keys())
+    count = len(records) - len(known)
+    return known, [f"{count} on data that are not here ({', '.join(names)}); give --plugin folder:PATH"]
 
 
 def _drawn(records: Sequence[Record], count: int | None) -> list[Record]:

@@ -103,7 +103,10 @@ def _load(plugin: str, name: str) -> None:
                 elif registry.get(key) is not old[key]:
                     raise ValueError(f"there is a {kind} '{key}' already; choose another name")
         if not new:
-            raise ValueError("it registers nothing; expected a method, dataset, network or setting")
+            raise ValueError(
+                "it registers nothing; expected a method, dataset, network or setting (all else is a "
+                "file of the checkout)"
+            )
     except (Exception, SystemExit) as error:
         for registry, old in zip(registries, before, strict=True):
             registry.clear()

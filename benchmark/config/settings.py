@@ -113,6 +113,10 @@ SETTINGS: dict[str, Setting] = {
         "HAPT (30)",
         _split("hapt", "chronological", 400, 200, test_share=0.3, clients=30, participation=0.2, **_HAPT),
     ),
+    "hapt12": Setting(
+        "HAPT, twelve activities (30)",
+        _split("hapt12", "chronological", 400, 200, test_share=0.3, clients=30, participation=0.2, **_HAPT),
+    ),
     # The rate was chosen on FedAvg, on a validation split: in ten rounds it learns nothing at 0.1, and never
     # at 0.8, where it stays at the most frequent character.
     "shakespeare": Setting(

@@ -194,7 +194,8 @@ def require_enough(blocks: Blocks) -> None:
         counts = sorted(blocks.counts.items(), key=lambda item: (-item[1], item[0]))
         raise UserError(
             f"{here} usable runs of all of {listed(blocks.methods)}; two at least are needed (blocks by "
-            f"method: {listed([f'{name} {count}' for name, count in counts], 10)}); choose by --methods"
+            f"method: {listed([f'{name} {count}' for name, count in counts], 10)}); give records of "
+            "more settings or seeds, or choose methods that more of them have (--methods)"
         )
 
 

@@ -64,11 +64,11 @@ def require_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     if folder.exists():
-        raise UserError(f"{folder} is no folder; give the folder of a finished run")
+        raise UserError(f"{folder} is no folder; give one of a run or of results")
     parent = folder.parent
     siblings = [other.name for other in parent.iterdir() if other.is_dir()] if parent.is_dir() else []
     raise UserError(
-        f"there is no folder {folder}{nearest(folder.name, siblings)}; give the folder of a finished run"
+        f"there is no folder {folder}{nearest(folder.name, siblings)}; give one of a run or of results"
     )
 
 

@@ -133,19 +133,26 @@ def _pooled(
     classes = len(found.class_names)
     least = [np.bincount(half.y, minlength=classes).min() for half in halves]
     if not min(least):
-        poor = found.class_names[int(np.argmin(np.bincount(halves[int(not least[1])].y, minlength=classes)))]
+        half = int(not least[1])
+        poor = found.class_names[int(np.argmin(np.bincount(halves[half].y, minlength=classes)))]
+        if found.test is not None:
+            raise UserError(f"{path} has no {('training', 'test')[half]} image of class '{poor}'; add some")
         raise UserError(f"{path} has too few images of class '{poor}'; expected two or more, one for testing")
+    clients = int(np.clip(len(halves[0]) // 50, 2, 20))
+    tested = max(1, len(halves[1]) // clients)
+    if least[1] < tested:  # a client may have that class alone
+        tested = int(least[1])
+        told += f"; at most {tested} test images a client, as many as the smallest class has"
     info = _named(info, path, [halves[0].x, halves[0].y, halves[1].x, halves[1].y], ())
     info = dataclasses.replace(
         info, sizes=(len(halves[0]), len(halves[1])), builtin=lambda: halves, origin=told
     )
-    clients = int(np.clip(len(halves[0]) // 50, 2, 20))
     return info, {
         "partition": "dirichlet",
         "dirichlet": 0.3 if classes >= 5 else 1.0,  # with few classes smaller ones leave clients empty
         "clients": clients,
         "samples_per_client": max(1, len(halves[0]) // clients),
-        "test_samples_per_client": int(max(1, min(least[1], len(halves[1]) // clients))),
+        "test_samples_per_client": tested,
         **_protocol(clients),
     }
 

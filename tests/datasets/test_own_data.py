@@ -88,6 +88,16 @@ def test_without_a_test_folder_images_are_held_out(tmp_path):
     assert issubclass(law, datasets.LAWS[values["partition"]])
 
 
+def test_the_smallest_class_limits_the_test_and_that_is_said(tmp_path):
+    digits_folder(tmp_path / "x", 300)
+    rare = tmp_path / "x" / "train" / "7"
+    for file in sorted(rare.iterdir())[6:]:
+        file.unlink()
+    info, values = describe_own(f"folder:{tmp_path / 'x' / 'train'}")
+    assert values["test_samples_per_client"] == 1
+    assert "at most 1 test images a client, as many as the smallest class has" in info.origin
+
+
 def test_a_subfolder_a_client(tmp_path, capsys):
     root = clients_folder(tmp_path / "people", (40, 30, 20, 3))
     data = ["--dataset", f"folder:{root}"]
@@ -150,6 +160,9 @@ def test_records_can_be_verified_and_workers_find_the_data(digits, tmp_path, cap
     monkeypatch.setenv(OWN_DATA, "")
     assert main(["verify", record]) == 2
     assert "--plugin folder:PATH" in capsys.readouterr().err
+    answer(capsys, "--algo", "fedavg", "--dataset", "digits", "--results-dir", tmp_path, *SHORT)
+    assert main(["verify", str(tmp_path)]) == 0  # the other one
+    assert "left out: 1 on data that are not here" in capsys.readouterr().err
     assert main(["verify", record, "--plugin", f"folder:{digits}"]) == 0
     assert "bit-equal" in capsys.readouterr().out
 
@@ -198,6 +211,11 @@ def _lonely(root):
     shutil.rmtree(root / "test" / "7")
 
 
+def _alone(root):
+    for number, name in enumerate(("a/0", "a/1", "a/2", "b/0")):
+        save(datasets.load("digits").train.x[number], root / f"{name}.png")
+
+
 def _damaged(root):
     digits_folder(root, 20)
     file = root / "train" / "0" / "0000.png"
@@ -239,7 +257,8 @@ FOLDERS = {
     "one class": (_one_class, ["one class, 'a'", "two or more"]),
     "no test": (_odd_halves, ["train and exam", "train and test"]),
     "an untrained class": (_new_class, ["class 'new'", "none for training"]),
-    "an untested class": (_lonely, ["class '7'", "too few"]),
+    "an untested class": (_lonely, ["no test image of class '7'"]),
+    "an image alone": (_alone, ["class 'b'", "too few"]),
     "cut off": (_damaged, ["0000.png could not be read", "replace or remove"]),
     "no image": (_no_image, ["0000.png could not be read", "replace or remove"]),
     "sizes": (_sizes, ["different sizes", "PATH@32"]),

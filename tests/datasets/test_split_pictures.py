@@ -26,7 +26,7 @@ def test_table(split, digits):
     assert table["train"].sum() == 600
     assert (table["test"] == 10).all()
     for part, row in zip(split.train, table.itertuples(), strict=True):
-        names = row.class_names
+        names = row.class_names.split(", ")
         counts = np.bincount(digits.train.y[part], minlength=10)
         assert row.classes == len(names) == (counts > 0).sum()
         assert [counts[int(name)] for name in names] == sorted(counts[counts > 0], reverse=True)
