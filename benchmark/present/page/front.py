@@ -2,7 +2,7 @@
 
 A document names them in its lines (`benchmark.present.document`): ``main table`` for the learning curves of
 the main study, then its table as far as there are records; ``table NAME`` for any table that is made from
-runs, gaps included.
+runs, gaps included, or by a study that computes its tables itself.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchmark.present.figures.curves import learning_curves
 from benchmark.present.tables import make_table
 from benchmark.records.store import Store
 from benchmark.render.formats.markdown import body
+from benchmark.render.table import Table
 from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Grid, Profile, Study
 from benchmark.studies.results import Results, collect
@@ -35,9 +36,15 @@ def table_names(profile: Profile) -> dict[str, tuple[Study, str]]:
     return {
         study.table_name(kind): (study, kind)
         for study in STUDIES.values()
-        if study.grid(profile).columns
+        if study.grid(profile).columns and study.computed is None
         for kind in study.tables
     }
+
+
+def _computing(name: str) -> Study | None:
+    """The study that computes the table of this name itself; which tables it has shows only then."""
+    computing = (study for study in STUDIES.values() if study.computed is not None)
+    return next((study for study in computing if f"{name}-".startswith(f"{study.name}-")), None)
 
 
 class DocumentParts:
@@ -63,7 +70,8 @@ class DocumentParts:
                 "or such lines with 'table NAME'"
             )
         for name in wanted:
-            if name != _FRONT and name.removeprefix(_TABLE) not in self._tables:
+            table = name.removeprefix(_TABLE)
+            if name != _FRONT and table not in self._tables and _computing(table) is None:
                 error = unknown("table", name.removeprefix(_TABLE), self._tables)
                 raise UserError(f"{document.path}: {error}")
         return wanted
@@ -72,9 +80,12 @@ class DocumentParts:
         """Make all parts; nothing is written yet.
 
         Raises:
-            UserError: the main table is wanted and there are no records of it.
+            UserError: the main table is wanted, or a computed one, and there is nothing to make it from.
         """
         for name in {name for _, wanted in self._wanted for name in wanted}:
+            if name != _FRONT and name.removeprefix(_TABLE) not in self._tables:
+                self._new[name] = body(self._computed(name.removeprefix(_TABLE), store.root))
+                continue
             if name != _FRONT:
                 study, kind = self._tables[name.removeprefix(_TABLE)]
                 self._new[name] = body(make_table(collect(study, self._profile, store, seeds), kind))
@@ -86,6 +97,15 @@ class DocumentParts:
             self._picture = figure.to_png()
             table = make_table(results, "accuracy")
             self._new[name] = f"**{table.title}.**\n\n{body(table)}"
+
+    def _computed(self, name: str, root: Path) -> Table:
+        study = _computing(name)
+        assert study is not None
+        assert study.computed is not None
+        made = {table.name: table for table in study.computed.make(self._profile, root)[0]}
+        if name not in made:
+            raise UserError(f"there is no table {name}; made in {root}: {', '.join(made) or 'none'}")
+        return made[name]
 
     def write(self, root: Path) -> list[tuple[Path, list[str]]]:
         """Write the picture of the main table into the results folder, then the documents.

@@ -4,9 +4,12 @@ import pytest
 from printed_tables import facts_frame
 from record_folders import write_record
 
+from benchmark.errors import UserError
 from benchmark.papers.ppfe.studies.columns import LITE_DIRICHLET, LITE_SIX, SIX
 from benchmark.papers.ppfe.studies.prediction import PREDICTION
 from benchmark.papers.ppfe.studies.rows import METHODS, REDUCTION
+from benchmark.present.page.front import DocumentParts
+from benchmark.records.store import Store
 from benchmark.studies.catalogue import PROFILES
 from benchmark.studies.grid import configure
 
@@ -57,6 +60,24 @@ def test_without_records_at_one_scale_there_is_nothing(tmp_path):
     write_record(tmp_path / "lite", configure(METHODS[0], LITE_SIX[0], LITE), 0.5)
     assert tables_of(tmp_path) == []
     assert PREDICTION.computed.digest(tmp_path / "lite") == ""
+
+
+@pytest.mark.parametrize("name", ["prediction", "prediction-claims", "prediction-of-nothing"])
+def test_documents_can_have_its_tables(name, tmp_path, capsys):
+    write(tmp_path, LITE_SIX[1], SIX[1], (0.1, 0.2, 0.3, 0.5), (0.4, 0.2, 0.6, 0.8))
+    text = f"<!-- table {name}: begin -->\n<!-- table {name}: end -->\n"
+    (tmp_path / "A.md").write_text(text)
+    parts = DocumentParts([tmp_path / "A.md"], LITE)
+    if name == "prediction-of-nothing":
+        with pytest.raises(UserError, match=f"no table {name}; made in .*: prediction, prediction-claims"):
+            parts.make(Store.scan(tmp_path / "lite"))
+        assert (tmp_path / "A.md").read_text() == text
+        return
+    parts.make(Store.scan(tmp_path / "lite"))
+    parts.write(tmp_path / "lite")
+    assert {"prediction": "| 0.80 |", "prediction-claims": "same sign"}[name] in " ".join(
+        (tmp_path / "A.md").read_text().split()
+    )
 
 
 def test_every_reduced_column_differs_from_the_papers_in_scale_alone():
