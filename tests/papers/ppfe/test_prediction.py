@@ -63,7 +63,7 @@ def test_without_records_at_one_scale_there_is_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["prediction", "prediction-claims", "prediction-of-nothing"])
-def test_documents_can_have_its_tables(name, tmp_path, capsys):
+def test_documents_can_have_its_tables(name, tmp_path):
     write(tmp_path, LITE_SIX[1], SIX[1], (0.1, 0.2, 0.3, 0.5), (0.4, 0.2, 0.6, 0.8))
     text = f"<!-- table {name}: begin -->\n<!-- table {name}: end -->\n"
     (tmp_path / "A.md").write_text(text)
