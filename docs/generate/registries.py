@@ -309,5 +309,23 @@ def _configuration() -> str:
         "flag has the name of its field; `hyper` is set by `--set`. A setting (`python -m benchmark list settings`) "
         "names values for some of them.\n\n"
         "```\npython -m benchmark --algo fedavg --dataset digits --rounds 5 --lr 0.05 --batch-size 20\n```\n\n"
-        "| field | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+        "| field | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + f"\n\n{_settings()}"
+    )
+
+
+def _settings() -> str:
+    rows = []
+    for name, setting in SETTINGS.items():
+        config = RunConfig(**setting.values)
+        dataset = f"[{config.dataset}](datasets/{config.dataset}.md)"
+        law = f"[{config.partition}](laws.md#{config.partition}): {config.law.describe()}"
+        size = f"{config.clients}, {100 * config.participation:g} %"
+        rows.append(
+            f"| `{name}` | {dataset} | {law} | {size} | {config.rounds} × {config.local_epochs} | {config.lr:g} | "
+            f"{'yes' if config.augment else 'no'} |"
+        )
+    heads = "| setting | dataset | law | clients, in a round | rounds × epochs | rate | flips |"
+    return (
+        "## Settings\n\n`--setting NAME`; `--dataset NAME` alone takes the first setting of the dataset.\n\n"
+        f"{heads}\n|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
