@@ -21,9 +21,9 @@ SOME += " or a_cell_is_that_cell or names_of_tables"
 def rest(tmp_path_factory):
     """A copy of this checkout without any pack and the tests of packs."""
     folder = tmp_path_factory.mktemp("rest")
-    for package in ("algorithms", "benchmark", "datasets", "tests"):
+    for package in ("algorithms", "benchmark", "datasets", "docs", "tests"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc.*"))
-    for name in ("pyproject.toml", "CONTRIBUTING.md", "CITATION.cff"):
+    for name in ("pyproject.toml", "CONTRIBUTING.md", "README.md", "CITATION.cff"):
         shutil.copy(ROOT / name, folder / name)
     for pack in PACKS:
         shutil.rmtree(folder / "benchmark" / "papers" / pack)
