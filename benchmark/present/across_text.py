@@ -26,15 +26,17 @@ def heading(found: Across) -> str:
 
 
 def standings_table(found: Across) -> Table:
-    """A row for each method, by mean rank."""
+    """A row for each method, by mean rank; columns in which nobody has anything are left out."""
+    rows = [_cells(standing) for standing in found.standings]
+    used = [place for place in range(1, len(rows[0]) - 1) if any(row[place] for row in rows)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("", overflow="fold", min_width=20)
     heads = ("mean rank", "IQM", "interval", "P(better)", "interval", "p")
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
+    for place in used:
+        table.add_column(heads[place - 1], justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    for standing in found.standings:
-        table.add_row(*_cells(standing))
+    for row in rows:
+        table.add_row(row[0], *(row[place] for place in used), row[-1])
     return table
 
 
