@@ -56,8 +56,8 @@ class Mixed(Rule):
         new = alpha - step.rates[f"{PERSONAL}.{next(iter(slopes))}"] * (sum(gaps) + SHRINK * alpha)
         new = torch.where(due > 0, new.clamp(0, 1), alpha)
         pulls = beside(PERSONAL, {name: along(alpha, slope) * slope for name, slope in slopes.items()})
-        still = {name: torch.zeros_like(tensor) for name, tensor in step.params.items() if name in step.rates}
-        step.descend({**still, **gradients, **pulls})
+        still = {n: torch.zeros_like(step.params[n]) for n in step.rates if n in ("mix.alpha", "mix.due")}
+        step.descend({**gradients, **pulls, **still})
         if "mix.alpha" in step.rates:
             alpha.copy_(new)
             due.zero_()

@@ -72,7 +72,8 @@ def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Further scores, which records of older versions do not have."""
     from benchmark.console.terminal import percent
 
-    known = f"one class against the rest, mean over {summary.get('auc_clients')} clients with two classes"
+    count = summary.get("auc_clients")
+    known = f"one class against the rest, mean over {count} clients with two classes or more"
     told = {
         "macro_f1": ("  macro-F1", "of the classes that a client has, mean over clients"),
         "auc": ("  AUC", known),

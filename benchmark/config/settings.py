@@ -63,7 +63,7 @@ _DIGITS = {
 # Chosen likewise among 0.1 to 0.8: 0.2 is as good, others are worse, and so are 40 rounds of three epochs.
 _TWEETS = {"participation": 0.25, "rounds": 24, "eval_every": 4, "lr": 0.3, "embedding": 16, **_users(20)}
 
-_HAPT = {"rounds": 100, "local_epochs": 2, "lr": 0.03}
+_HAPT = {"test_share": 0.3, "clients": 30, "participation": 0.2, "rounds": 100, "local_epochs": 2, "lr": 0.03}
 
 # Sample counts: paper, section "Performance Comparison" and appendix "Data Partitioning"; test sizes are
 # ours (the paper states none): all of the official test images of a class, shared by its clients.
@@ -111,11 +111,11 @@ SETTINGS: dict[str, Setting] = {
     # Local Only diverges at 0.05.
     "hapt": Setting(
         "HAPT (30)",
-        _split("hapt", "chronological", 400, 200, test_share=0.3, clients=30, participation=0.2, **_HAPT),
+        _split("hapt", "chronological", 400, 200, **_HAPT),
     ),
     "hapt12": Setting(
         "HAPT, twelve activities (30)",
-        _split("hapt12", "chronological", 400, 200, test_share=0.3, clients=30, participation=0.2, **_HAPT),
+        _split("hapt12", "chronological", 400, 200, **_HAPT),
     ),
     # The rate was chosen on FedAvg, on a validation split: in ten rounds it learns nothing at 0.1, and never
     # at 0.8, where it stays at the most frequent character.

@@ -17,7 +17,6 @@ __all__ = ["CHECKS", "Finding", "findings", "report"]
 _ROOT = Path(__file__).resolve().parents[2]
 _LEAST = (3, 11)
 _SETUP = "run ./run_all.sh setup, or: python -m pip install -r requirements.txt"
-
 _OPTIONAL = {  # what needs them
     "wandb": "--wandb",
     "wandb-workspaces": "report --wandb",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -47,6 +48,18 @@ def _computing(name: str) -> Study | None:
     return next((study for study in computing if f"{name}-".startswith(f"{study.name}-")), None)
 
 
+def _named(tables: Iterable[Table], name: str, root: Path) -> Table:
+    """The table of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    made = {table.name: table for table in tables}
+    if name not in made:
+        raise UserError(f"there is no table {name}; made in {root}: {', '.join(made) or 'none'}")
+    return made[name]
+
+
 class DocumentParts:
     """The generated parts of some documents.
 
@@ -72,7 +85,7 @@ class DocumentParts:
         for name in wanted:
             table = name.removeprefix(_TABLE)
             if name != _FRONT and table not in self._tables and _computing(table) is None:
-                error = unknown("table", name.removeprefix(_TABLE), self._tables)
+                error = unknown("table", table, self._tables)
                 raise UserError(f"{document.path}: {error}")
         return wanted
 
@@ -82,13 +95,15 @@ class DocumentParts:
         Raises:
             UserError: the main table is wanted, or a computed one, and there is nothing to make it from.
         """
+        computed = cache(partial(self._computed, root=store.root))  # once a study, however many tables
         for name in {name for _, wanted in self._wanted for name in wanted}:
-            if name != _FRONT and name.removeprefix(_TABLE) not in self._tables:
-                self._new[name] = body(self._computed(name.removeprefix(_TABLE), store.root))
-                continue
             if name != _FRONT:
-                study, kind = self._tables[name.removeprefix(_TABLE)]
-                self._new[name] = body(make_table(collect(study, self._profile, store, seeds), kind))
+                wanted = name.removeprefix(_TABLE)
+                if study := _computing(wanted):
+                    self._new[name] = body(_named(computed(study.name), wanted, store.root))
+                else:
+                    study, kind = self._tables[wanted]
+                    self._new[name] = body(make_table(collect(study, self._profile, store, seeds), kind))
                 continue
             results = _known(self._profile, store, seeds)
             figure = learning_curves(results)
@@ -98,14 +113,9 @@ class DocumentParts:
             table = make_table(results, "accuracy")
             self._new[name] = f"**{table.title}.**\n\n{body(table)}"
 
-    def _computed(self, name: str, root: Path) -> Table:
-        study = _computing(name)
-        assert study is not None
-        assert study.computed is not None
-        made = {table.name: table for table in study.computed.make(self._profile, root)[0]}
-        if name not in made:
-            raise UserError(f"there is no table {name}; made in {root}: {', '.join(made) or 'none'}")
-        return made[name]
+    def _computed(self, study: str, root: Path) -> list[Table]:
+        computed = STUDIES[study].computed
+        return computed.make(self._profile, root)[0] if computed else []
 
     def write(self, root: Path) -> list[tuple[Path, list[str]]]:
         """Write the picture of the main table into the results folder, then the documents.
