@@ -63,7 +63,14 @@ class LocalWork:
 
     def layout(self, tensor: Tensor) -> Tensor:
         """`tensor` in this executor's memory format (images and kernels only)."""
-        return tensor.contiguous(memory_format=self._format) if tensor.dim() == 4 else tensor.contiguous()
+        if tensor.dim() != 4:
+            return tensor.contiguous()
+        tensor = tensor.contiguous(memory_format=self._format)
+        if self._format == torch.channels_last and tensor.shape[1] == 1:
+            # One channel is in both formats; PyTorch takes it for contiguous unless the stride says otherwise,
+            # and everything behind a convolution with it.
+            tensor = tensor.as_strided(tensor.shape, (tensor.stride(0), 1, *tensor.stride()[2:]))
+        return tensor
 
     def train(self, call: LocalCall, position: int) -> Outcome:
         """Train client ``call.clients[position]``; the call's tensors are left as they are.

@@ -34,8 +34,11 @@ class Conv1d(Layer):
         return self.channels_in * self.kernel
 
     def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
-        weight, bias = params[f"{self.name}.weight"], params[f"{self.name}.bias"]
-        return F.relu(F.max_pool1d(F.conv1d(x, weight, bias), 2))
+        weight, bias = params[f"{self.name}.weight"].unsqueeze(2), params[f"{self.name}.bias"]
+        images = x.unsqueeze(2)  # of one row
+        if x.device.type == "cpu":  # pooling is several times as fast there with channels last
+            images = images.contiguous(memory_format=torch.channels_last)
+        return F.relu(F.max_pool2d(F.conv2d(images, weight, bias), (1, 2))).squeeze(2)
 
     def apply_stacked(
         self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
