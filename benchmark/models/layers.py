@@ -123,6 +123,7 @@ class Conv(Layer):
         """`apply_stacked` as one convolution with a group for each model."""
         weight, bias = params[f"{self.name}.weight"].flatten(0, 1), params[f"{self.name}.bias"].flatten()
         side_by_side = x.transpose(0, 1).flatten(1, 2)  # [B, m C, H, W]
+        side_by_side = side_by_side.contiguous(memory_format=torch.channels_last)  # for the pooling
         out = F.conv2d(side_by_side, weight, bias, padding=self.padding, groups=len(x))
         out = F.relu(F.max_pool2d(out, 2))
         return out.unflatten(1, (len(x), self.channels_out)).transpose(0, 1)

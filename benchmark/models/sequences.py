@@ -34,18 +34,15 @@ class Conv1d(Layer):
         return self.channels_in * self.kernel
 
     def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
-        weight, bias = params[f"{self.name}.weight"].unsqueeze(2), params[f"{self.name}.bias"]
-        images = x.unsqueeze(2)  # of one row
-        if x.device.type == "cpu":  # pooling is several times as fast there with channels last
-            images = images.contiguous(memory_format=torch.channels_last)
-        return F.relu(F.max_pool2d(F.conv2d(images, weight, bias), (1, 2))).squeeze(2)
+        weight, bias = params[f"{self.name}.weight"], params[f"{self.name}.bias"]
+        return _pooled(x, weight, bias, 1)
 
     def apply_stacked(
         self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
     ) -> Tensor:
         weight, bias = params[f"{self.name}.weight"].flatten(0, 1), params[f"{self.name}.bias"].flatten()
         side_by_side = x.transpose(0, 1).flatten(1, 2)  # [B, m C, T]
-        out = F.relu(F.max_pool1d(F.conv1d(side_by_side, weight, bias, groups=len(x)), 2))
+        out = _pooled(side_by_side, weight, bias, len(x))
         return out.unflatten(1, (len(x), self.channels_out)).transpose(0, 1)
 
 
@@ -80,6 +77,15 @@ class Embedding(Layer):
         # One table with the rows of all models below each other.
         first = torch.arange(len(x), device=x.device).mul(self.symbols).view(-1, *[1] * (x.dim() - 1))
         return _with_mask(F.embedding(x.long() + first, params[f"{self.name}.weight"].flatten(0, 1)))
+
+
+def _pooled(x: Tensor, weight: Tensor, bias: Tensor, groups: int) -> Tensor:
+    """Convolution over time of [B, C, T], max-pooling by two, ReLU."""
+    images = x.unsqueeze(2)  # of one row
+    if x.device.type == "cpu":  # pooling is several times as fast there with channels last
+        images = images.contiguous(memory_format=torch.channels_last)
+    out = F.conv2d(images, weight.unsqueeze(2), bias, groups=groups)
+    return F.relu(F.max_pool2d(out, (1, 2))).squeeze(2)
 
 
 def _with_mask(vectors: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from algorithms.ditto import Pull
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
-from benchmark.engine.sgd import FORWARD_BATCH, epoch_order, forward
+from benchmark.engine.sgd import FORWARD_BATCH, LocalWork, epoch_order, forward
 
 BODY, HEAD = ("conv1", "conv2", "fc1", "fc2"), ("fc3",)
 EVERYTHING = BODY + HEAD
@@ -390,3 +390,11 @@ def test_passes_in_pieces_are_one_pass(task):
     task = task()
     x = task.data.encode(task.data.stored()[0][: 2 * FORWARD_BATCH + 5])
     torch.testing.assert_close(forward(task.network, task.initial, x), task.network.apply(task.initial, x))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_convolutions_keep_channels_last(channels):
+    """What comes out of the first one is in the format in which pooling is fast, for grey images, too."""
+    layout = LocalWork(None, None, None, channels_last=True).layout
+    images, kernels = layout(torch.rand(4, channels, 8, 8)), layout(torch.rand(5, channels, 3, 3))
+    assert F.conv2d(images, kernels).is_contiguous(memory_format=torch.channels_last)
