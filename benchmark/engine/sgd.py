@@ -67,8 +67,8 @@ class LocalWork:
             return tensor.contiguous()
         tensor = tensor.contiguous(memory_format=self._format)
         if self._format == torch.channels_last and tensor.shape[1] == 1:
-            # One channel is in both formats. PyTorch takes it for contiguous, and with it all that lies behind
-            # a convolution, unless the stride says otherwise.
+            # One channel is in both formats. PyTorch takes it, and what comes out of the convolution, for
+            # contiguous unless its stride says otherwise.
             tensor = tensor.as_strided(tensor.shape, (tensor.stride(0), 1, *tensor.stride()[2:]))
         return tensor
 
