@@ -30,7 +30,7 @@ def markdown(method: type[Algorithm], card: Card) -> str:
         _lines(f"{name}: {words}" for name, words in card.flow.items()),
         f"Cost relative to FedAvg (CIFAR-10, S = 2): {costs}.",
         *(
-            f"**{name}.** {words[0].upper()}{words[1:]}"
+            f"**{name}.** {words[0].upper() if words[0].isascii() else words[0]}{words[1:]}"  # α stays α
             for name, words in card.parts.items()
             if name != "More"
         ),
