@@ -16,7 +16,6 @@ from benchmark.engine.hyper import option
 from benchmark.engine.local import LocalCall, LocalModel, Outcome
 from benchmark.engine.message import Message
 from benchmark.engine.params import along, beside, row, select, within
-from benchmark.engine.schedule import Schedule
 from benchmark.models import Params
 
 __all__ = ["FedFomo"]
@@ -82,8 +81,7 @@ class FedFomo(Algorithm):
 
     def __init__(self, task: Task, hyper: FedFomoHyper) -> None:
         super().__init__(task, hyper)
-        self._schedule = Schedule(task.data.clients, task.config.participation, task.streams)
-        self._models = min(hyper.models, self._schedule.cohort_size - 1)
+        self._models = min(hyper.models, task.schedule.cohort_size - 1)
         start, zeros = task.initial, torch.zeros(task.data.clients, device=task.data.device)
         self.clients = ClientStore({**start, **beside(FIRST, start), ROW: zeros}, task.data.clients)
 
@@ -94,7 +92,7 @@ class FedFomo(Algorithm):
         """Models of others, and whose they are; what a client has sent last is what it keeps."""
         if round == 1:
             return Message({})
-        before = self._schedule.cohort(round - 1, self.takes_everyone(round - 1))
+        before = self.task.schedule.cohort(round - 1, self.takes_everyone(round - 1))
         pairs = zip(clients, self.clients.gather(clients)[ROW].tolist(), strict=True)
         chosen = [self._choose(client, before, own, round) for client, own in pairs]
         sent: Params = {SENDERS: torch.tensor(chosen, device=self.task.data.device).long()}

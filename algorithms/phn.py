@@ -20,7 +20,6 @@ from benchmark.engine.hyper import Between, option
 from benchmark.engine.local import Outcome, Phase
 from benchmark.engine.message import Combiner, Message
 from benchmark.engine.params import beside, row, within
-from benchmark.engine.schedule import Schedule
 from benchmark.errors import UserError
 from benchmark.models import Network, Params
 
@@ -102,7 +101,6 @@ class PFedHN(Algorithm):
 
     def __init__(self, task: Task, hyper: PFedHNHyper) -> None:
         super().__init__(task, hyper)
-        self._cohort = Schedule(task.data.clients, task.config.participation, task.streams).cohort_size
         rng, like = task.streams.get("init", 1), next(iter(task.initial.values()))  # its round 0 is θ_0
         width = hyper.embed_dim or 1 + task.data.clients // 4
         drawn = {"vectors": rng.standard_normal((task.data.clients, width))}
@@ -150,7 +148,7 @@ class PFedHN(Algorithm):
         Where everyone takes part, as in the last round, the sum is scaled to a cohort's.
         """
         hyper, phi, clients = self.hyper, within(PHI, self.server), mean["clients"].tolist()
-        changes = mean["changes"] * min(1.0, self._cohort / len(clients))
+        changes = mean["changes"] * min(1.0, self.task.schedule.cohort_size / len(clients))
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in phi.items() if name not in OUT}
         codes = torch.stack([code_of(leaves, client) for client in clients])
         found = torch.autograd.grad(codes, list(leaves.values()), changes @ phi[OUT[0]])

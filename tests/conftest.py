@@ -250,8 +250,8 @@ def play(ready, tmp_path_factory) -> Callable[..., Played]:
         record = RunRecord(tmp_path_factory.mktemp("played"), config, config.algo)
         record.folder.mkdir()
         record.begin({"split": {"checksum": ""}})
-        schedule, plan = played.prepared.schedule, Plan(config.rounds, "rounds")
-        played.summary = run(played.algorithm, schedule, plan, record, None, Watcher(), {}, 1e9)
+        plan = Plan(config.rounds, "rounds")
+        played.summary = run(played.algorithm, plan, record, None, Watcher(), {}, 1e9)
         played.prepared.task.executor.close()
         return played
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -23,6 +24,7 @@ from benchmark.engine.ledger import Ledger, Meter
 from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
 from benchmark.engine.message import Combiner, Message, WeightedMean
 from benchmark.engine.params import clone, expand, nbytes, select
+from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.errors import NotDefined
 from benchmark.models import Network, Params
@@ -52,6 +54,11 @@ class Task:
     rounds: int
     initial: Params
     executor: Executor
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Who takes part in which round."""
+        return Schedule(self.data.clients, self.config.participation, self.streams)
 
 
 @dataclass(frozen=True)

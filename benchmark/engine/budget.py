@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmark.engine.algorithm import Algorithm
+from benchmark.engine.algorithm import Algorithm, Task
 from benchmark.engine.config import RunConfig
-from benchmark.engine.schedule import Schedule
 from benchmark.errors import UserError
 
 __all__ = ["Plan", "newcomers", "plan_rounds"]
@@ -36,7 +35,7 @@ class Plan:
     planned: int = 0
 
 
-def plan_rounds(config: RunConfig, schedule: Schedule, make: Callable[[int], Algorithm]) -> Plan:
+def plan_rounds(config: RunConfig, make: Callable[[int], Algorithm]) -> Plan:
     """Find the number of rounds.
 
     Args:
@@ -48,18 +47,17 @@ def plan_rounds(config: RunConfig, schedule: Schedule, make: Callable[[int], Alg
     if config.budget == "rounds":
         return Plan(config.rounds, "rounds")
     if config.budget == "bytes":
-        limit = config.byte_budget or whole_model_bytes(config, schedule, make(config.rounds))
-        ordinary = (config.rounds - 1) * schedule.cohort_size + schedule.clients
-        most_epochs = config.compute_cap * ordinary * config.local_epochs
+        limit = config.byte_budget or whole_model_bytes(make(config.rounds).task)
+        most_epochs = config.compute_cap * config.local_epochs * _participations(make(config.rounds).task)
     else:
-        limit = config.sample_budget or ordinary_samples(config, schedule, make(config.rounds))
+        limit = config.sample_budget or ordinary_samples(make(config.rounds).task)
         most_epochs = math.inf
 
     def costs(rounds: int) -> tuple[int, float]:
         algorithm = make(rounds)
         if config.budget == "samples":
-            return planned_samples(algorithm, schedule), 0.0
-        return planned_bytes(algorithm, schedule), planned_epochs(algorithm, schedule)
+            return planned_samples(algorithm), 0.0
+        return planned_bytes(algorithm), planned_epochs(algorithm)
 
     def fits(rounds: int) -> bool:
         spent, epochs = costs(rounds)
@@ -98,63 +96,66 @@ def _too_small(config: RunConfig, rounds: int, limit: int, spent: int, epochs: f
     )
 
 
-def whole_model_bytes(config: RunConfig, schedule: Schedule, algorithm: Algorithm) -> int:
-    """Bytes of sharing the whole initial network for ``config.rounds`` rounds, last broadcast included."""
-    size = 4 * algorithm.task.network.count()
-    participations = (config.rounds - 1) * schedule.cohort_size + schedule.clients
-    return 2 * size * participations + size * schedule.clients
+def _participations(task: Task) -> int:
+    """Participations of all clients, if everyone takes part in the last round alone."""
+    return (task.rounds - 1) * task.schedule.cohort_size + task.data.clients
 
 
-def ordinary_samples(config: RunConfig, schedule: Schedule, algorithm: Algorithm) -> int:
-    """Samples of ``config.rounds`` rounds in which every participant trains for ``config.local_epochs``."""
-    sizes = algorithm.task.data.train_sizes
-    cohorts = (schedule.cohort(round, round == config.rounds) for round in range(1, config.rounds + 1))
-    return config.local_epochs * sum(sizes[client] for cohort in cohorts for client in cohort)
+def whole_model_bytes(task: Task) -> int:
+    """Bytes of sharing the whole initial network for ``task.rounds`` rounds, last broadcast included."""
+    return 4 * task.network.count() * (2 * _participations(task) + task.data.clients)
 
 
-def planned_samples(algorithm: Algorithm, schedule: Schedule) -> int:
+def ordinary_samples(task: Task) -> int:
+    """Samples of ``task.rounds`` rounds in which every participant trains for ``config.local_epochs``."""
+    sizes, last = task.data.train_sizes, task.rounds
+    cohorts = (task.schedule.cohort(round, round == last) for round in range(1, last + 1))
+    return task.config.local_epochs * sum(sizes[client] for cohort in cohorts for client in cohort)
+
+
+def planned_samples(algorithm: Algorithm) -> int:
     """Samples of a whole run by the method's own declaration, those of the final evaluation included.
 
     Parts of epochs that `Algorithm.metered` tells are those of each client's number of samples, rounded up
     over the run.
     """
-    sizes, last = algorithm.task.data.train_sizes, algorithm.task.rounds
-    total = 0.0
+    task, total = algorithm.task, 0.0
+    sizes, last = task.data.train_sizes, task.rounds
     for round in range(1, last + 1):
-        cohort = schedule.cohort(round, algorithm.takes_everyone(round))
+        cohort = task.schedule.cohort(round, algorithm.takes_everyone(round))
         total += _epochs(algorithm, round) * sum(sizes[client] for client in cohort)
     adapting = sum(phase.epochs * phase.passes for phase in algorithm.adaptation())
-    everyone = sum(sizes[client] for client in schedule.cohort(last, True))
+    everyone = sum(sizes[client] for client in task.schedule.cohort(last, True))
     return math.ceil(total + (adapting + algorithm.metered(last + 1)) * everyone - 1e-6)
 
 
-def planned_bytes(algorithm: Algorithm, schedule: Schedule) -> int:
+def planned_bytes(algorithm: Algorithm) -> int:
     """Bytes of a whole run by the method's own declaration."""
-    total = 0
-    for round in range(1, algorithm.task.rounds + 1):
+    total, task = 0, algorithm.task
+    for round in range(1, task.rounds + 1):
         traffic = algorithm.traffic(round)
-        total += schedule.size(algorithm.takes_everyone(round)) * (traffic.down + traffic.up)
-        total += newcomers(algorithm, schedule, round) * traffic.first if traffic.first else 0
+        total += task.schedule.size(algorithm.takes_everyone(round)) * (traffic.down + traffic.up)
+        total += newcomers(algorithm, round) * traffic.first if traffic.first else 0
         if algorithm.closes_stage(round):
-            total += schedule.clients * (traffic.down if traffic.closing is None else traffic.closing)
+            total += task.data.clients * (traffic.down if traffic.closing is None else traffic.closing)
     return total
 
 
-def newcomers(algorithm: Algorithm, schedule: Schedule, round: int) -> int:
+def newcomers(algorithm: Algorithm, round: int) -> int:
     """Number of clients that take part in `round` for the first time in its stage."""
-    stage = algorithm.stage(round)
+    stage, task = algorithm.stage(round), algorithm.task
     met: set[int] = set()
     earlier = round - 1
-    while earlier and algorithm.stage(earlier) == stage and len(met) < schedule.clients:
-        met.update(schedule.cohort(earlier, algorithm.takes_everyone(earlier)))
+    while earlier and algorithm.stage(earlier) == stage and len(met) < task.data.clients:
+        met.update(task.schedule.cohort(earlier, algorithm.takes_everyone(earlier)))
         earlier -= 1
-    return len(set(schedule.cohort(round, algorithm.takes_everyone(round))) - met)
+    return len(set(task.schedule.cohort(round, algorithm.takes_everyone(round))) - met)
 
 
-def planned_epochs(algorithm: Algorithm, schedule: Schedule, last: int | None = None) -> float:
+def planned_epochs(algorithm: Algorithm, last: int | None = None) -> float:
     """Local epochs of a run up to round `last` (default: its end), over all participations."""
     return sum(
-        schedule.size(algorithm.takes_everyone(round)) * _epochs(algorithm, round)
+        algorithm.task.schedule.size(algorithm.takes_everyone(round)) * _epochs(algorithm, round)
         for round in range(1, (algorithm.task.rounds if last is None else last) + 1)
     )
 

@@ -175,7 +175,8 @@ class RunRecord:
             about: further entries of config.json, the split's description among them.
 
         Raises:
-            UserError: there is a checkpoint of this run that was made with other data.
+            UserError: there is a checkpoint of this run, and it was made with other data or nothing says with
+                which.
         """
         if self.checkpoint.exists() and not self._same_data(about["split"]):
             raise UserError(
@@ -188,12 +189,14 @@ class RunRecord:
     def _same_data(self, split: Mapping[str, Any]) -> bool:
         """Whether config.json tells of these data; what older versions did not write down may be any."""
         try:
-            begun = read_json(self.folder / "config.json").get("split")
-        except (OSError, ValueError):
-            return False
-        if not isinstance(begun, dict) or begun.get("checksum") != split["checksum"]:
-            return False
-        return begun.get("data_checksum", "") in ("", split.get("data_checksum", ""))
+            begun = read_json(self.folder / "config.json")["split"]
+            checksum, data_checksum = begun["checksum"], begun.get("data_checksum", "")
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise UserError(
+                f"the run {self.folder.name} has a checkpoint, but its config.json is missing or damaged; "
+                "bring that file back, or remove that folder to begin again"
+            ) from error
+        return checksum == split["checksum"] and data_checksum in ("", split.get("data_checksum", ""))
 
     def write_rounds(self, lines: list[dict[str, Any]]) -> None:
         text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)

@@ -21,7 +21,6 @@ from benchmark.engine.local import LocalCall
 from benchmark.engine.newcomers import Newcomers, admit
 from benchmark.engine.origins import Origin, continued
 from benchmark.engine.records import RunRecord, as_float
-from benchmark.engine.schedule import Schedule
 from benchmark.engine.shapes import check_rounds
 from benchmark.engine.trunks import TrunkStore, trunks_of
 from benchmark.errors import UserError
@@ -49,7 +48,6 @@ class Observer(Protocol):
 
 def run(
     algorithm: Algorithm,
-    schedule: Schedule,
     plan: Plan,
     record: RunRecord,
     trunks: TrunkStore | None,
@@ -68,7 +66,7 @@ def run(
     Raises:
         Diverged: a client's loss is not finite; the checkpoint before it stays usable.
     """
-    loop = _Loop(algorithm, schedule, plan, record, trunks, environment, checkpoint_seconds, kept or Kept())
+    loop = _Loop(algorithm, plan, record, trunks, environment, checkpoint_seconds, kept or Kept())
     loop.restore()
     observer.start(plan.rounds, len(loop.lines))
     for line in loop.lines:
@@ -89,7 +87,6 @@ class _Loop:
     def __init__(
         self,
         algorithm: Algorithm,
-        schedule: Schedule,
         plan: Plan,
         record: RunRecord,
         trunks: TrunkStore | None,
@@ -97,7 +94,7 @@ class _Loop:
         checkpoint_seconds: float,
         kept: Kept,
     ) -> None:
-        self.algorithm, self.schedule, self.plan, self.record = algorithm, schedule, plan, record
+        self.algorithm, self.plan, self.record = algorithm, plan, record
         self.executor = algorithm.task.executor
         self.device = algorithm.task.data.device
         self.lines: list[dict[str, Any]] = []
@@ -188,10 +185,10 @@ class _Loop:
         started = time.perf_counter()
         algorithm = self.algorithm
         algorithm.start_round(number)
-        cohort = self.schedule.cohort(number, algorithm.takes_everyone(number))
+        cohort = algorithm.task.schedule.cohort(number, algorithm.takes_everyone(number))
         message = algorithm.message(cohort, number)
         ledger, combiner, loss, done = Ledger(), algorithm.combiner(), 0.0, 0
-        ledger.charge_download(algorithm.first_download(), newcomers(algorithm, self.schedule, number))
+        ledger.charge_download(algorithm.first_download(), newcomers(algorithm, number))
         ledger.charge_message(message, len(cohort))
         for clients in chunks(cohort):
             call = algorithm.begin(clients, message.part(slice(done, done + len(clients))), number)
@@ -237,7 +234,7 @@ class _Loop:
         ledger = Ledger()
         started = time.perf_counter()
         if algorithm.closes_stage(number):
-            ledger.charge_broadcast(algorithm.broadcast(), self.schedule.clients)
+            ledger.charge_broadcast(algorithm.broadcast(), self.algorithm.task.data.clients)
         if not last and config.eval_every and number % config.eval_every == 0:
             self._evaluated(self._evaluate(number, adapted, Ledger()), number, adapted, line)
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method

@@ -82,12 +82,12 @@ def _prepared(algo: str, **changes: Any) -> Prepared:
 def _costs(algo: str) -> dict[str, float]:
     """What a run of the setting costs by the method's own declaration, to which the tests hold the ledger."""
     prepared = _prepared(algo, samples_per_client=4, test_samples_per_client=4)
-    algorithm, schedule = prepared.make(prepared.config.rounds), prepared.schedule
+    algorithm = prepared.make(prepared.config.rounds)
     adapted = sum(phase.epochs * phase.passes for phase in algorithm.adaptation())
-    closing = schedule.clients * (adapted + algorithm.metered(prepared.config.rounds + 1))
+    closing = algorithm.task.data.clients * (adapted + algorithm.metered(prepared.config.rounds + 1))
     return {
-        "bytes": planned_bytes(algorithm, schedule),
-        "samples": planned_epochs(algorithm, schedule) + closing,
+        "bytes": planned_bytes(algorithm),
+        "samples": planned_epochs(algorithm) + closing,
     }
 
 
@@ -123,7 +123,7 @@ def _flow(algo: str) -> dict[str, str]:
         record = RunRecord(Path(folder), config, algo)
         record.folder.mkdir()
         plan = Plan(config.rounds, "rounds")
-        summary = run(algorithm, prepared.schedule, plan, record, None, _Quiet(), {})
+        summary = run(algorithm, plan, record, None, _Quiet(), {})
     flow = {
         "sent to clients": _by_stage(network, down),
         "sent to the server": _by_stage(network, up),

@@ -129,19 +129,16 @@ class Estimator:
         if config.hash not in self._planned:
             rehearsal = self.rehearse(config, config.samples_per_client)
             with contextlib.suppress(UserError):  # a budget that allows no round ends before any is trained
-                algorithm, schedule = rehearsal.make(rehearsal.plan().rounds), rehearsal.schedule
+                algorithm = rehearsal.make(rehearsal.plan().rounds)
                 each = config.samples_per_client
                 asides = config.new_count * config.adapt_epochs * each  # which are no cost of the training
                 if config.eval_adapted and config.eval_every:
                     evaluations = (algorithm.task.rounds - 1) // config.eval_every
                     epochs = sum(phase.epochs for phase in algorithm.adaptation())
-                    asides += evaluations * epochs * schedule.clients * each
+                    asides += evaluations * epochs * algorithm.task.data.clients * each
                 self._planned[config.hash] = _Planned(
-                    planned_samples(algorithm, schedule) + asides,
-                    {
-                        trunk: planned_epochs(algorithm, schedule, trunk.round) * each
-                        for trunk in trunks_of(algorithm)
-                    },
+                    planned_samples(algorithm) + asides,
+                    {trunk: planned_epochs(algorithm, trunk.round) * each for trunk in trunks_of(algorithm)},
                 )
             rehearsal.task.executor.close()
         return self._planned.setdefault(config.hash, _Planned(0, {}))
@@ -158,7 +155,7 @@ class Estimator:
     def cohort(self, config: RunConfig, samples: int) -> Iterator[Callable[[], int]]:
         """A function that trains a cohort of clients with so many samples each, and returns all samples."""
         rehearsal = self.rehearse(config, samples)
-        clients, task = list(range(rehearsal.schedule.cohort_size)), rehearsal.task
+        clients, task = list(range(rehearsal.task.schedule.cohort_size)), rehearsal.task
         phase = Phase.of(task.network.names, config.lr, epochs=1)
 
         def train() -> int:

@@ -20,7 +20,6 @@ from benchmark.engine.kept import MODELS, PREDICTIONS, Kept
 from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord, open_store
 from benchmark.engine.rounds import Observer, run
-from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import TrunkStore
 from benchmark.errors import UserError
@@ -53,7 +52,6 @@ class Prepared:
     dataset: datasets.Dataset
     split: datasets.Split
     task: Task
-    schedule: Schedule
     executor_name: str
 
     @property
@@ -83,8 +81,7 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     executor = EXECUTORS[name](config, data, streams, strict=execution.executor != "auto")
     initial = network.init(streams.get("init"), device)
     task = Task(config, network, data, streams, config.rounds, initial, executor)
-    schedule = Schedule(data.clients, config.participation, streams)
-    prepared = Prepared(resolved, dataset, split, task, schedule, name)
+    prepared = Prepared(resolved, dataset, split, task, name)
     if config.eval_adapted and not prepared.make(config.rounds).adaptation():
         executor.close()
         raise UserError(
@@ -153,7 +150,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
     kept = Kept(execution.save_predictions, execution.save_models)
     prepared = prepare(resolved, execution)
     try:
-        plan = plan_rounds(config, prepared.schedule, prepared.make)
+        plan = plan_rounds(config, prepared.make)
         about = {"split": _describe(prepared)}
         root = open_store(execution.results_dir)
         refuse_other_data(root, data_of(config, about["split"]), finished_data(root, config.dataset))
@@ -173,7 +170,6 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
             with precision(execution.tf32), Followed(observer, execution.trackings, followed) as follower:
                 summary = run(
                     algorithm,
-                    prepared.schedule,
                     plan,
                     record,
                     TrunkStore(root, config, data, surroundings),

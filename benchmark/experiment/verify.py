@@ -218,7 +218,7 @@ def verify(
     surroundings = environment(prepared.task.data.device, prepared.executor_name)
     surroundings |= {"tf32": execution.tf32, "code": code_of(config)}
     try:
-        plan = plan_rounds(config, prepared.schedule, prepared.make)
+        plan = plan_rounds(config, prepared.make)
         if plan.rounds != len(record.rounds):
             gap = Gap("plan", "rounds", len(record.rounds), plan.rounds, math.inf)
             return Verdict(record, 0, 1, [gap], surroundings)
@@ -229,7 +229,7 @@ def verify(
             made.begin({"split": {"checksum": prepared.split.checksum}})
             algorithm = prepared.make(plan.rounds)
             try:
-                run(algorithm, prepared.schedule, plan, made, None, watched, surroundings, math.inf)
+                run(algorithm, plan, made, None, watched, surroundings, math.inf)
             except _Enough:
                 pass
             except Diverged as error:

@@ -71,7 +71,7 @@ def ordinary_rounds(prepared: Prepared) -> Iterator[int]:
     """Carry out round after round with a cohort each; yields the samples processed."""
     algorithm, executor = prepared.make(2**30), prepared.task.executor
     for number in itertools.count(1):
-        cohort = prepared.schedule.cohort(number, full=False)
+        cohort = prepared.task.schedule.cohort(number, full=False)
         outcome = executor.train(algorithm.begin(cohort, algorithm.message(cohort, number), number))
         algorithm.keep(outcome)
         wait_for(prepared.task.data.device)

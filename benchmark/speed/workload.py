@@ -80,7 +80,7 @@ def whole_run(prepared: Prepared, algorithm: Algorithm, observer: Observer) -> d
         record = RunRecord(Path(folder), config, config.algo)
         record.folder.mkdir()
         plan = Plan(config.rounds, "rounds")
-        return run(algorithm, prepared.schedule, plan, record, None, observer, {})
+        return run(algorithm, plan, record, None, observer, {})
 
 
 def trainer_call(

@@ -16,7 +16,6 @@ from benchmark.engine.budget import Plan, plan_rounds
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS
-from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
 from datasets import Dataset, Split
@@ -31,7 +30,6 @@ class Rehearsal:
     """Everything of a run but its data and rounds; `make` builds the method for a number of rounds."""
 
     task: Task
-    schedule: Schedule
     make: Callable[[int], Algorithm]
 
     def plan(self) -> Plan:
@@ -40,7 +38,7 @@ class Rehearsal:
         Raises:
             UserError: not even one.
         """
-        return plan_rounds(self.task.config, self.schedule, self.make)
+        return plan_rounds(self.task.config, self.make)
 
 
 def rehearse(
@@ -62,8 +60,7 @@ def rehearse(
         network.init(streams.get("init"), device),
         EXECUTORS[executor](config, data, streams),
     )
-    schedule = Schedule(data.clients, config.participation, streams)
-    return Rehearsal(task, schedule, lambda rounds: method(dataclasses.replace(task, rounds=rounds), hyper))
+    return Rehearsal(task, lambda rounds: method(dataclasses.replace(task, rounds=rounds), hyper))
 
 
 def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:

@@ -213,7 +213,7 @@ def test_fedper_keeps_the_head_it_trained(tiny, play):
     played = play(tiny("fedper"), watch=watch)
     assert sorted(played.algorithm.server) == sorted(body(played.prepared.task.initial))
     assert different(heads[-1]) == 6
-    cohort = played.prepared.schedule.cohort(2, full=False)
+    cohort = played.prepared.task.schedule.cohort(2, full=False)
     moved = [not torch.equal(a, b) for a, b in zip(heads[0], heads[1], strict=True)]
     assert [k for k in EVERYONE if moved[k]] == cohort
 
@@ -372,7 +372,7 @@ def test_the_first_round_of_each_client_is_charged(tiny, launch, ready, tmp_path
     run, played = launch(config, tmp_path), ready(config)
     network, met, new = played.prepared.task.network, set(), []
     for number in range(1, 7):
-        cohort = set(played.prepared.schedule.cohort(number, number == 6))
+        cohort = set(played.prepared.task.schedule.cohort(number, number == 6))
         new.append(len(cohort - met))
         met |= cohort
     assert sum(new) == 6
@@ -406,7 +406,7 @@ def test_new_clients_begin_from_the_mean_of_the_last_round(algo, hyper, tiny, pl
         kept.append((set(store.met), {n: t.clone() for n, t in store.gather(EVERYONE).items()}))
 
     played = play(config, watch=watch)
-    schedule = played.prepared.schedule
+    schedule = played.prepared.task.schedule
     for number, (met, own) in enumerate(kept[:2], start=1):
         cohort = schedule.cohort(number, False)
         for tensor in own.values():

@@ -84,7 +84,7 @@ def test_without_a_gain_a_client_goes_back_to_its_first_model(tiny, ready):
 
 def test_the_preferred_models_of_the_last_round_are_sent(tiny, ready, differing):
     algorithm = prepared(tiny, ready, {"models": 2, "epsilon": 0.0}, participation=0.8)
-    before = algorithm._schedule.cohort(1, False)
+    before = algorithm.task.schedule.cohort(1, False)
     assert len(before) == 5
     (client, *others), absent = before, next(k for k in EVERYONE if k not in before)
     preferences = torch.zeros(1, 6)

@@ -17,7 +17,7 @@ def plan(ready):
 
     def make(config):
         prepared = ready(config).prepared
-        return plan_rounds(config, prepared.schedule, prepared.make), prepared
+        return plan_rounds(config, prepared.make), prepared
 
     return make
 
@@ -34,23 +34,23 @@ def epochs_allowed(config, schedule):
 def test_a_byte_budget_is_used_up_but_never_exceeded(algo, bytes_, tiny, plan):
     config = tiny(algo, budget="bytes", byte_budget=bytes_, rounds=12)
     found, prepared = plan(config)
-    method, schedule = prepared.make(found.rounds), prepared.schedule
-    assert found.planned == planned_bytes(method, schedule) <= found.limit
+    method, allowed = prepared.make(found.rounds), epochs_allowed(config, prepared.task.schedule)
+    assert found.planned == planned_bytes(method) <= found.limit
     assert found.limit == bytes_ or bytes_ == 0
-    assert planned_epochs(method, schedule) <= epochs_allowed(config, schedule)
+    assert planned_epochs(method) <= allowed
     more = prepared.make(found.rounds + 1)
-    assert (planned_bytes(more, schedule) > found.limit) == (found.set_by == "bytes")
+    assert (planned_bytes(more) > found.limit) == (found.set_by == "bytes")
     if found.set_by == "compute":
-        assert planned_epochs(more, schedule) > epochs_allowed(config, schedule)
+        assert planned_epochs(more) > allowed
 
 
 @pytest.mark.parametrize("samples", [0, 3000, 9000])
 def test_a_sample_budget_is_used_up_but_never_exceeded(algo, samples, tiny, plan):
     found, prepared = plan(tiny(algo, budget="samples", sample_budget=samples, rounds=20))
-    method, schedule = prepared.make(found.rounds), prepared.schedule
+    method = prepared.make(found.rounds)
     assert found.set_by == "samples"
-    assert found.planned == planned_samples(method, schedule) <= found.limit
-    assert planned_samples(prepared.make(found.rounds + 1), schedule) > found.limit
+    assert found.planned == planned_samples(method) <= found.limit
+    assert planned_samples(prepared.make(found.rounds + 1)) > found.limit
     assert found.limit == samples or samples == 0
 
 
@@ -73,9 +73,8 @@ def test_a_run_trains_on_the_samples_that_were_planned(algo, tiny, plan, launch,
 
 def test_what_some_rounds_cost_is_a_budget_of_these_rounds(algo, tiny, plan, ready):
     config = tiny(algo, rounds=7)
-    played = ready(config)
-    method, schedule = played.algorithm, played.prepared.schedule
-    bytes_, samples = planned_bytes(method, schedule), planned_samples(method, schedule)
+    method = ready(config).algorithm
+    bytes_, samples = planned_bytes(method), planned_samples(method)
     assert plan(dataclasses.replace(config, budget="samples", sample_budget=samples))[0].rounds == 7
     found, _ = plan(dataclasses.replace(config, budget="bytes", byte_budget=bytes_ or 1, compute_cap=50.0))
     assert found.rounds == 7 or found.set_by == "compute"
@@ -205,7 +204,6 @@ def test_a_sample_budget_that_is_too_small_says_what_would_do(tiny, plan):
 def test_phases_without_layers_cost_no_epochs(tiny, ready, launch, tmp_path):
     """FedRep without a head: two of its three epochs train nothing."""
     config = tiny("fedrep", {"n_personal": 0}, local_epochs=3, rounds=2, eval_every=0)
-    played = ready(config)
-    planned = planned_epochs(played.algorithm, played.prepared.schedule)
+    planned = planned_epochs(ready(config).algorithm)
     assert planned == 3 + 6
     assert launch(config, tmp_path).summary["samples"] == planned * 20

@@ -98,7 +98,7 @@ def play(config, execution, folder):
     record = RunRecord(folder, config, config.algo)
     record.folder.mkdir(parents=True)
     kept = Kept()
-    run(algorithm, prepared.schedule, Plan(config.rounds, "rounds"), record, None, kept, {}, 1e9)
+    run(algorithm, Plan(config.rounds, "rounds"), record, None, kept, {}, 1e9)
     prepared.task.executor.close()
     clients = pd.read_csv(record.folder / "clients.csv")
     return kept.lines, clone(algorithm.server), clients["loss"].to_numpy()

@@ -390,6 +390,18 @@ def test_a_run_does_not_go_on_with_other_samples(tiny, launch, monkeypatch, tmp_
         launch(tiny("fedper"), tmp_path)
 
 
+@pytest.mark.parametrize("text", [None, "{", "[]", "{}", '{"split": "old"}'])
+def test_a_checkpoint_without_what_tells_of_its_data_is_left_as_it_is(text, tiny, launch, tmp_path):
+    kill(launch, tiny("fedper"), tmp_path, 2)
+    folder = record_in(tmp_path)
+    path = folder / "config.json"
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(UserError, match=r"its config\.json is missing or damaged"):
+        launch(tiny("fedper"), tmp_path)
+    assert (folder / "checkpoint.pt").exists()
+    assert path.exists() == (text is not None)
+
+
 def test_a_run_begun_before_samples_were_told_goes_on(tiny, launch, unbroken, tmp_path):
     kill(launch, tiny("fedper"), tmp_path, 2)
     path = record_in(tmp_path) / "config.json"

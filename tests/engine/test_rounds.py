@@ -22,7 +22,7 @@ def open_round(played, number=FIRST):
     """Start a round of a fresh method; returns its cohort and the local work of that cohort."""
     algorithm = played.algorithm
     algorithm.start_round(number)
-    cohort = played.prepared.schedule.cohort(number, algorithm.takes_everyone(number))
+    cohort = played.prepared.task.schedule.cohort(number, algorithm.takes_everyone(number))
     return cohort, algorithm.begin(cohort, algorithm.message(cohort, number), number)
 
 
@@ -36,14 +36,14 @@ def test_methods_of_a_seed_share_split_initial_model_and_cohorts(algo, tiny, rea
     assert differing(common, fedavg.task.initial) == []
     for number in range(1, 5):
         for full in (False, True):
-            assert ours.schedule.cohort(number, full) == fedavg.schedule.cohort(number, full)
+            assert ours.task.schedule.cohort(number, full) == fedavg.task.schedule.cohort(number, full)
 
 
 def test_another_seed_changes_split_initial_model_and_cohorts(tiny, ready, differing):
     a, b = (ready(tiny("fedavg", seed=seed)).prepared for seed in (0, 1))
     assert a.split.checksum != b.split.checksum
     assert differing(a.task.initial, b.task.initial) == list(a.task.initial)
-    assert any(a.schedule.cohort(n, False) != b.schedule.cohort(n, False) for n in range(1, 6))
+    assert any(a.task.schedule.cohort(n, False) != b.task.schedule.cohort(n, False) for n in range(1, 6))
 
 
 def test_methods_of_a_seed_share_the_batch_order(algo, tiny, ready, monkeypatch):
@@ -177,7 +177,7 @@ def test_weights_of_the_mean(algo, rule, tiny, ready):
 
 def test_the_ledger_is_what_the_method_declares(algo, tiny, ready, unbroken):
     played = ready(tiny(algo))
-    algorithm, schedule = played.algorithm, played.prepared.schedule
+    algorithm, schedule = played.algorithm, played.prepared.task.schedule
     met = {}
     for line in unbroken(algo).lines:
         number = line["round"]

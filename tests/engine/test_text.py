@@ -280,7 +280,7 @@ def test_bytes_of_the_papers_network(method, paper_sized, tmp_path):
     prepared = paper_sized(method, rounds=4)
     record = RunRecord(tmp_path, prepared.config, method)
     record.folder.mkdir()
-    summary = run(prepared.make(4), prepared.schedule, Plan(4, "rounds"), record, None, Quiet(), {}, 1e9)
+    summary = run(prepared.make(4), Plan(4, "rounds"), record, None, Quiet(), {}, 1e9)
     assert summary["rounds"] == 4
     once = {"ditto": WHOLE, "lg-fedavg": WHOLE - sent[0]}.get(method, WHOLE - BODY)
     first = once if method in ("ditto", "fedper", "fedrep", "fedbabu", "lg-fedavg") else 0

@@ -34,7 +34,7 @@ def advance():
     """Carry out some rounds of a method by hand, with everyone taking part in the rounds `full`."""
 
     def go(played, rounds, full):
-        algorithm, schedule = played.algorithm, played.prepared.schedule
+        algorithm, schedule = played.algorithm, played.prepared.task.schedule
         for number in rounds:
             algorithm.start_round(number)
             cohort = schedule.cohort(number, number in full)

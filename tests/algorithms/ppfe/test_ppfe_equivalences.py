@@ -324,7 +324,7 @@ def test_resampling_draws_by_the_weights_instead_of_weighing_losses(staged, read
 def test_new_clients_of_a_stage_begin_from_the_mean_of_those_met(fc_init, staged, ready, advance):
     """Where a stage begins for everybody from one model; else all have their own from the one before."""
     played = ready(staged({"fc_init": fc_init, "personal_start": "average"}))
-    method, schedule = played.algorithm, played.prepared.schedule
+    method, schedule = played.algorithm, played.prepared.task.schedule
     advance(played, [1, 2, 3, 4], full=[2, 4])
     method.start_round(5)
     before = clone(method.clients.gather(CLIENTS))

@@ -148,7 +148,7 @@ def test_the_ledger_agrees_with_the_traffic_declared(ablation, staged, launch, r
         assert line["bytes_down"] == line["participants"] * traffic.down
         assert line["bytes_broadcast"] == (6 * traffic.down if closing else 0)
     spent = sum(run.summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast"))
-    assert spent == planned_bytes(algorithm, ready(config).prepared.schedule)
+    assert spent == planned_bytes(algorithm)
 
 
 # Bytes as the budget
@@ -162,7 +162,7 @@ def test_a_byte_budget_is_divided_among_the_stages(staged, launch, ready, tmp_pa
     assert plan["rounds"] > 8
     spent = sum(run.summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast"))
     assert spent == plan["planned"] <= 6_000_000
-    assert planned_bytes(prepared.make(plan["rounds"] + 1), prepared.schedule) > 6_000_000
+    assert planned_bytes(prepared.make(plan["rounds"] + 1)) > 6_000_000
     found = [line["stage"] for line in run.lines]
     assert [found.count(stage) for stage in (1, 2, 3, 4)] == divide_rounds(plan["rounds"], PAPER)
 
@@ -173,10 +173,10 @@ def test_no_byte_budget_leaves_a_stage_empty(proportions, staged, ready):
     least = least_rounds(proportions)
     config = staged({"stage_rounds": text}, rounds=30, budget="bytes", compute_cap=50.0)
     prepared = ready(config).prepared
-    needed = planned_bytes(prepared.make(least), prepared.schedule)
+    needed = planned_bytes(prepared.make(least))
     for limit in range(needed, 2 * needed, needed // 16):
-        plan = plan_rounds(dataclasses.replace(config, byte_budget=limit), prepared.schedule, prepared.make)
+        plan = plan_rounds(dataclasses.replace(config, byte_budget=limit), prepared.make)
         assert 0 not in divide_rounds(plan.rounds, proportions)
     short = dataclasses.replace(config, byte_budget=needed - 1)
     with pytest.raises(UserError, match=f"the least .* {least} round"):
-        plan_rounds(short, prepared.schedule, prepared.make)
+        plan_rounds(short, prepared.make)

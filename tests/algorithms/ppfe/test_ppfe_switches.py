@@ -83,4 +83,4 @@ def test_only_the_last_round_of_the_run_takes_everyone(staged, ready, launch, tm
     assert [line["bytes_broadcast"] > 0 for line in run.lines] == [False, True] * 4
     spent = sum(run.summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast"))
     played = ready(config)
-    assert spent == planned_bytes(played.algorithm, played.prepared.schedule)
+    assert spent == planned_bytes(played.algorithm)
