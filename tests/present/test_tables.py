@@ -401,9 +401,9 @@ def test_single_clients_are_shown_where_they_are_the_same_with_every_seed(tmp_pa
     assert len(found) == 30
     assert np.allclose(found[first.title], 100 * shares, atol=0.5)  # whole samples
     assert np.allclose(found[second.title], 100 - 100 * shares, atol=0.5)
-    printed = printed_frame(table)
-    assert printed[second.title][0].startswith("**")
-    assert printed[first.title][29].startswith("**")
+    printed = printed_frame(table).set_index("method")
+    assert list(printed) == [str(client) for client in range(30)]
+    assert printed["29"].to_dict() == {first.title: "80", second.title: "20"}
 
 
 def test_single_clients_of_a_drawn_split_are_not_shown(folder):

@@ -5,37 +5,32 @@ from __future__ import annotations
 from statistics import fmean
 
 from benchmark.present.tables.captions import SELECTION, caption
-from benchmark.present.tables.places import heads, scaled
-from benchmark.render.table import Cell, Plain, Table
+from benchmark.present.tables.places import heads
+from benchmark.render.table import Cell, Table
 from benchmark.studies.results import Results
 
 __all__ = ["clients"]
 
-_MOST = 50  # rows; more are for the figure of client accuracies
+_MOST = 50  # columns; more are for the figure of client accuracies
 
 
 def clients(results: Results) -> Table:
-    """Clients × methods, of the first setting with at most 50 clients that are all of the data's users."""
+    """Methods × clients, of the first setting with at most 50 clients that are all of the data's users."""
     column = next((column for column in results.begun if _fixed(results, column)), "")
     rows = [row for row in results.rows if results.at(row, column)]
-    lines = []
-    if rows:
-        accuracies = {row: [record.accuracies for record in results.at(row, column)] for row in rows}
-        for client in range(len(accuracies[rows[0]][0])):
-            means = {row: fmean(seed[client] for seed in seeds) for row, seeds in accuracies.items()}
-            best = max(round(100 * mean, 2) for mean in means.values())
-            lines.append((Cell(str(client)), *(_cell(client, *item, best) for item in means.items())))
+    accuracies = {row: [record.accuracies for record in results.at(row, column)] for row in rows}
+    means = {row: list(map(fmean, zip(*seeds, strict=True))) for row, seeds in accuracies.items()}
     text = (
         f"{column or 'No setting'}: test accuracy in % of every client {SELECTION}, mean over the seeds that "
-        "the method has. A client is the same user with every seed. Bold: best of its row."
+        "the method has, without decimals. A client is the same user with every seed."
     )
     return Table(
         title="Accuracy of every client",
         caption=caption(results, text, spread=False),
-        heads=heads("client", *rows),
-        rows=tuple(lines),
+        heads=heads("method", *map(str, range(len(means[rows[0]]) if rows else 0))),
+        rows=tuple((Cell(row), *(_cell(row, *item) for item in enumerate(means[row]))) for row in rows),
         fields=("client", "method", "mean"),
-        line="cell",
+        line="column",
     )
 
 
@@ -49,6 +44,6 @@ def _fixed(results: Results, column: str) -> bool:
     )
 
 
-def _cell(client: int, row: str, mean: float, best: float) -> Cell:
-    facts: dict[str, Plain] = {"client": client, "method": row, "mean": scaled(mean)}
-    return Cell(mean, "percent", best=round(100 * mean, 2) == best, facts=facts)
+def _cell(row: str, client: int, mean: float) -> Cell:
+    percent = 100 * mean
+    return Cell(percent, ".0f", facts={"client": client, "method": row, "mean": percent})
