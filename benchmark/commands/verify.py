@@ -30,9 +30,11 @@ EXAMPLES = """\
 
 The verdict is bit-equal, equal within tolerance (0.001, or a thousandth of figures above 1; counts must be
 equal) or different. The exit code is 1 if any record is different. The tolerance is for other executors,
-hardware and versions of PyTorch, which round differently. These differences grow with the rounds: after some
-tens of rounds, even correct code is different on them. Seconds are not compared. The verdict is saved in the
-record as verified.json; `run`, `tables` and `report` then no longer call it computed by other code.
+hardware, numbers of cores and versions of PyTorch, which round differently. (Records of the executors loop
+and stacked are run again on as many cores as they were made on, if there are as many here.) These differences
+grow with the rounds: after some tens of rounds, even correct code is different on them. Seconds are not
+compared. The verdict is saved in the record as verified.json; `run`, `tables` and `report` then no longer
+call it computed by other code.
 
 Of a pack (`python -m benchmark pack`) all files are checked first; then some records, drawn at random, are
 verified, and the verdicts are saved beside the pack, in PACK.zip.verified.json. Plugin files in a pack are
@@ -131,7 +133,15 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
     """
     from benchmark.console.terminal import say, shown_path
     from benchmark.experiment.progress import RunProgress
-    from benchmark.experiment.verify import ROUNDS, check_record, execution_for, load_data, verify
+    from benchmark.experiment.verify import (
+        ROUNDS,
+        check_record,
+        cores_for,
+        execution_for,
+        load_data,
+        verify,
+    )
+    from benchmark.launch.cores import at_most
     from benchmark.records.archive import write_verdicts
     from benchmark.records.freshness import DIFFERENT
 
@@ -154,7 +164,8 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
     for place, (record, rounds, execution, dataset) in enumerate(work, start=1):
         name = record.folder.name if pack else shown_path(record.folder)
         headline = f"{place}/{len(work)} {name}: {_span(rounds, len(record.rounds))} again"
-        with RunProgress(headline, headline, resumes=False) as progress:
+        cores = at_most(cores_for(record, execution))
+        with cores, RunProgress(headline, headline, resumes=False) as progress:
             verdict = verify(record, rounds, execution, dataset, progress)
         told = verdict.to_dict(arguments.by or "")
         if pack:

@@ -14,6 +14,7 @@ import datasets
 from benchmark.config.resolve import resolve
 from benchmark.engine.budget import plan_rounds
 from benchmark.engine.executors import EXECUTORS, choose_executor
+from benchmark.engine.executors.threads import available_cores
 from benchmark.engine.origins import deciding
 from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord
@@ -26,7 +27,7 @@ from benchmark.records.freshness import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, 
 from benchmark.records.record import Record, read_record
 from benchmark.records.same_data import data_for
 
-__all__ = ["ROUNDS", "Gap", "Verdict", "check_record", "execution_for", "load_data", "verify"]
+__all__ = ["ROUNDS", "Gap", "Verdict", "check_record", "cores_for", "execution_for", "load_data", "verify"]
 
 ROUNDS = 3  # that are run again if nothing else is asked for
 
@@ -181,6 +182,16 @@ def execution_for(record: Record, asked: Execution) -> Execution:
     ):
         asked = dataclasses.replace(asked, executor=name)
     return dataclasses.replace(asked, tf32=asked.tf32 or bool(made.get("tf32")))
+
+
+def cores_for(record: Record, execution: Execution) -> int:
+    """Cores to run a record again on: as many as it was made on, if their number decides its floats."""
+    run, here, device = resolve(record.config), available_cores(), execution.pick_device()
+    executor = EXECUTORS[execution.pick_executor(device, run.network, run.method)]
+    made = record.summary["environment"].get("cores")
+    if device.type != "cpu" or not executor.by_cores or not isinstance(made, int) or made < 1:
+        return here
+    return min(made, here)
 
 
 def check_record(record: Record, rounds: int, execution: Execution, dataset: datasets.Dataset) -> None:

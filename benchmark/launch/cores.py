@@ -10,7 +10,7 @@ import torch
 
 from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 
-__all__ = ["confined", "own_gpu", "use_share"]
+__all__ = ["at_most", "confined", "own_gpu", "use_share"]
 
 
 @contextlib.contextmanager
@@ -22,7 +22,19 @@ def confined(place: int, jobs: int, **variables: str) -> Iterator[None]:
         variables: of the environment, for the processes begun inside.
     """
     count = available_cores()
-    first, last = count * place // jobs, count * (place + 1) // jobs
+    with _on(count * place // jobs, count * (place + 1) // jobs, variables):
+        yield
+
+
+@contextlib.contextmanager
+def at_most(cores: int) -> Iterator[None]:
+    """Confine this thread, and the threads begun inside, to so many of the cores that it may use."""
+    with _on(0, min(cores, available_cores()), {}):
+        yield
+
+
+@contextlib.contextmanager
+def _on(first: int, last: int, variables: dict[str, str]) -> Iterator[None]:
     variables[CORES_VARIABLE] = str(last - first)
     before = {name: os.environ[name] for name in variables if name in os.environ}
     threads = torch.get_num_threads()

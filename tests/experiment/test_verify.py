@@ -12,6 +12,7 @@ from benchmark.cli import main
 from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
 from benchmark.engine.executors import EXECUTORS
+from benchmark.engine.executors.threads import available_cores
 from benchmark.engine.seal import seal
 from benchmark.records.freshness import code_of, outdated, write_verdict
 from benchmark.records.store import Store
@@ -89,6 +90,17 @@ def test_the_same_code_and_executor_give_the_same_bits(executor, length, tiny, l
     assert found["environment"]["executor"] == executor  # the record's own, not the machine's choice
     assert found["code"] == code_of(tiny("fedper"))
     assert (content(folder), sorted((tmp_path / "runs").iterdir())) == before
+
+
+@pytest.mark.parametrize("executor", sorted(EXECUTORS))
+@pytest.mark.parametrize("cores", [1, 1000, None, "one"])
+def test_as_many_cores_as_the_record_had_where_they_decide_its_floats(cores, executor, copy, verify):
+    folder, before = copy(), available_cores()
+    amend(folder / "summary.json", lambda summary: summary["environment"].update(cores=cores))
+    verify(folder, "--rounds", 1, "--executor", executor)
+    known = cores in (1, 1000) and EXECUTORS[executor].by_cores
+    assert verdict(folder)["environment"]["cores"] == (min(cores, before) if known else before)
+    assert available_cores() == before
 
 
 def test_every_method_sees_its_full_number_of_rounds(algo, copy, verify):

@@ -28,6 +28,7 @@ class Executor(ABC):
 
     name: ClassVar[str]
     channels_last: ClassVar[bool] = False
+    by_cores: ClassVar[bool] = True  # on another number of cores, floats are summed in another order
 
     def __init__(self, config: RunConfig, data: FederatedData, streams: Streams, strict: bool = True) -> None:
         self.data, self.strict = data, strict

@@ -62,6 +62,7 @@ class ThreadsExecutor(Executor):
 
     name = "threads"
     channels_last = True
+    by_cores = False  # a client has one thread
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
