@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -42,6 +41,7 @@ class Task:
     """What a method gets to see of a run.
 
     Attributes:
+        schedule: who takes part in which round.
         rounds: rounds of this run (under a budget of bytes or samples not the configured number).
         initial: θ_0, common to the server and all clients of a seed.
         executor: carries out forward passes on clients' data; which one it is makes no difference.
@@ -51,14 +51,10 @@ class Task:
     network: Network
     data: FederatedData
     streams: Streams
+    schedule: Schedule
     rounds: int
     initial: Params
     executor: Executor
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """Who takes part in which round."""
-        return Schedule(self.data.clients, self.config.participation, self.streams)
 
 
 @dataclass(frozen=True)

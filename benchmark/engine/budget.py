@@ -46,11 +46,12 @@ def plan_rounds(config: RunConfig, make: Callable[[int], Algorithm]) -> Plan:
     """
     if config.budget == "rounds":
         return Plan(config.rounds, "rounds")
+    usual = make(config.rounds)
     if config.budget == "bytes":
-        limit = config.byte_budget or whole_model_bytes(make(config.rounds).task)
-        most_epochs = config.compute_cap * config.local_epochs * _participations(make(config.rounds).task)
+        limit = config.byte_budget or whole_model_bytes(usual.task)
+        most_epochs = config.compute_cap * config.local_epochs * _participations(usual.task)
     else:
-        limit = config.sample_budget or ordinary_samples(make(config.rounds).task)
+        limit = config.sample_budget or ordinary_samples(usual.task)
         most_epochs = math.inf
 
     def costs(rounds: int) -> tuple[int, float]:
@@ -63,7 +64,7 @@ def plan_rounds(config: RunConfig, make: Callable[[int], Algorithm]) -> Plan:
         spent, epochs = costs(rounds)
         return spent <= limit and epochs <= most_epochs
 
-    least = make(config.rounds).least_rounds
+    least = usual.least_rounds
     low, high = least - 1, least
     while fits(high):
         if high > config.rounds and costs(high) == costs(low):  # more cost nothing: no budget ends them

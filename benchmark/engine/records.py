@@ -187,7 +187,11 @@ class RunRecord:
         write_json(self.folder / "config.json", {"format": FORMAT, "config": self.config.to_dict(), **about})
 
     def _same_data(self, split: Mapping[str, Any]) -> bool:
-        """Whether config.json tells of these data; what older versions did not write down may be any."""
+        """Whether config.json tells of these data; what older versions did not write down may be any.
+
+        Raises:
+            UserError: it is missing or damaged.
+        """
         try:
             begun = read_json(self.folder / "config.json")["split"]
             checksum, data_checksum = begun["checksum"], begun.get("data_checksum", "")

@@ -234,7 +234,7 @@ class _Loop:
         ledger = Ledger()
         started = time.perf_counter()
         if algorithm.closes_stage(number):
-            ledger.charge_broadcast(algorithm.broadcast(), self.algorithm.task.data.clients)
+            ledger.charge_broadcast(algorithm.broadcast(), algorithm.task.data.clients)
         if not last and config.eval_every and number % config.eval_every == 0:
             self._evaluated(self._evaluate(number, adapted, Ledger()), number, adapted, line)
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method

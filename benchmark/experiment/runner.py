@@ -20,6 +20,7 @@ from benchmark.engine.kept import MODELS, PREDICTIONS, Kept
 from benchmark.engine.precision import precision
 from benchmark.engine.records import RunRecord, open_store
 from benchmark.engine.rounds import Observer, run
+from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.engine.trunks import TrunkStore
 from benchmark.errors import UserError
@@ -80,7 +81,8 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     data = FederatedData(dataset, split, device)
     executor = EXECUTORS[name](config, data, streams, strict=execution.executor != "auto")
     initial = network.init(streams.get("init"), device)
-    task = Task(config, network, data, streams, config.rounds, initial, executor)
+    schedule = Schedule(data.clients, config.participation, streams)
+    task = Task(config, network, data, streams, schedule, config.rounds, initial, executor)
     prepared = Prepared(resolved, dataset, split, task, name)
     if config.eval_adapted and not prepared.make(config.rounds).adaptation():
         executor.close()

@@ -185,13 +185,13 @@ def execution_for(record: Record, asked: Execution) -> Execution:
 
 
 def cores_for(record: Record, execution: Execution) -> int:
-    """Cores to run a record again on: as many as it was made on, if their number decides its floats."""
-    run, here, device = resolve(record.config), available_cores(), execution.pick_device()
+    """Cores to run a record again on, at most: as it was made on, if their number decides its floats."""
+    run, device = resolve(record.config), execution.pick_device()
     executor = EXECUTORS[execution.pick_executor(device, run.network, run.method)]
     made = record.summary["environment"].get("cores")
     if device.type != "cpu" or not executor.by_cores or not isinstance(made, int) or made < 1:
-        return here
-    return min(made, here)
+        return available_cores()
+    return made
 
 
 def check_record(record: Record, rounds: int, execution: Execution, dataset: datasets.Dataset) -> None:

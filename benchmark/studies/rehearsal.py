@@ -16,6 +16,7 @@ from benchmark.engine.budget import Plan, plan_rounds
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS
+from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
 from datasets import Dataset, Split
@@ -56,6 +57,7 @@ def rehearse(
         network,
         data,
         streams,
+        Schedule(data.clients, config.participation, streams),
         config.rounds,
         network.init(streams.get("init"), device),
         EXECUTORS[executor](config, data, streams),

@@ -641,7 +641,8 @@ def on_paper_network(dataset, algo, hyper):
     config = with_hyper(RunConfig(algo=algo, dataset=dataset, clients=2), hyper)
     data, streams = FederatedData(made, Split(rows, rows), torch.device("cpu")), Streams(0)
     initial = network.init(streams.get("init"))
-    task = Task(config, network, data, streams, 160, initial, LoopExecutor(config, data, streams))
+    schedule, executor = Schedule(data.clients, 1.0, streams), LoopExecutor(config, data, streams)
+    task = Task(config, network, data, streams, schedule, 160, initial, executor)
     method = ALGORITHMS[algo]
     return method(task, method.Hyper(**config.hyper))
 

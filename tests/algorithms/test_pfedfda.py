@@ -27,6 +27,7 @@ from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS, LoopExecutor
 from benchmark.engine.local import Outcome
 from benchmark.engine.params import clone, nbytes
+from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
 from benchmark.models import NETWORKS, Linear, Network, Recurrent
@@ -295,7 +296,8 @@ def test_floats_of_a_client_round(dataset):
     config, streams = RunConfig(algo="pfedfda", dataset=dataset, clients=1), Streams(0)
     data = FederatedData(made, split, torch.device("cpu"))
     initial = network.init(streams.get("init"))
-    task = Task(config, network, data, streams, 160, initial, LoopExecutor(config, data, streams))
+    schedule, executor = Schedule(data.clients, 1.0, streams), LoopExecutor(config, data, streams)
+    task = Task(config, network, data, streams, schedule, 160, initial, executor)
     algorithm = PFedFDA(task, PFedFDAHyper())
 
     message = algorithm.message([0], 1)

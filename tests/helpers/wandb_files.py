@@ -58,7 +58,10 @@ def _update(values, items):
 
 
 def _records(data):
-    """The protocol buffers of a file: a LevelDB log, whose records may be cut into pieces at blocks' ends."""
+    """The protocol buffers of a file: a LevelDB log, whose records may be cut into pieces at blocks' ends.
+
+    A piece that is not yet written whole ends them.
+    """
     from wandb.proto import wandb_internal_pb2
 
     assert data[:4] == b":W&B"
@@ -69,8 +72,10 @@ def _records(data):
             position += left
             continue
         _, length, kind = struct.unpack("<IHB", data[position : position + 7])
-        pieces += data[position + 7 : position + 7 + length]
-        position += 7 + length
+        start, position = position + 7, position + 7 + length
+        if position > len(data):
+            return
+        pieces += data[start:position]
         if kind in (1, 4):  # whole, or the last piece
             record = wandb_internal_pb2.Record()
             record.ParseFromString(pieces)

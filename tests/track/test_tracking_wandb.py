@@ -62,10 +62,18 @@ def lines_of(folder):
 
 
 def _forget():
-    """End the package's service, and with it what it knows of a key."""
+    """End the package's service, and with it what it knows of a key and an address."""
     import wandb
 
     wandb.teardown()
+
+
+@pytest.fixture
+def forgotten():
+    """A service of the test's own."""
+    _forget()
+    yield
+    _forget()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -224,7 +232,7 @@ def test_a_failure_in_the_middle_costs_nothing_but_a_line(failure, tmp_path, mon
     assert "warning" not in capsys.readouterr().err
 
 
-def test_a_service_that_cannot_be_reached_leaves_an_offline_run(tmp_path, monkeypatch, capfd):
+def test_a_service_that_cannot_be_reached_leaves_an_offline_run(forgotten, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(weights_and_biases, "_INIT_SECONDS", 0.5)
@@ -236,7 +244,6 @@ def test_a_service_that_cannot_be_reached_leaves_an_offline_run(tmp_path, monkey
     assert f"wandb sync {tmp_path}/wandb/offline-run-*" in err
     assert "wandb:" not in err
     assert [len(run.history) for run in offline_runs(tmp_path)] == [4, 4]
-    _forget()
 
 
 @pytest.mark.parametrize("command", ["run", "tables"])

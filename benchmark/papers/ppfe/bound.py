@@ -27,6 +27,7 @@ from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.hyper import parse_hyper
 from benchmark.engine.network import network_of
+from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
 from benchmark.experiment.runner import split_of
@@ -200,7 +201,8 @@ def capacities_of(config: RunConfig, sizes: Sizes) -> list[tuple[int, int]]:
     initial = network.init(streams.get("init"))
     method = find(config.algo)
     hyper = parse_hyper(method.Hyper, config.hyper, config.algo)
-    task = Task(config, network, data, streams, config.rounds, initial, executor)
+    schedule = Schedule(data.clients, config.participation, streams)
+    task = Task(config, network, data, streams, schedule, config.rounds, initial, executor)
     return method(task, hyper).capacities()
 
 
