@@ -22,7 +22,7 @@ from benchmark.models import Params
 
 __all__ = ["GPFL", "Guided", "valve"]
 
-EMBEDDING = "embedding.weight"  # one vector for each class [C, d]
+EMBEDDING = "classes.weight"  # one vector for each class [C, d]
 SIDES = ("gamma", "beta")  # of the valve
 GUIDES = (EMBEDDING, *(f"{side}.{kind}" for side in SIDES for kind in ("weight", "bias", "gain", "offset")))
 
@@ -120,7 +120,7 @@ class GPFL(Algorithm):
         return self.network.names[:-1]
 
     def phases(self, round: int) -> list[Phase]:
-        rates = dict.fromkeys((*self.network.names, *SIDES, "embedding"), self.config.lr)
+        rates = dict.fromkeys((*self.network.names, *SIDES, "classes"), self.config.lr)
         given, objective = {"server": select(self.server, [EMBEDDING])}, Guided(self.hyper)
         return [Phase(rates, self.config.local_epochs, objective=objective, constants=given)]
 

@@ -39,7 +39,7 @@ def test_a_step_is_that_of_the_modules_with_weight_decay_on_valve_and_embeddings
         x, y = task.data.inputs(client), task.data.labels(client)
         leaves = {name: tensor.clone().requires_grad_() for name, tensor in task.initial.items()}
         passes, embedding = Valve(algorithm.server), nn.Embedding(10, 32)
-        frozen = algorithm.server["embedding.weight"]
+        frozen = algorithm.server["classes.weight"]
         embedding.weight.data.copy_(frozen)
         personal = torch.stack([frozen[label] for label in y]).mean(0)
         features = task.network.apply(leaves, x, stop=stop)
@@ -56,7 +56,7 @@ def test_a_step_is_that_of_the_modules_with_weight_decay_on_valve_and_embeddings
         optimizer.step()
         trained = {name: tensor[position] for name, tensor in outcome.models["model"].items()}
         close({name: trained[name] for name in leaves}, {n: t.detach() for n, t in leaves.items()})
-        close(trained["embedding.weight"], embedding.weight.detach())
+        close(trained["classes.weight"], embedding.weight.detach())
         for side in ("gamma", "beta"):
             linear, _, norm = getattr(passes, side)
             close(trained[f"{side}.weight"], linear.weight.detach())
@@ -71,7 +71,7 @@ def test_clients_predict_by_the_personal_side_of_the_valve(tiny, ready):
     scores = algorithm.scores(algorithm.members(clients), clients, "test")
     passes = Valve(algorithm.server)
     for found, client in zip(scores, clients, strict=True):
-        personal = algorithm.server["embedding.weight"][task.data.labels(client)].mean(0)
+        personal = algorithm.server["classes.weight"][task.data.labels(client)].mean(0)
         features = task.network.apply(task.initial, task.data.inputs(client, "test"), stop=stop)
         with torch.no_grad():
             close(found, task.network.apply(task.initial, passes(features, personal), stop))

@@ -22,7 +22,12 @@ SMALL = {
     "eval_every": 1,
 }  # fmt: skip
 SAMPLES = {"hapt": 20, "shakespeare": 10}
-CASES = [("fedavg-ft", "hapt", {}), ("ppfe", "hapt", {"rounds": 4}), ("fedper", "shakespeare", {"rounds": 1})]
+CASES = [
+    ("fedavg-ft", "hapt", {}),
+    ("ppfe", "hapt", {"rounds": 4}),
+    ("fedper", "shakespeare", {"rounds": 1}),
+    ("gpfl", "shakespeare", {"rounds": 1}),
+]
 OTHERS = sorted(set(EXECUTORS) - {"loop"})
 
 
