@@ -14,6 +14,7 @@ from torch import Tensor
 
 from benchmark.engine.step import Objective, Rule
 from benchmark.engine.streams import Purpose
+from benchmark.errors import UserError
 from benchmark.models import Network, Params
 
 __all__ = ["LocalCall", "LocalModel", "Outcome", "Phase"]
@@ -72,10 +73,24 @@ class LocalModel:
     There may be other tensors beside the network's own, called ``NAME.REST`` with a NAME that is no layer's:
     a second head, a mixing weight. Executors hand them to objectives and rules, train them if the phase gives
     them a rate, and return them.
+
+    Raises:
+        UserError: a tensor has the name of one of the network's layers, and is none of its tensors.
     """
 
     network: Network
     params: Params
+
+    def __post_init__(self) -> None:
+        layers, shapes = {*self.network.names}, self.network.shapes()
+        for name, tensor in self.params.items():
+            layer = name.partition(".")[0]
+            if layer in layers and tensor.shape[1:] != shapes.get(name):
+                raise UserError(
+                    f"'{name}' has shape {tuple(tensor.shape[1:])} and is no tensor of the network's layer "
+                    f"'{layer}'; expected other names for what a method has beside the network: rename the "
+                    "layer, or the method's tensor"
+                )
 
 
 @dataclass

@@ -13,6 +13,7 @@ from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.local import LocalCall, LocalModel, Phase
 from benchmark.engine.params import expand
 from benchmark.engine.sgd import FORWARD_BATCH, LocalWork, epoch_order, forward
+from benchmark.errors import UserError
 
 BODY, HEAD = ("conv1", "conv2", "fc1", "fc2"), ("fc3",)
 EVERYTHING = BODY + HEAD
@@ -326,6 +327,17 @@ def test_rounds_and_clients_have_their_own_batch_orders(task, differing):
         task.executor.train(LocalCall(number, [CLIENT], {"model": model}, phases)) for number in (1, 2)
     )
     assert differing(here.models["model"], later.models["model"])
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["fc1.weight", "fc1.gain"])
+def test_tensors_beside_the_network_may_not_take_a_layers_name(task, name):
+    task = task()
+    params = {**expand(task.initial, 2), name: torch.zeros(2, 7)}
+    with pytest.raises(UserError, match=f"'{name}' has shape .* the network's layer 'fc1'"):
+        LocalModel(task.network, params)
 
 
 # Dropout and augmentation
