@@ -83,7 +83,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     Raises:
         UserError: unknown study, profile or setting, a folder that cannot be used.
-        SystemExit: with code 1, if a run of this call has failed.
+        SystemExit: with code 1, if a run of this call has failed otherwise than by diverging.
     """
     from benchmark.studies.catalogue import find_profile, find_studies
 

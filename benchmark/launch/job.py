@@ -88,7 +88,7 @@ class Job:
     # -- carrying it out ------------------------------------------------------------------------------
 
     def fill(self) -> int:
-        """Make what is missing; returns the number of runs that failed.
+        """Make what is missing; returns the number of runs that failed otherwise than by diverging.
 
         Raises:
             UserError: the launcher cannot do what it was asked for, or the folder cannot be used.
@@ -116,7 +116,7 @@ class Job:
             say(fault)
         for cell, problem in outcome.failed:
             say(f"failed: {cell.title}: {problem}")
-        return len(outcome.failed)
+        return sum(cell.config.hash not in self.store.failed for cell, _ in outcome.failed)
 
     def _run(self, missing: Sequence[Cell], launcher: Launcher, unseen: Sequence[Cell]) -> Outcome:
         """Run the cells whose data can be had (those of `unseen` were not here), and take up the records."""
