@@ -81,6 +81,16 @@ class Dataset:
             digest.update(plain.data)
         return digest.hexdigest()[:16]
 
+    @cached_property
+    def places(self) -> np.ndarray:
+        """The place of every sample in its group, from 0, int64 [N]."""
+        assert self.groups is not None
+        order = np.argsort(self.groups, kind="stable")
+        ordered = self.groups[order]
+        places = np.empty(len(order), dtype=np.int64)
+        places[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+        return places
+
     @property
     def unit(self) -> str:
         """What a sample is, in the plural."""

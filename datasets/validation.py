@@ -16,15 +16,18 @@ __all__ = ["hold_out"]
 def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Generator) -> tuple[Dataset, Split]:
     """Put a part of every client's training data in the place of its test data.
 
+    The part is a random one; where samples stand in the order of time, it is the last of each group, and
+    samples before it that share measurements with it are left out of training.
+
     Args:
         share: of a client's training samples, in (0, 1); at least one sample and never all of them.
 
     Returns:
         The dataset, whose test samples are its training samples now, and a split of it: parts of a client are
-        disjoint, and together they are its training part of `split`.
+        disjoint, and together they are its training part of `split`, but for samples that are left out.
 
     Raises:
-        UserError: a client has a single sample.
+        UserError: a client has a single sample, or none that shares nothing with those held out.
     """
     train, held = [], []
     for client, rows in enumerate(split.train):
@@ -33,8 +36,38 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
                 f"client {client} has {len(rows)} training sample, too few to hold some out; drop "
                 "--validation or give more --samples-per-client"
             )
-        order = rng.permutation(len(rows))
-        count = min(max(1, round(share * len(rows))), len(rows) - 1)
-        held.append(rows[np.sort(order[:count])])
-        train.append(rows[np.sort(order[count:])])
+        kept, last = _drawn(rows, share, rng) if dataset.groups is None else _last(dataset, rows, share)
+        if not len(kept):
+            raise UserError(
+                f"client {client} has no training sample that shares nothing with the {len(last):,} held "
+                "out; drop --validation or give a smaller one"
+            )
+        train.append(kept)
+        held.append(last)
     return dataclasses.replace(dataset, test=dataset.train), Split(tuple(train), tuple(held), new=split.new)
+
+
+def _drawn(rows: np.ndarray, share: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    order = rng.permutation(len(rows))
+    count = min(max(1, round(share * len(rows))), len(rows) - 1)
+    return rows[np.sort(order[count:])], rows[np.sort(order[:count])]
+
+
+def _last(dataset: Dataset, rows: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """The first rows of each group, and its last ones; at least one of the largest group."""
+    assert dataset.groups is not None
+    rows = np.sort(rows)
+    _, numbers, sizes = np.unique(dataset.groups[rows], return_inverse=True, return_counts=True)
+    counts = np.round(share * sizes).astype(np.int64)
+    if not counts.any():
+        counts[np.argmax(sizes)] = 1
+    kept, held = [], []
+    for group, count in enumerate(counts):
+        own = rows[numbers == group]
+        cut = len(own) - count
+        before = own[:cut]
+        if count:
+            before = before[dataset.places[before] < dataset.places[own[cut]] - dataset.overlap]
+        kept.append(before)
+        held.append(own[cut:])
+    return np.concatenate(kept), np.concatenate(held)

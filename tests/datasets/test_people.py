@@ -11,7 +11,7 @@ import pytest
 from people_files import CHANNELS, write_hapt, write_play
 
 from benchmark.errors import UserError
-from datasets import LAWS, load
+from datasets import LAWS, Split, hold_out, load
 from datasets.people.hapt import STEPS, windows
 from datasets.people.pickled import Stub, load_arrays
 from datasets.people.plays import ALPHABET, roles
@@ -247,7 +247,43 @@ def test_plays_without_roles_and_folders_without_plays(tmp_path):
         load("shakespeare", tmp_path)
 
 
-# The law
+# The law, and validation
+
+
+@pytest.mark.parametrize("name", ["hapt", "shakespeare"])
+@pytest.mark.parametrize(("most", "share"), [(500, 0.01), (500, 0.2), (20, 0.2), (500, 0.6)])
+def test_validation_samples_are_the_last_in_time_and_share_nothing_with_training(name, most, share, tmp_path):
+    write_hapt(tmp_path)
+    write_play(tmp_path)
+    write_play(tmp_path, "macbeth")
+    dataset = load(name, tmp_path)
+    whole = law(samples_per_client=most).split(dataset, np.random.default_rng(0))
+    validated, made = hold_out(dataset, whole, share, np.random.default_rng(1))
+    assert validated.test is dataset.train
+    for before, kept, held in zip(whole.train, made.train, made.test, strict=True):
+        assert set(kept) | set(held) <= set(before)
+        groups = dataset.groups[before]
+        sizes = {group: round(share * int((groups == group).sum())) for group in np.unique(groups)}
+        assert len(held) == max(1, sum(sizes.values()))
+        for group in np.unique(dataset.groups[held]):
+            first = held[dataset.groups[held] == group].min()
+            own = before[groups == group]
+            assert np.array_equal(np.sort(held[dataset.groups[held] == group]), np.sort(own[own >= first]))
+            trained = kept[dataset.groups[kept] == group]
+            assert np.array_equal(np.sort(trained), np.sort(own[own < first - dataset.overlap]))
+
+
+def test_validation_that_leaves_nothing_to_train_on_is_refused(tmp_path):
+    write_play(tmp_path)
+    dataset = load("shakespeare", tmp_path)
+    close = Split((np.arange(4),), (np.arange(4),))
+    with pytest.raises(UserError, match="client 0 has no training sample that shares nothing with the 1"):
+        hold_out(dataset, close, 0.2, np.random.default_rng(0))
+
+
+def test_places_count_within_groups():
+    dataset = dataclasses.replace(load("digits"), groups=np.array([5, 0, 5, 5, 0]))
+    assert dataset.places.tolist() == [0, 0, 1, 2, 1]
 
 
 def test_only_samples_in_the_order_of_time_can_be_divided_so():
