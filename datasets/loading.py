@@ -110,13 +110,12 @@ def _download(info: DatasetInfo, roots: list[Path]) -> str:
 
 
 def _not_found(info: DatasetInfo, roots: list[Path], problem: str) -> UserError:
-    looked = dict.fromkeys(
-        f"{layout.title} in {root / layout.folder}" for root in roots for layout in info.layouts
-    )
+    looked = " or ".join(f"{layout.title} in {layout.folder}" for layout in info.layouts)
+    below = " and ".join(map(str, roots))
     return UserError(
-        f"dataset '{info.name}' was not found: looked for {', '.join(looked)}; {problem}; put files "
-        "there, name another folder with --data-dir or PFL_DATA_DIR, or use --dataset digits, which needs no "
-        "download"
+        f"dataset '{info.name}' was not found: looked below {below} for {looked}; {problem}; put files "
+        "there, name another folder with --data-dir or PFL_DATA_DIR, or use --dataset digits, which needs "
+        "none"
     )
 
 

@@ -77,6 +77,8 @@ def execute(arguments: argparse.Namespace) -> None:
         "split": describe_split(config),
         "dataset": dataset.name,
         "source": dataset.source,
+        "licence": info.licence,
+        "citation": info.citation,
         "train_samples": len(dataset.train),
         "test_samples": len(dataset.test),
         "dataset_classes": dataset.classes,
@@ -106,6 +108,8 @@ def _overview(facts: dict[str, Any], table: pd.DataFrame, told: str) -> str:
     rows = [
         ("setting", f"{facts['setting']}{changed}, seed {facts['seed']}"),
         ("source", f"{facts['dataset']}, {facts['source']}"),
+        ("licence", facts["licence"]),
+        ("to cite", facts["citation"] or "nothing"),
         (unit, f"{samples}, {facts['dataset_classes']} classes, checksum {facts['data_checksum']}"),
         ("shape", f"{' x '.join(map(str, facts['shape']))}, network {facts['network']}"),
         ("split", facts["split"]),
@@ -115,7 +119,7 @@ def _overview(facts: dict[str, Any], table: pd.DataFrame, told: str) -> str:
         ("checksum", f"{facts['checksum']} (equal splits have equal checksums)"),
     ]
     if told:
-        rows.insert(5, ("drawn", told))
+        rows.insert(7, ("drawn", told))
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 

@@ -155,7 +155,7 @@ def settings() -> list[dict[str, Any]]:
 
 
 def datasets() -> list[dict[str, Any]]:
-    """Name, title, shape, sizes and number of classes of every dataset, and whether it needs no files."""
+    """Name, title, shape, sizes, classes, source, licence and citation of every dataset."""
     from datasets import DATASETS
 
     return [
@@ -168,6 +168,8 @@ def datasets() -> list[dict[str, Any]]:
             "test_samples": info.sizes[1],
             "builtin": not info.needs_files,
             "origin": info.origin,
+            "licence": info.licence,
+            "citation": info.citation,
         }
         for name, info in DATASETS.items()
     ]
@@ -261,7 +263,7 @@ def _show_entry(name: str, title: str, options: list[tuple[str, str]], note: str
     for words, meaning in options:
         rows.add_row(f"    {words}", meaning)
     head = Text.assemble("\n  ", (name, "bold"), f"   {title}")
-    show(head, *([Text(f"    {note}", "dim")] if note else []), *([rows] if options else []))
+    show(head, *([Padding(Text(note, "dim"), (0, 0, 0, 4))] if note else []), *([rows] if options else []))
 
 
 def _show_settings(found: list[dict[str, Any]]) -> None:
@@ -282,19 +284,18 @@ def _show_settings(found: list[dict[str, Any]]) -> None:
 
 
 def _show_datasets(found: list[dict[str, Any]]) -> None:
-    rows = [
-        {
-            "name": info["name"],
-            "title": info["title"],
-            "shape": "x".join(map(str, info["shape"])),
-            "classes": info["classes"],
-            "train": info["train_samples"],
-            "test": info["test_samples"],
-            "source": info["origin"],
-        }
-        for info in found
-    ]
-    _show_table("Datasets", "--dataset NAME; files are looked for in --data-dir", rows)
+    show(_title("Datasets", "--dataset NAME; files are looked for in --data-dir"))
+    for info in found:
+        shape = " x ".join(map(str, info["shape"]))
+        samples = f"{info['train_samples']:,}"
+        if info["test_samples"]:  # else a user's own are divided
+            samples += f" training, {info['test_samples']:,} test"
+        rows = [
+            ("samples", f"{samples}; {shape}, {info['classes']} classes"),
+            ("from", info["origin"]),
+            ("licence", info["licence"]),
+        ]
+        _show_entry(info["name"], info["title"], rows, info["citation"])
 
 
 def _show_networks(found: list[dict[str, Any]]) -> None:

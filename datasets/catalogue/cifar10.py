@@ -26,6 +26,7 @@ INFO = DatasetInfo(
         ),
     ),
     download=Download("CIFAR10", folder="cifar-10-batches-py", what="cifar-10-python.tar.gz, 170 MB"),
-    licence="none stated; the authors ask for a citation",
+    licence="none stated",
+    citation='A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009',
     network="cnn-cifar10",
 )

@@ -32,6 +32,7 @@ INFO = DatasetInfo(
         CifarPickles("cifar-100-python", train=("train",), test=("test",), labels="fine_labels"),
     ),
     download=Download("CIFAR100", folder="cifar-100-python", what="cifar-100-python.tar.gz, 169 MB"),
-    licence="none stated; the authors ask for a citation",
+    licence="none stated",
+    citation='A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009',
     network="cnn-cifar100",
 )

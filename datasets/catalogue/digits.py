@@ -50,5 +50,6 @@ INFO = DatasetInfo(
     builtin=_read,
     origin="comes with scikit-learn",
     licence="CC BY 4.0 (UCI, Optical Recognition of Handwritten Digits)",
+    citation='E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI, 1998',
     network="cnn-digits",
 )

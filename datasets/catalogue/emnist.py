@@ -27,5 +27,6 @@ INFO = DatasetInfo(
     ),
     download=Download("EMNIST", folder="EMNIST", what="gzip.zip, 562 MB", options={"split": "letters"}),
     licence="none stated; derived from NIST Special Database 19",
+    citation='G. Cohen et al., "EMNIST: Extending MNIST to Handwritten Letters", IJCNN 2017',
     network="cnn-emnist",
 )

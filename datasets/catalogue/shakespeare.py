@@ -24,5 +24,6 @@ INFO = DatasetInfo(
     symbols=len(ALPHABET),
     origin="files",
     licence="public domain (Project Gutenberg)",
+    citation='S. Caldas et al., "LEAF: A Benchmark for Federated Settings", arXiv:1812.01097, 2018',
     network="rnn-characters",
 )

@@ -108,13 +108,15 @@ class Natural(Law):
         return train, test
 
     def _too_few(self, found: int) -> str:
-        held_out = f"{max(1, self.least_test)} test samples (--test-share {self.test_share:g})"
+        least = max(1, self.least_test)
+        held_out = f"{least} test sample{'s' * (least > 1)} (--test-share {self.test_share:g})"
         reason = f"{f'only {found:,} users have' if found else 'no user has'} at least {held_out}"
         if found >= self.clients:
             remedy = "give at most that many, or 0 for all of them"
             return f"--user-pool is {self.user_pool:,}, but {reason}: {remedy}"
         remedy = f"give at most {found:,} (with --user-pool 0), or" if found else "give"
-        return f"--clients is {self.clients:,}, but {reason}: {remedy} a smaller --least-test"
+        other = "a smaller --least-test" if self.least_test > 1 else "a larger --test-share"
+        return f"--clients is {self.clients:,}, but {reason}: {remedy} {other}"
 
 
 def _users(dataset: Dataset) -> np.ndarray:

@@ -122,10 +122,15 @@ def _decode(
         try:
             with Image.open(io.BytesIO(data or b"")) as file:
                 image = file.convert("L" if channels == 1 else "RGB")
-                pixels = np.asarray(prepare(image) if prepare else image)
         # Pillow's own list: a broken PNG is a SyntaxError.
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise unreadable(path, "an image in every row", f"row {first_row + i} holds none") from error
+        try:
+            pixels = np.asarray(prepare(image) if prepare else image)
+        except ValueError as error:
+            raise unreadable(
+                path, "images of this dataset", f"row {first_row + i} holds one {error}"
+            ) from error
         if pixels.shape[:2] != (height, width):
             size = f"{pixels.shape[0]}x{pixels.shape[1]}"
             raise unreadable(

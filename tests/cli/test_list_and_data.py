@@ -92,7 +92,16 @@ def test_data(command, tmp_path, monkeypatch):
         assert image.format == "PNG"
     digits = datasets.load("digits")
     split = split_of(RunConfig(**SETTINGS["digits-s2"].values), digits)
-    for part in (digits.source, split.checksum, "1,347 training, 450 test", "20 clients", "2 a client"):
+    info = datasets.DATASETS["digits"]
+    for part in (
+        digits.source,
+        info.licence,
+        info.citation,
+        split.checksum,
+        "1,347 training, 450 test",
+        "20 clients",
+        "2 a client",
+    ):
         assert part in answer.out
     full = command("data --setting digits-s2 --full").out.splitlines()
     table = [line.split()[:4] for line in full if line[:6].strip().isdigit()]

@@ -468,8 +468,9 @@ def test_data_folder_that_may_not_be_searched(root, monkeypatch):
 def test_nothing_found(root, no_download):
     text = error_of("cifar10", root)
     for part in (
-        root / "cifar10",
-        root / "cifar-10-batches-py",
+        root,
+        "in cifar10",
+        "in cifar-10-batches-py",
         "no network",
         "--data-dir",
         "--dataset digits",
@@ -546,3 +547,17 @@ def test_without_torchvision(root, monkeypatch):
     for module in ("torchvision", "torchvision.datasets"):
         monkeypatch.setitem(sys.modules, module, None)
     assert "the download failed (" in error_of("cifar10", root)
+
+
+def test_images_of_emnist_are_not_squeezed_into_letters(root, no_download):
+    parquet("ocr_letters", image="image")(root, made("emnist"))
+    text = error_of("letters", root)
+    assert "expected images of this dataset" in text
+    assert "row 0 holds one of 28x28 pixels; letters have 16x8" in text
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_dataset_says_its_licence_and_what_to_cite(name):
+    info = DATASETS[name]
+    assert info.licence
+    assert info.citation or info.origin == "synthetic, made here"

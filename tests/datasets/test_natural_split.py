@@ -98,7 +98,10 @@ def test_ties_are_broken_by_the_users_numbers(tweets):
         ({"least_test": 50}, "no user has at least 50 test samples .* a smaller --least-test"),
         ({"test_share": 0.0}, r"--test-share is 0; expected a number in \(0, 1\)"),
         ({"test_share": 1.0}, "--test-share is 1"),
-        ({"test_share": 0.001, "least_test": 0}, "no user has at least 1 test samples"),
+        (
+            {"test_share": 0.001, "least_test": 0},
+            "no user has at least 1 test sample .* a larger --test-share",
+        ),
     ],
 )
 def test_bad_requests(tweets, changes, message):
