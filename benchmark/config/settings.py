@@ -152,6 +152,16 @@ _LITE = {
 }
 _OF_200 = {**_LITE, "samples_per_client": 200}
 
+# Seconds a run, to try things; too few samples to learn from.
+_FEW_ROLES = {
+    "participation": 0.2,
+    "rounds": 8,
+    "samples_per_client": 40,
+    "test_samples_per_client": 20,
+    "eval_every": 4,
+    **_users(10),
+}
+
 SETTINGS |= {
     f"{name}-lite": Setting(title, {**SETTINGS[name].values, **changes})
     for name, title, changes in (
@@ -160,6 +170,7 @@ SETTINGS |= {
         ("cifar100-s20", "CIFAR-100 (20, 20)", _OF_200),
         ("cifar100-s5", "CIFAR-100 (20, 5)", _OF_200),
         ("letters-s10", "OCR letters (20, 10)", _LITE),
+        ("shakespeare", "Shakespeare (10)", _FEW_ROLES),
         ("cifar10-dir1.0", "CIFAR-10 (20), Dirichlet 1.0", _LITE),
         ("cifar10-dir0.3", "CIFAR-10 (20), Dirichlet 0.3", _LITE),
     )

@@ -554,10 +554,3 @@ def test_images_of_emnist_are_not_squeezed_into_letters(root, no_download):
     text = error_of("letters", root)
     assert "expected images of this dataset" in text
     assert "row 0 holds one of 28x28 pixels; letters have 16x8" in text
-
-
-@pytest.mark.parametrize("name", DATASETS)
-def test_every_dataset_says_its_licence_and_what_to_cite(name):
-    info = DATASETS[name]
-    assert info.licence
-    assert info.citation or info.origin == "synthetic, made here"

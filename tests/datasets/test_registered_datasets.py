@@ -33,6 +33,8 @@ def test_constants(info):
     assert bool(info.symbols) == (info.kind == "characters")
     assert len(set(info.class_names)) == info.classes
     assert (info.builtin is not None) + bool(info.layouts) + info.by_users == 1
+    assert info.licence
+    assert info.citation or info.origin == "synthetic, made here"
 
 
 def test_arrays(info, dataset):

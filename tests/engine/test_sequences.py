@@ -8,6 +8,7 @@ import torch
 from people_files import write_hapt, write_play
 
 from benchmark.config.resolve import with_hyper
+from benchmark.config.settings import find_setting
 from benchmark.engine.config import RunConfig
 from benchmark.engine.data import FederatedData
 from benchmark.engine.executors import EXECUTORS
@@ -67,6 +68,19 @@ def played(files, tmp_path):
         return summary, [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
 
     return go
+
+
+def test_the_small_setting_of_roles_on_real_plays(tmp_path, launch):
+    config = with_hyper(RunConfig(algo="fedper", **find_setting("shakespeare-lite").values), {})
+    try:
+        load("shakespeare")
+    except UserError as error:
+        if "was not found" not in str(error):
+            raise
+        pytest.skip("no plays here: set PFL_DATA_DIR to a folder that holds them")
+    run = launch(config, tmp_path)
+    assert run.summary["rounds"] == config.rounds
+    assert len((run.folder / "clients.csv").read_text().splitlines()) == 1 + config.clients
 
 
 @pytest.mark.parametrize(("algo", "dataset", "changes"), CASES)
