@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmark.errors import UserError
 from datasets.data import Dataset
+from datasets.pools import apportion
 from datasets.splits import Split
 
 __all__ = ["hold_out"]
@@ -16,8 +17,8 @@ __all__ = ["hold_out"]
 def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Generator) -> tuple[Dataset, Split]:
     """Put a part of every client's training data in the place of its test data.
 
-    The part is a random one; where samples stand in the order of time, it is the last of each group, and
-    samples before it that share measurements with it are left out of training.
+    The part is a random one. Where samples stand in the order of time, it is the last of each group, in the
+    proportions of the groups' sizes; samples before it that share measurements with it are left out.
 
     Args:
         share: of a client's training samples, in (0, 1); at least one sample and never all of them.
@@ -36,37 +37,38 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
                 f"client {client} has {len(rows)} training sample, too few to hold some out; drop "
                 "--validation or give more --samples-per-client"
             )
-        kept, last = _drawn(rows, share, rng) if dataset.groups is None else _last(dataset, rows, share)
+        count = min(max(1, round(share * len(rows))), len(rows) - 1)
+        kept, out = (_random if dataset.groups is None else _last)(dataset, rows, count, rng)
         if not len(kept):
             raise UserError(
-                f"client {client} has no training sample that shares nothing with the {len(last):,} held "
-                "out; drop --validation or give a smaller one"
+                f"client {client} has no training sample that shares no measurements with the {count:,} held "
+                "out; drop --validation, give a smaller one, or more --samples-per-client"
             )
         train.append(kept)
-        held.append(last)
+        held.append(out)
     return dataclasses.replace(dataset, test=dataset.train), Split(tuple(train), tuple(held), new=split.new)
 
 
-def _drawn(rows: np.ndarray, share: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _random(
+    dataset: Dataset, rows: np.ndarray, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     order = rng.permutation(len(rows))
-    count = min(max(1, round(share * len(rows))), len(rows) - 1)
     return rows[np.sort(order[count:])], rows[np.sort(order[:count])]
 
 
-def _last(dataset: Dataset, rows: np.ndarray, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """The first rows of each group, and its last ones; at least one of the largest group."""
+def _last(
+    dataset: Dataset, rows: np.ndarray, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first rows of each group, and its last ones, `count` of all groups together."""
     assert dataset.groups is not None
     rows = np.sort(rows)
     _, numbers, sizes = np.unique(dataset.groups[rows], return_inverse=True, return_counts=True)
-    counts = np.round(share * sizes).astype(np.int64)
-    if not counts.any():
-        counts[np.argmax(sizes)] = 1
     kept, held = [], []
-    for group, count in enumerate(counts):
+    for group, last in enumerate(apportion(sizes[None], count, rng)[0]):
         own = rows[numbers == group]
-        cut = len(own) - count
+        cut = len(own) - last
         before = own[:cut]
-        if count:
+        if last:
             before = before[dataset.places[before] < dataset.places[own[cut]] - dataset.overlap]
         kept.append(before)
         held.append(own[cut:])

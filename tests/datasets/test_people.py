@@ -251,7 +251,7 @@ def test_plays_without_roles_and_folders_without_plays(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["hapt", "shakespeare"])
-@pytest.mark.parametrize(("most", "share"), [(500, 0.01), (500, 0.2), (20, 0.2), (500, 0.6)])
+@pytest.mark.parametrize(("most", "share"), [(500, 0.01), (500, 0.2), (20, 0.2), (500, 0.8)])
 def test_validation_samples_are_the_last_in_time_and_share_nothing_with_training(name, most, share, tmp_path):
     write_hapt(tmp_path)
     write_play(tmp_path)
@@ -262,9 +262,11 @@ def test_validation_samples_are_the_last_in_time_and_share_nothing_with_training
     assert validated.test is dataset.train
     for before, kept, held in zip(whole.train, made.train, made.test, strict=True):
         assert set(kept) | set(held) <= set(before)
+        assert len(held) == max(1, round(share * len(before)))
         groups = dataset.groups[before]
-        sizes = {group: round(share * int((groups == group).sum())) for group in np.unique(groups)}
-        assert len(held) == max(1, sum(sizes.values()))
+        for group in np.unique(groups):
+            size = (groups == group).sum()
+            assert abs((dataset.groups[held] == group).sum() - len(held) * size / len(before)) < 1
         for group in np.unique(dataset.groups[held]):
             first = held[dataset.groups[held] == group].min()
             own = before[groups == group]
@@ -277,7 +279,9 @@ def test_validation_that_leaves_nothing_to_train_on_is_refused(tmp_path):
     write_play(tmp_path)
     dataset = load("shakespeare", tmp_path)
     close = Split((np.arange(4),), (np.arange(4),))
-    with pytest.raises(UserError, match="client 0 has no training sample that shares nothing with the 1"):
+    with pytest.raises(
+        UserError, match="client 0 has no training sample that shares no measurements with the 1"
+    ):
         hold_out(dataset, close, 0.2, np.random.default_rng(0))
 
 
