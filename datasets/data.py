@@ -132,7 +132,7 @@ class DatasetInfo:
     network: what ``--network`` calls its own network; empty: it has none, or its plugin brings one.
     origin: where it comes from, in a few words.
     licence: of the data, as their source states it.
-    citation: what to cite where the data are used; empty: nothing.
+    citation: what to cite where the data are used.
     """
 
     name: str
@@ -150,7 +150,7 @@ class DatasetInfo:
     reader: Reader | None = None
     origin: str = "files or download"
     licence: str = "not stated by the source"
-    citation: str = ""
+    citation: str = "not stated by the source"
     kind: Kind = "images"
     symbols: int = 0
     network: str = ""

@@ -110,12 +110,15 @@ def _download(info: DatasetInfo, roots: list[Path]) -> str:
 
 
 def _not_found(info: DatasetInfo, roots: list[Path], problem: str) -> UserError:
-    looked = " or ".join(f"{layout.title} in {layout.folder}" for layout in info.layouts)
+    places: dict[bool, list[str]] = {False: [], True: []}
+    for layout in info.layouts:
+        places[Path(layout.folder).is_absolute()].append(f"{layout.title} in {layout.folder}")
+    looked = ", and for ".join(" or ".join(some) for some in places.values() if some)
     below = " and ".join(map(str, roots))
     return UserError(
         f"dataset '{info.name}' was not found: looked below {below} for {looked}; {problem}; put files "
         "there, name another folder with --data-dir or PFL_DATA_DIR, or use --dataset digits, which needs "
-        "none"
+        "no files"
     )
 
 

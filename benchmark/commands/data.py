@@ -109,7 +109,7 @@ def _overview(facts: dict[str, Any], table: pd.DataFrame, told: str) -> str:
         ("setting", f"{facts['setting']}{changed}, seed {facts['seed']}"),
         ("source", f"{facts['dataset']}, {facts['source']}"),
         ("licence", facts["licence"]),
-        ("to cite", facts["citation"] or "nothing"),
+        ("to cite", facts["citation"]),
         (unit, f"{samples}, {facts['dataset_classes']} classes, checksum {facts['data_checksum']}"),
         ("shape", f"{' x '.join(map(str, facts['shape']))}, network {facts['network']}"),
         ("split", facts["split"]),

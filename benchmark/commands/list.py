@@ -294,8 +294,9 @@ def _show_datasets(found: list[dict[str, Any]]) -> None:
             ("samples", f"{samples}; {shape}, {info['classes']} classes"),
             ("from", info["origin"]),
             ("licence", info["licence"]),
+            ("to cite", info["citation"]),
         ]
-        _show_entry(info["name"], info["title"], rows, info["citation"])
+        _show_entry(info["name"], info["title"], rows)
 
 
 def _show_networks(found: list[dict[str, Any]]) -> None:

@@ -79,7 +79,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     from algorithms import find
     from benchmark.config.resolve import resolve
-    from benchmark.console.terminal import say
+    from benchmark.console.terminal import say, shown_path
     from benchmark.engine.records import open_store
     from benchmark.engine.rounds import Diverged
     from benchmark.experiment.progress import RunProgress
@@ -99,6 +99,11 @@ def execute(arguments: argparse.Namespace) -> None:
     wanted = arguments.trials or 20
     found = earlier(open_store(execution.results_dir), config)
     here: list[Trial] = []
+    if old := sum(trial.outdated for trial in found.values()):
+        say(
+            f"note: {old} of {len(found)} earlier trials were computed by other code; remove their folders "
+            f"in {shown_path(execution.results_dir)} to make them again"
+        )
 
     def evaluate(one: RunConfig) -> float:
         if one.hash in found and found[one.hash].accuracy is None:

@@ -64,6 +64,7 @@ _DIGITS = {
 _TWEETS = {"participation": 0.25, "rounds": 24, "eval_every": 4, "lr": 0.3, "embedding": 16, **_users(20)}
 
 _SHAKESPEARE = {"participation": 0.05, "rounds": 60, "local_epochs": 2, "lr": 0.3}
+_FEW_ROLES = {**_SHAKESPEARE, "participation": 0.2, "rounds": 8, "eval_every": 4}
 _HAPT = {"test_share": 0.3, "clients": 30, "participation": 0.2, "rounds": 100, "local_epochs": 2, "lr": 0.03}
 
 # Sample counts: paper, section "Performance Comparison" and appendix "Data Partitioning"; test sizes are
@@ -125,6 +126,11 @@ SETTINGS: dict[str, Setting] = {
         "Shakespeare (100)",
         _split("shakespeare", "chronological", 400, 100, test_share=0.2, **_users(100), **_SHAKESPEARE),
     ),
+    # A run takes seconds, to try things, and learns nothing.
+    "shakespeare-small": Setting(
+        "Shakespeare, to try (10)",
+        _split("shakespeare", "chronological", 40, 20, test_share=0.2, **_users(10), **_FEW_ROLES),
+    ),
     "fmnist-s2": Setting(
         "Fashion-MNIST (100, 2)", _split("fmnist", "shards", 150, 100, classes_per_client=2)
     ),
@@ -152,16 +158,6 @@ _LITE = {
 }
 _OF_200 = {**_LITE, "samples_per_client": 200}
 
-# Seconds a run, to try things; too few samples to learn from.
-_FEW_ROLES = {
-    "participation": 0.2,
-    "rounds": 8,
-    "samples_per_client": 40,
-    "test_samples_per_client": 20,
-    "eval_every": 4,
-    **_users(10),
-}
-
 SETTINGS |= {
     f"{name}-lite": Setting(title, {**SETTINGS[name].values, **changes})
     for name, title, changes in (
@@ -170,7 +166,6 @@ SETTINGS |= {
         ("cifar100-s20", "CIFAR-100 (20, 20)", _OF_200),
         ("cifar100-s5", "CIFAR-100 (20, 5)", _OF_200),
         ("letters-s10", "OCR letters (20, 10)", _LITE),
-        ("shakespeare", "Shakespeare (10)", _FEW_ROLES),
         ("cifar10-dir1.0", "CIFAR-10 (20), Dirichlet 1.0", _LITE),
         ("cifar10-dir0.3", "CIFAR-10 (20), Dirichlet 0.3", _LITE),
     )

@@ -126,7 +126,7 @@ class RunConfig:
     validation: float = _doc(
         0.0,
         "share of each client's training data kept out of training and evaluated in place of its test data, "
-        "for choosing hyper-parameters; 0: evaluate test data",
+        "for choosing hyper-parameters; the last in time, where data have that order; 0: evaluate test data",
         absent=0.0,
         within="[0, 1)",
     )

@@ -17,6 +17,7 @@ from benchmark.engine.files import read_json
 from benchmark.engine.hyper import Between, Space, spaces
 from benchmark.engine.rounds import Diverged
 from benchmark.errors import UserError, optional
+from benchmark.records.freshness import outdated
 from benchmark.records.store import Store
 
 __all__ = ["RATE", "Trial", "earlier", "need_optuna", "search", "space_of"]
@@ -33,10 +34,12 @@ class Trial:
 
     Attributes:
         accuracy: on the validation split; None where training diverged.
+        outdated: other code than this made it.
     """
 
     config: RunConfig
     accuracy: float | None
+    outdated: bool = False
 
 
 def need_optuna() -> Any:
@@ -150,7 +153,10 @@ def earlier(root: Path, config: RunConfig) -> dict[str, Trial]:
 
     Those that diverged are among them, as far as their configuration can be read.
     """
-    found = [Trial(record.config, record.summary["accuracy"]) for record in Store.scan(root).records()]
+    found = [
+        Trial(record.config, record.summary["accuracy"], outdated(record.config, record.summary))
+        for record in Store.scan(root).records()
+    ]
     for path in sorted(root.glob("*/failed.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, UserError):
             failed = RunConfig.from_dict(read_json(path.with_name("config.json"))["config"])

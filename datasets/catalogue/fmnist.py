@@ -35,6 +35,9 @@ INFO = DatasetInfo(
     ),
     download=Download("FashionMNIST", folder="FashionMNIST", what="four .gz files, 31 MB"),
     licence="MIT",
-    citation='H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST", arXiv:1708.07747, 2017',
+    citation=(
+        'H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine '
+        'Learning Algorithms", arXiv:1708.07747, 2017'
+    ),
     network="cnn-emnist",
 )

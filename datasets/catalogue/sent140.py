@@ -20,7 +20,7 @@ INFO = DatasetInfo(
     licence="released for research; GloVe: PDDL 1.0",
     citation=(
         'A. Go, R. Bhayani and L. Huang, "Twitter Sentiment Classification using Distant Supervision", '
-        '2009; J. Pennington et al., "GloVe", EMNLP 2014'
+        '2009; J. Pennington et al., "GloVe: Global Vectors for Word Representation", EMNLP 2014'
     ),
     network="rnn-sent140",
 )

@@ -21,5 +21,6 @@ INFO = DatasetInfo(
     kind="words",
     origin="synthetic, made here",
     licence="that of this project",
+    citation="this project",
     network="rnn-tweets",
 )

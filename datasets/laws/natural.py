@@ -68,7 +68,7 @@ class Natural(Law):
         held_out = self.held_out(dataset)
         qualified = np.flatnonzero((held_out >= max(1, self.least_test)) & (held_out < owned))
         if len(qualified) < max(self.user_pool, self.clients):
-            raise UserError(self._too_few(len(qualified)))
+            raise UserError(self._too_few(len(qualified), int((owned > 0).sum()), dataset.source))
         pool = qualified[np.argsort(-owned[qualified], kind="stable")][: self.user_pool or None]
         chosen = np.sort(rng.permutation(pool)[: self.clients])
         train, test = self.divide(dataset, chosen, held_out, rng)
@@ -107,16 +107,20 @@ class Natural(Law):
             train.append(np.concatenate([part[take:] for part, take in zip(parts, takes, strict=True)]))
         return train, test
 
-    def _too_few(self, found: int) -> str:
+    def _too_few(self, found: int, users: int, source: str) -> str:
         least = max(1, self.least_test)
         held_out = f"{least} test sample{'s' * (least > 1)} (--test-share {self.test_share:g})"
-        reason = f"{f'only {found:,} users have' if found else 'no user has'} at least {held_out}"
+        have = f"only {found:,} of {users:,} users in {source} have" if found else f"no user in {source} has"
+        reason = f"{have} at least {held_out}"
+        if found == users:
+            reason = f"there are only {users:,} users in {source}"
         if found >= self.clients:
             remedy = "give at most that many, or 0 for all of them"
             return f"--user-pool is {self.user_pool:,}, but {reason}: {remedy}"
-        remedy = f"give at most {found:,} (with --user-pool 0), or" if found else "give"
-        other = "a smaller --least-test" if self.least_test > 1 else "a larger --test-share"
-        return f"--clients is {self.clients:,}, but {reason}: {remedy} {other}"
+        remedies = [f"at most {found:,} (with --user-pool 0)"] * (found > 0)
+        remedies += ["a smaller --least-test"] * (found < users and least > 1)
+        remedies += ["a larger --test-share"] * (not found and least == 1)
+        return f"--clients is {self.clients:,}, but {reason}: give {' or '.join(remedies)}"
 
 
 def _users(dataset: Dataset) -> np.ndarray:

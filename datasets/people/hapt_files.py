@@ -49,9 +49,14 @@ def read_recordings(path: Path) -> pd.DataFrame:
     numeric = all(kind.kind in "iuf" for kind in table.dtypes)
     if not numeric or not np.isfinite(table.to_numpy(dtype=np.float32)).all():
         raise unreadable(path, "a finite number in every place", "some are missing or no finite numbers")
-    if not len(table) or not table["label"].between(1, 12).all():
-        found = f"they are {table['label'].min()} to {table['label'].max()}"
-        raise unreadable(path, "labels 1 to 12", found if len(table) else "there are no samples")
+    if not len(table):
+        raise unreadable(path, "labelled samples", "there are none")
+    others = table["label"][~table["label"].isin(range(1, 13))]
+    if len(others):
+        raise unreadable(path, "labels 1 to 12", f"one is {others.iloc[0]:g}")
+    steps = table[["subject", "experiment", "sequence"]].diff()
+    if ((steps["subject"] == 0) & (steps["experiment"] == 0) & (steps["sequence"] <= 0)).any():
+        raise unreadable(path, "samples of a recording in the order of time", "sequence does not increase")
     return table
 
 

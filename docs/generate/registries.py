@@ -152,7 +152,7 @@ def _dataset(name: str, copies: Mapping[str, str]) -> str:
     rows = [
         ("origin", " ".join(module.split("\n\n")[0].split())),
         ("licence", info.licence),
-        ("to cite", info.citation or "nothing"),
+        ("to cite", info.citation),
         ("samples", sizes),
         ("shape of a sample", " × ".join(map(str, info.shape))),
         (

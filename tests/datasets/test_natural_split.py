@@ -91,16 +91,16 @@ def test_ties_are_broken_by_the_users_numbers(tweets):
     [
         (
             {"clients": 30, "user_pool": 0},
-            "clients is 30, but only 24 users have at least 8 .* give at most 24",
+            "clients is 30, but there are only 24 users in synthetic .* give at most 24",
         ),
-        ({"user_pool": 30}, "--user-pool is 30, but only 24 users .* 0 for all of them"),
+        ({"user_pool": 30}, "--user-pool is 30, but there are only 24 users .* 0 for all of them"),
         ({"clients": 21}, "clients is 21, but they are drawn among the 20 users"),
-        ({"least_test": 50}, "no user has at least 50 test samples .* a smaller --least-test"),
+        ({"least_test": 50}, "no user in .* has at least 50 test samples .* a smaller --least-test"),
         ({"test_share": 0.0}, r"--test-share is 0; expected a number in \(0, 1\)"),
         ({"test_share": 1.0}, "--test-share is 1"),
         (
             {"test_share": 0.001, "least_test": 0},
-            "no user has at least 1 test sample .* a larger --test-share",
+            "no user in .* has at least 1 test sample .* a larger --test-share",
         ),
     ],
 )

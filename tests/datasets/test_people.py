@@ -94,8 +94,10 @@ def test_a_client_has_at_most_so_many_samples_at_even_distances(tmp_path):
     ("change", "message"),
     [
         (lambda table: table.drop(columns="gyro_z"), "expected a parquet file with acc_x"),
-        (lambda table: table.assign(label=13), "expected labels 1 to 12, but they are 13 to 13"),
-        (lambda table: table[:0], "there are no samples"),
+        (lambda table: table.assign(label=13), "expected labels 1 to 12, but one is 13"),
+        (lambda table: table.assign(label=2.5), "expected labels 1 to 12, but one is 2.5"),
+        (lambda table: table[:0], "expected labelled samples, but there are none"),
+        (lambda table: table[::-1], "expected samples of a recording in the order of time"),
         (lambda table: table.assign(acc_x=np.nan), "expected a finite number in every place"),
         (lambda table: table.assign(gyro_y=np.inf), "expected a finite number in every place"),
         (lambda table: table.assign(label="walking"), "expected a finite number in every place"),
@@ -308,6 +310,6 @@ def test_users_without_test_samples_are_left_out(tmp_path):
     made = law(clients=5).split(smaller, np.random.default_rng(0))
     assert made.facts["qualified_users"] == 5
     with pytest.raises(
-        UserError, match=r"only 5 users have at least 1 test sample .* give at most 5 .* a larger"
+        UserError, match=r"only 5 of 6 users in .* have at least 1 test sample .* give at most 5 \(with"
     ):
         law().split(smaller, np.random.default_rng(0))

@@ -71,7 +71,7 @@ def played(files, tmp_path):
 
 
 def test_the_small_setting_of_roles_on_real_plays(tmp_path, launch):
-    config = with_hyper(RunConfig(algo="fedper", **find_setting("shakespeare-lite").values), {})
+    config = with_hyper(RunConfig(algo="fedper", **find_setting("shakespeare-small").values), {})
     try:
         load("shakespeare")
     except UserError as error:

@@ -147,6 +147,14 @@ def test_trials_that_diverge_count_and_are_not_repeated(tune, tmp_path, trained_
     assert trained_rounds == []
 
 
+def test_trials_of_other_code_are_told(tune, monkeypatch):
+    words = ("--algo", "fedprox", "--trials", "1", "--executor", "loop")
+    assert "other code" not in tune(*words)[2]
+    assert "other code" not in tune(*words)[2]
+    monkeypatch.setattr("benchmark.experiment.tuning.outdated", lambda config, summary: True)
+    assert "note: 1 of 1 earlier trials were computed by other code" in tune(*words)[2]
+
+
 def _only_error(answer):
     code, out, err = answer
     return code, out, err.splitlines()[-1] + "\n"
