@@ -36,6 +36,11 @@ def _side_by_side(*settings: str) -> Grid:
     return Grid(_METHODS, tuple(Column(SETTINGS[name].title, name) for name in settings))
 
 
+def _rates(setting: str, *rates: float) -> tuple[Column, ...]:
+    title = SETTINGS[setting].title
+    return tuple(Column(f"{title}, lr {rate:g}", setting, {"lr": rate, "validation": 0.2}) for rate in rates)
+
+
 _OWN = Study(
     "methods",
     "All methods side by side",
@@ -52,16 +57,7 @@ _OWN = Study(
 _RATES = Study(
     "methods-rates",
     "All methods at three learning rates, on a validation split",
-    {
-        "lite": Grid(
-            _METHODS,
-            tuple(
-                Column(f"lr {rate:g}", "cifar10-s5-lite", {"lr": rate, "validation": 0.2})
-                for factor in (0.5, 1, 2)
-                for rate in [factor * SETTINGS["cifar10-s5-lite"].values["lr"]]
-            ),
-        )
-    },
+    {"lite": Grid(_METHODS, _rates("cifar10-s5-lite", 0.015, 0.03, 0.06))},
     tables=("accuracy",),
     on_request=("lite",),
 )
@@ -75,9 +71,28 @@ _NATURAL = Study(
     on_request=("paper",),
 )
 
+_NATURAL_RATES = Study(
+    "natural-rates",
+    "Natural users: Local Only and FedAvg at three learning rates, on a validation split",
+    {
+        "paper": Grid(
+            tuple(row for row in _METHODS if row.algo in ("local", "fedavg")),
+            (*_rates("hapt", 0.01, 0.03, 0.05), *_rates("shakespeare", 0.2, 0.3, 0.5)),
+        )
+    },
+    tables=("accuracy",),
+    on_request=("paper",),
+)
+
 STUDIES: dict[str, Study] = {
     study.name: study
-    for study in (*(study for pack in offered("studies") for study in pack.STUDIES), _OWN, _RATES, _NATURAL)
+    for study in (
+        *(study for pack in offered("studies") for study in pack.STUDIES),
+        _OWN,
+        _RATES,
+        _NATURAL,
+        _NATURAL_RATES,
+    )
 }
 
 
