@@ -109,8 +109,8 @@ SETTINGS: dict[str, Setting] = {
     "letters-s10": Setting(
         "OCR letters (100, 10)", _split("letters", "shards", 40, 13, classes_per_client=10)
     ),
-    # Rate and rounds were chosen on Local Only and FedAvg alone, on a validation split: at 0.01 both are worse;
-    # at 0.05 Local Only is 2.6 points worse, FedAvg 0.9 better (the study natural-rates).
+    # Rate and rounds were chosen on Local Only and FedAvg alone, on a validation split (the study
+    # natural-rates): at 0.01 both are worse; at 0.05 Local Only is 2.6 points worse, FedAvg 0.9 better.
     "hapt": Setting(
         "HAPT (30)",
         _split("hapt", "chronological", 400, 200, **_HAPT),
