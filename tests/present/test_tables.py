@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -437,6 +438,24 @@ def test_what_is_spent_under_each_budget(tmp_path):
     same = [results.at("FedAvg", column.title) for column in results.grid.columns[:3]]
     assert same[0] == same[1] == same[2]  # the run under equal rounds
     assert "rounds or as many as equal bytes or samples allow" in table.caption
+
+
+def test_ranks_under_budgets_are_of_complete_methods_over_common_seeds(tmp_path):
+    for path in write_records(tmp_path, SPENT, PROFILE, (0, 1)):
+        config = json.loads((path / "config.json").read_text())["config"]
+        fewer = config["budget"] == "samples" and config["dataset"] == "digits"
+        if fewer and (config["algo"] == "ditto" or (config["algo"], config["seed"]) == ("ppfe", 1)):
+            shutil.rmtree(path)
+    results = read(SPENT, tmp_path)
+    lines = facts_frame(make_table(results, "spent")).set_index(["setting", "budget", "method"]).sort_index()
+    for column in results.grid.columns:
+        found = lines.loc[column.group, column.budget]["rank"]
+        complete = [row for row in results.rows if row != "Ditto"]
+        first = {row: results.at(row, column.title)[0].summary["accuracy"] for row in complete}
+        assert np.isnan(found["Ditto"])
+        for row in complete:
+            others = np.array([first[other] for other in complete])
+            assert found[row] == 1 + (others > first[row]).sum() + ((others == first[row]).sum() - 1) / 2
 
 
 # New clients

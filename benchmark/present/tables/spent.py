@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
+
 from benchmark.present.tables.captions import SELECTION, caption, notes
 from benchmark.present.tables.places import heads
 from benchmark.render.table import MISSING, Cell, Head, Table
@@ -25,8 +27,8 @@ def spent(results: Results) -> Table:
         "into twice FedAvg's local epochs); as many as fit into FedAvg's samples. Everyone takes part in the "
         "last round. A budget that comes to the configured rounds is the run under equal rounds. Bytes: in "
         "all directions. Samples: trained on, fine-tuning of the final model included. Accuracy in % "
-        f"{SELECTION}, clients weighted by their test samples. Rank: by accuracy, among the methods with a "
-        "record at the same setting and budget."
+        f"{SELECTION}, clients weighted by their test samples. Rank: by accuracy, among the methods with "
+        "records of the setting under every budget, over the seeds that all of these have."
     )
     if any("rounds" not in line for line in lines):
         text += f" {MISSING}: no record."
@@ -54,7 +56,7 @@ def _groups(results: Results) -> list[list[Column]]:
 
 
 def _lines(results: Results, group: list[Column]) -> list[dict[str, Any]]:
-    ranks = {column.title: _ranks(results, column.title) for column in group}
+    ranks = _ranks(results, group)
     lines = []
     for row in results.rows:
         for place, column in enumerate(group):
@@ -70,15 +72,32 @@ def _lines(results: Results, group: list[Column]) -> list[dict[str, Any]]:
                 line |= {name: mean_and_std(found)[0] for name, found in means.items()}
                 accuracy, std = mean_and_std([own["accuracy"] for own in sums])
                 line |= {"accuracy": accuracy, "std": std, "seeds": len(sums)}
-                line["rank"] = ranks[column.title][row]
+                line["rank"] = ranks[column.title].get(row)
             lines.append(line)
     return lines
 
 
-def _ranks(results: Results, column: str) -> dict[str, float]:
-    """Ranks of the methods that have a record; equal accuracies share their mean rank."""
-    means = results.means()[column].dropna()
-    return {str(row): float(rank) for row, rank in means.rank(ascending=False).items()}
+def _ranks(results: Results, group: list[Column]) -> dict[str, dict[str, float]]:
+    """By column and method, so that the order under one budget can be held against that under another.
+
+    Equal accuracies share their mean rank.
+    """
+    titles = [column.title for column in group]
+    rows = [row for row in results.rows if all(results.at(row, title) for title in titles)]
+    seeds = [{record.config.seed for record in results.at(row, title)} for row in rows for title in titles]
+    common = set.intersection(*seeds) if seeds else set()
+    found: dict[str, dict[str, float]] = {title: {} for title in titles}
+    for title in titles if common else ():
+        means = pd.Series(
+            {
+                row: mean_and_std(
+                    [one.summary["accuracy"] for one in results.at(row, title) if one.config.seed in common]
+                )[0]
+                for row in rows
+            }
+        )
+        found[title] = {str(row): float(rank) for row, rank in means.rank(ascending=False).items()}
+    return found
 
 
 def _cells(line: dict[str, Any]) -> tuple[Cell, ...]:
