@@ -91,6 +91,16 @@ class Dataset:
         places[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
         return places
 
+    def cut(self, rows: np.ndarray, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """Divide samples of a group, int64 [n] in the order of time: those before its `last` ones, and these.
+
+        Samples before them that share measurements with them are in neither part.
+        """
+        before, after = rows[: len(rows) - last], rows[len(rows) - last :]
+        if last:
+            before = before[self.places[before] < self.places[after[0]] - self.overlap]
+        return before, after
+
     @property
     def unit(self) -> str:
         """What a sample is, in the plural."""

@@ -38,7 +38,10 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
                 "--validation or give more --samples-per-client"
             )
         count = min(max(1, round(share * len(rows))), len(rows) - 1)
-        kept, out = (_random if dataset.groups is None else _last)(dataset, rows, count, rng)
+        if dataset.groups is None:
+            kept, out = _random(rows, count, rng)
+        else:
+            kept, out = _last(dataset, rows, count, rng)
         if not len(kept):
             raise UserError(
                 f"client {client} has no training sample that shares no measurements with the {count:,} held "
@@ -49,9 +52,7 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
     return dataclasses.replace(dataset, test=dataset.train), Split(tuple(train), tuple(held), new=split.new)
 
 
-def _random(
-    dataset: Dataset, rows: np.ndarray, count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _random(rows: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     order = rng.permutation(len(rows))
     return rows[np.sort(order[count:])], rows[np.sort(order[:count])]
 
@@ -63,13 +64,7 @@ def _last(
     assert dataset.groups is not None
     rows = np.sort(rows)
     _, numbers, sizes = np.unique(dataset.groups[rows], return_inverse=True, return_counts=True)
-    kept, held = [], []
-    for group, last in enumerate(apportion(sizes[None], count, rng)[0]):
-        own = rows[numbers == group]
-        cut = len(own) - last
-        before = own[:cut]
-        if last:
-            before = before[dataset.places[before] < dataset.places[own[cut]] - dataset.overlap]
-        kept.append(before)
-        held.append(own[cut:])
+    counts = apportion(sizes[None], count, rng)[0]
+    parts = [dataset.cut(rows[numbers == group], last) for group, last in enumerate(counts)]
+    kept, held = zip(*parts, strict=True)
     return np.concatenate(kept), np.concatenate(held)

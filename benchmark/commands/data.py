@@ -113,13 +113,13 @@ def _overview(facts: dict[str, Any], table: pd.DataFrame, told: str) -> str:
         (unit, f"{samples}, {facts['dataset_classes']} classes, checksum {facts['data_checksum']}"),
         ("shape", f"{' x '.join(map(str, facts['shape']))}, network {facts['network']}"),
         ("split", facts["split"]),
+        ("drawn", told),
         ("training", f"{_range(table['train'])} {unit} a client, {table['train'].sum():,} in all"),
         ("test", f"{_range(table['test'])} {unit} a client"),
         ("classes", f"{_range(table['classes'])} a client"),
         ("checksum", f"{facts['checksum']} (equal splits have equal checksums)"),
     ]
-    if told:
-        rows.insert(7, ("drawn", told))
+    rows = [(name, value) for name, value in rows if value]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 

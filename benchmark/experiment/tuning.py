@@ -156,13 +156,14 @@ def earlier(root: Path, config: RunConfig) -> dict[str, Trial]:
     found = [
         Trial(record.config, record.summary["accuracy"], outdated(record.config, record.summary))
         for record in Store.scan(root).records()
+        if _untuned(record.config) == _untuned(config)
     ]
     for path in sorted(root.glob("*/failed.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, UserError):
             failed = RunConfig.from_dict(read_json(path.with_name("config.json"))["config"])
-            if not path.with_name("done").exists():
+            if not path.with_name("done").exists() and _untuned(failed) == _untuned(config):
                 found.append(Trial(failed, None))
-    return {trial.config.hash: trial for trial in found if _untuned(trial.config) == _untuned(config)}
+    return {trial.config.hash: trial for trial in found}
 
 
 def _untuned(config: RunConfig) -> str:

@@ -51,9 +51,9 @@ class Chronological(Natural):
         last: dict[int, list[np.ndarray]] = {int(user): [] for user in chosen}
         for user, rows in _groups(dataset):
             if user in first:
-                cut = len(rows) - self._last(rows)
-                first[user].append(rows[: max(0, cut - dataset.overlap)] if cut < len(rows) else rows)
-                last[user].append(rows[cut:])
+                before, after = dataset.cut(rows, self._last(rows))
+                first[user].append(before)
+                last[user].append(after)
         train = [_spread(np.concatenate(parts), self.samples_per_client) for parts in first.values()]
         test = [_spread(np.concatenate(parts), self.test_samples_per_client) for parts in last.values()]
         for user, own in zip(first, train, strict=True):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
-
-import pandas as pd
 
 from benchmark.present.tables.captions import SELECTION, caption, notes
 from benchmark.present.tables.places import heads
@@ -83,21 +82,13 @@ def _ranks(results: Results, group: list[Column]) -> dict[str, dict[str, float]]
     Equal accuracies share their mean rank.
     """
     titles = [column.title for column in group]
-    rows = [row for row in results.rows if all(results.at(row, title) for title in titles)]
-    seeds = [{record.config.seed for record in results.at(row, title)} for row in rows for title in titles]
-    common = set.intersection(*seeds) if seeds else set()
-    found: dict[str, dict[str, float]] = {title: {} for title in titles}
-    for title in titles if common else ():
-        means = pd.Series(
-            {
-                row: mean_and_std(
-                    [one.summary["accuracy"] for one in results.at(row, title) if one.config.seed in common]
-                )[0]
-                for row in rows
-            }
-        )
-        found[title] = {str(row): float(rank) for row, rank in means.rank(ascending=False).items()}
-    return found
+    complete = [row for row in results.rows if all(results.at(row, title) for title in titles)]
+    found = {(row, title): results.records[row, title] for row in complete for title in titles}
+    common = set.intersection(*map(set, found.values())) if found else set()
+    same = {place: {seed: one[seed] for seed in common} for place, one in found.items()}
+    means = dataclasses.replace(results, records=same).means()
+    ranks = {title: means[title].dropna().rank(ascending=False) for title in titles}
+    return {title: {str(row): float(rank) for row, rank in of.items()} for title, of in ranks.items()}
 
 
 def _cells(line: dict[str, Any]) -> tuple[Cell, ...]:
