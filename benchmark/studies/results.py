@@ -93,6 +93,13 @@ class Results:
         samples = {str(row): self.samples(str(row), column) for row in means.index}
         return compare_with_best(samples, str(means.idxmax()))
 
+    def restricted(self, places: Sequence[Place]) -> Results:
+        """Only the records of these places, over the seeds that all of them have."""
+        found = {place: self.records[place] for place in places}
+        common = set.intersection(*map(set, found.values())) if found else set()
+        same = {place: {seed: of[seed] for seed in sorted(common)} for place, of in found.items()}
+        return dataclasses.replace(self, records=same)
+
     def by_split(self, row: str, column: str) -> dict[tuple[int, str], Record]:
         """The records of a place by seed and split: runs on different splits are no pairs."""
         found = self.records.get((row, column), {})

@@ -2,11 +2,13 @@
 
 import dataclasses
 import itertools
+import json
+import shutil
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from own_studies import DRAWN, MAIN, PROFILE, SIZES
+from own_studies import DRAWN, MAIN, PROFILE, SIZES, SPENT
 from record_folders import write_records
 
 from algorithms import ALGORITHMS
@@ -135,6 +137,26 @@ def test_panels_stand_in_rows_without_needless_holes(count, rows, columns):
         assert 0 < box.x0 < box.x1 <= 1
         assert 0 < box.y0 < box.y1 < 1
         assert not any(box.overlaps(other) for other in boxes[:place])
+
+
+@pytest.mark.parametrize("kept", [[0], []])
+def test_curves_and_ends_under_budgets_are_of_the_same_seeds(kept, tmp_path):
+    for path in write_records(tmp_path, SPENT, PROFILE, (0, 1)):
+        config = json.loads((path / "config.json").read_text())["config"]
+        one_alone = config["budget"] == "samples" and config["algo"] == "ditto"
+        other_alone = not kept and config["budget"] == "rounds" and config["algo"] == "fedrep"
+        if (one_alone and config["seed"] == 1) or (other_alone and config["seed"] == 0):
+            shutil.rmtree(path)
+    results = collect(SPENT, PROFILE, Store.scan(tmp_path), None)
+    for picture in make_figures(results):
+        for panel, column in zip(picture.figure.axes, results.grid.columns[::3], strict=True):
+            dots = [line.get_ydata()[0] for line in panel.lines if line.get_marker() == "o"]
+            expected = [
+                100 * results.records[row, column.title][seed].summary["accuracy"]
+                for row in results.rows for seed in kept
+            ]  # fmt: skip
+            assert dots == pytest.approx(expected)
+            assert len(panel.texts) == len(expected)
 
 
 def test_two_studies_with_the_same_kind_of_figure_keep_both(tmp_path):

@@ -61,7 +61,8 @@ def accuracy_samples(results: Results) -> Picture | None:
 _BUDGETS = {"bytes": "s", "samples": "^"}  # markers of where runs end
 _ENDS = (
     "Lines: runs of equal rounds, which end at the dot. Squares: where runs of equal bytes end. Triangles: "
-    "those of equal samples; runs that are the same have one mark."
+    "those of equal samples; runs that are the same have one mark. Over the seeds that all runs of the "
+    "setting have."
 )
 
 
@@ -122,8 +123,10 @@ def _draw(
         titles = [column.group if budgets else column.title for column in shown]
         figure, axes = panels(titles, width=4.2 if budgets else 2.75, height=height, right=1.0)
         for panel, column in zip(axes, shown, strict=True):
-            others = [c for c in results.grid.columns if budgets and c.group == column.group and c != column]
-            _panel(panel, results, column, field, label, units, others)
+            group = [other for other in results.grid.columns if budgets and other.group == column.group]
+            theirs = {other.title for other in group}
+            same = results.restricted([p for p in results.records if p[1] in theirs]) if budgets else results
+            _panel(panel, same, column, field, label, units, [other for other in group if other != column])
     return Picture(name, title, results.profile.warned(f"{_HOW} {text}".strip()), figure)
 
 
@@ -144,7 +147,8 @@ def _panel(
         for other in others
         if (found := results.at(row, other.title))
     ]
-    most = max(float(line[field][-1]) for line in (*curves.values(), *(line for *_, line in marks)))
+    ending = [*curves.values(), *(line for *_, line in marks)]
+    most = max((float(line[field][-1]) for line in ending), default=0.0)
     factor, unit = next((each for each in units if most >= each[0]), units[-1])
     for row, other, line in marks:
         x, y = line[field][-1] / factor, 100 * line["accuracy"][-1]

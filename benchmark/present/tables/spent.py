@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from benchmark.present.tables.captions import SELECTION, caption, notes
@@ -83,10 +82,7 @@ def _ranks(results: Results, group: list[Column]) -> dict[str, dict[str, float]]
     """
     titles = [column.title for column in group]
     complete = [row for row in results.rows if all(results.at(row, title) for title in titles)]
-    found = {(row, title): results.records[row, title] for row in complete for title in titles}
-    common = set.intersection(*map(set, found.values())) if found else set()
-    same = {place: {seed: one[seed] for seed in common} for place, one in found.items()}
-    means = dataclasses.replace(results, records=same).means()
+    means = results.restricted([(row, title) for row in complete for title in titles]).means()
     ranks = {title: means[title].dropna().rank(ascending=False) for title in titles}
     return {title: {str(row): float(rank) for row, rank in of.items()} for title, of in ranks.items()}
 
