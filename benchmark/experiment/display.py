@@ -80,7 +80,7 @@ class CellProgress:
         self._count += 1
         self._expected += self._left.pop(cell.config.hash, 0.0)
         self._spent += seconds
-        result = f"accuracy {percent(summary['accuracy'])}" if summary else f"FAILED: {problem}"
+        result = f"accuracy {percent(summary['accuracy'])}" if summary else f"no result: {problem}"
         left = f"about {duration(self._seconds_left())} left" if self._count < self._total else ""
         self.say(
             f"[{self._count:{len(str(self._total))}}/{self._total}] {cell.title}: {result}  "

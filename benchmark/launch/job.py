@@ -115,7 +115,7 @@ class Job:
         for fault in outcome.faults:
             say(fault)
         for cell, problem in outcome.failed:
-            say(f"failed: {cell.title}: {problem}")
+            say(f"no result: {cell.title}: {problem}")
         return sum(cell.config.hash not in self.store.failed for cell, _ in outcome.failed)
 
     def _run(self, missing: Sequence[Cell], launcher: Launcher, unseen: Sequence[Cell]) -> Outcome:

@@ -126,7 +126,7 @@ def test_records_of_other_code_are_counted(command, tiny_studies, tmp_path, monk
 def test_a_diverged_cell_is_named_and_the_others_are_made(command, tiny_studies, tmp_path):
     answer = command("--only wild")
     assert answer.code == 0
-    assert "failed: fedper on digits-s2, lr 1000000.0, seed 0: training diverged" in answer.err
+    assert "no result: fedper on digits-s2, lr 1000000.0, seed 0: training diverged" in answer.err
     assert "1 of 2 cells diverged" in answer.out
     text = (tmp_path / "results" / "tables" / "wild.md").read_text()
     assert re.search(r"\| FedPer +\| +– \| +\*\*\d", text)

@@ -55,7 +55,7 @@ def test_a_line_for_every_end_and_every_note(four, clock, capsys):
         progress.end(cells[0], SUMMARY, "")
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("  (")[0] for line in lines] == [
-        "a worker has died", "[1/2] cell 1: FAILED: it diverged", "[2/2] cell 0: accuracy 50.00 %",
+        "a worker has died", "[1/2] cell 1: no result: it diverged", "[2/2] cell 0: accuracy 50.00 %",
     ]  # fmt: skip
 
 
