@@ -38,14 +38,14 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UserError(f"--out is {arguments.out}; expected a name that ends in .html")
 
     from benchmark.console.terminal import say, shown_path
-    from benchmark.engine.files import write_text
+    from benchmark.engine.files import make_folder_of, write_text
     from benchmark.present.page.board import board_page, source_of_folder, source_of_pack
     from benchmark.records.archive import unpacked
     from benchmark.records.gather import gather
 
     with contextlib.ExitStack() as stack:
         sources = []
-        for place in dict.fromkeys(arguments.folders):
+        for place in {place.resolve(): place for place in arguments.folders}.values():
             if place.suffix.lower() == ".zip" and not place.is_dir():
                 sources.append(source_of_pack(shown_path(place), stack.enter_context(unpacked(place))))
                 continue
@@ -53,6 +53,7 @@ def execute(arguments: argparse.Namespace) -> None:
             sources.append(source_of_folder(shown_path(place), gathered.records, gathered.left_out))
             for line in gathered.left_out:
                 say(f"left out: {line}")
+        make_folder_of(arguments.out)
         write_text(arguments.out, board_page(sources))
     records = sum(len(source.records) for source in sources)
     print(f"{shown_path(arguments.out)}: {records} records of {len(sources)} folders and packs")

@@ -156,14 +156,10 @@ def _draw(found: Across, out: Path) -> None:
 
 def _write(picture: Picture, out: Path) -> None:
     """Write a picture in the format of the file's name."""
-    from benchmark.engine.files import write_bytes
+    from benchmark.engine.files import make_folder_of, write_bytes
 
-    content = picture.to_svg().encode() if out.suffix.lower() == ".svg" else picture.to_png()
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(out, content)
-    except OSError as error:
-        raise UserError(f"cannot write {out}: {error.strerror or error}; choose another --out") from error
+    make_folder_of(out)
+    write_bytes(out, picture.to_svg().encode() if out.suffix.lower() == ".svg" else picture.to_png())
 
 
 def _reference(group: Group, against: Sequence[Path]) -> Candidate | None:

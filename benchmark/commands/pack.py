@@ -38,13 +38,23 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UserError(f"--out is {arguments.out}; expected a name that ends in .zip")
 
     from benchmark.console.terminal import say, shown_path
-    from benchmark.records.archive import write_pack
+    from benchmark.engine.files import make_folder_of
+    from benchmark.records.archive import plugins_of, write_pack
+    from benchmark.records.freshness import outdated
     from benchmark.records.gather import gather
     from benchmark.render.forms import size
 
     gathered = gather(arguments.results)
+    make_folder_of(arguments.out)
     made = write_pack(gathered.records, arguments.out)
     for line in gathered.left_out:
         say(f"left out: {line}")
+    own = [record for record in gathered.records if plugins_of(record)]
+    if other := [r for r in own if outdated(r.config, r.summary, r.verified)]:
+        say(
+            f"note: {len(other)} records of plugins, such as {other[0].folder.name}, were made by other "
+            "code, perhaps by another version of the plugin file than is packed; `verify` them, or run them "
+            "again"
+        )
     plugins = f", {made['plugins']} plugin file{'s' * (made['plugins'] > 1)}" if made["plugins"] else ""
     print(f"{shown_path(arguments.out)}: {made['records']} records{plugins}, {size(made['bytes'])}")

@@ -159,7 +159,7 @@ def count(name: str, most: int = 10**6) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
-            raise UserError(f"{name} is '{text}'; expected a number of {of}, a whole number of at least 1")
+            raise UserError(f"{name} is '{text}'; expected a whole number of at least 1")
         if len(text) > 18 or int(text) > most:
             raise UserError(f"{name} is {text}; expected at most {most:,} {of}")
         return int(text)
@@ -218,6 +218,8 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
         raise UserError("--adapt-epochs has an effect only under --new-clients; add that flag")
     config = dataclasses.replace(RunConfig(), **{**values, **given, "partition": _partition(values, given)})
     config.validate()
+    if given.get("eval_adapted") and not config.eval_every:
+        raise UserError("--eval-adapted does nothing under --eval-every 0; drop one of the two flags")
     if "crop_padding" in given and not config.augment:
         raise UserError(
             f"--crop-padding {config.crop_padding} does nothing without augmentation; "

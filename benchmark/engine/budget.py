@@ -18,6 +18,8 @@ from benchmark.errors import UserError
 
 __all__ = ["Plan", "newcomers", "plan_rounds"]
 
+_MOST = 100_000  # rounds that a budget may come to, unless --rounds says more: each is planned for
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -42,7 +44,7 @@ def plan_rounds(config: RunConfig, make: Callable[[int], Algorithm]) -> Plan:
         make: builds the method for a given number of rounds (its stages may depend on it).
 
     Raises:
-        UserError: if not even one round fits the budget.
+        UserError: if not even one round fits the budget, or more rounds than anybody trains.
     """
     if config.budget == "rounds":
         return Plan(config.rounds, "rounds")
@@ -74,6 +76,8 @@ def plan_rounds(config: RunConfig, make: Callable[[int], Algorithm]) -> Plan:
                 limit,
                 costs(config.rounds)[0],
             )
+        if high >= max(_MOST, config.rounds):
+            raise UserError(_too_large(config, high, costs(high)[0]))
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
@@ -89,12 +93,33 @@ def plan_rounds(config: RunConfig, make: Callable[[int], Algorithm]) -> Plan:
 def _too_small(config: RunConfig, rounds: int, limit: int, spent: int, epochs: float, most: float) -> str:
     work = f"the least that '{config.algo}' can do, {rounds} round(s),"
     if spent > limit:
-        kind = "byte" if config.budget == "bytes" else "sample"
-        return f"--{kind}-budget {limit:,} is too small: {work} costs {spent:,} {kind}s; give at least that"
+        name, given = _named(config)
+        if given:
+            least = f"costs {spent:,} {config.budget}; give at least that"
+            return f"{name} {limit:,} is too small: {work} {least}"
+        return (
+            f"--budget {config.budget} is too small: {work} costs {spent:,}, and what --rounds "
+            f"{config.rounds} stands for is {limit:,}; give more --rounds, or at least that by {name}"
+        )
     return (
-        f"--compute-cap {config.compute_cap:g} is too small: {work} takes {epochs:,} local epochs over all "
-        f"clients, {most:,.0f} are allowed; give at least {config.compute_cap * epochs / most:.3g}"
+        f"the compute that --budget bytes allows is too small: {work} takes {epochs:,} local epochs over all "
+        f"clients, {most:,.0f} are allowed; give --compute-cap {config.compute_cap * epochs / most:.3g} or "
+        f"more, it is {config.compute_cap:g}"
     )
+
+
+def _too_large(config: RunConfig, rounds: int, spent: int) -> str:
+    return (
+        f"--budget {config.budget} is too large: '{config.algo}' would train for {rounds:,} rounds or "
+        f"more, which cost {spent:,}; give less than that by {_named(config)[0]}"
+    )
+
+
+def _named(config: RunConfig) -> tuple[str, int]:
+    """The flag that states the budget, and its value; 0 where the budget follows from ``--rounds``."""
+    if config.budget == "bytes":
+        return "--byte-budget", config.byte_budget
+    return "--sample-budget", config.sample_budget
 
 
 def _participations(task: Task) -> int:

@@ -21,6 +21,7 @@ from benchmark.errors import UserError
 
 __all__ = [
     "load_tensors",
+    "make_folder_of",
     "parse_json",
     "read_bytes",
     "read_json",
@@ -110,6 +111,18 @@ def _check_values(found: Any, name: str) -> None:
         raise ValueError(f"{name} has more than {_DEEPEST} levels")
 
 
+def make_folder_of(path: Path) -> None:
+    """Make the folder of a file that is to be written, where there is none.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}; choose another folder") from error
+
+
 def write_file(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file atomically.
 
@@ -130,7 +143,7 @@ def write_file(path: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         raise UserError(
             f"cannot write {path}: {error.strerror or error}; free space there, mend its permissions "
-            "or choose another --results-dir"
+            "or choose another folder"
         ) from error
     finally:
         with contextlib.suppress(OSError):

@@ -292,12 +292,15 @@ def _figures(lines: Sequence[Mapping[str, Any]], record: Record | None) -> Figur
 
 
 def _clients(record: Record) -> Iterator[dict[str, Any]]:
-    parts = [(record.test_samples, record.accuracies, record.losses)]
+    names = ("test_samples", "accuracy", "loss", "macro_f1", "auc")
+    parts = [(record.test_samples, record.accuracies, record.losses, record.macro_f1, record.auc)]
     if (new := record.newcomers) is not None:
-        parts.append((new.total, new.accuracies, new.loss))
+        parts.append((new.total, new.accuracies, new.loss, new.macro_f1, new.auc))
     for columns in parts:
-        for total, accuracy, loss in zip(*(column.tolist() for column in columns), strict=True):
-            yield {"test_samples": total, "accuracy": accuracy, "loss": loss}
+        known = {name: column for name, column in zip(names, columns, strict=True) if column is not None}
+        for values in zip(*(column.tolist() for column in known.values()), strict=True):
+            # Without an AUC, a client has NaN, which would differ from itself.
+            yield {name: None if value != value else value for name, value in zip(known, values, strict=True)}
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:

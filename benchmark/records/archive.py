@@ -252,7 +252,12 @@ def _unpack(path: Path, root: Path) -> Pack:
     store = Store.scan(root / "records")
     if store.damaged:
         raise ValueError(f"record {store.damaged[0].folder.name}: {store.damaged[0].reason}")
-    return Pack(path, store.records(), plugins, digest, about)
+    records = store.records()
+    for record in records:
+        for plugin in plugins_of(record):
+            if f"plugins/{plugin}" not in names:
+                raise ValueError(f"plugins/{plugin} is missing, with which {record.folder.name} was made")
+    return Pack(path, records, plugins, digest, about)
 
 
 def _check_names(entries: Sequence[zipfile.ZipInfo]) -> None:

@@ -95,6 +95,11 @@ class Record:
     sealed: bool
     verified: Mapping[str, Any]
 
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of the whole run, in all directions."""
+        return sum(self.summary[f"bytes_{way}"] for way in ("up", "down", "broadcast"))
+
 
 def read_record(folder: Path) -> Record:
     """Read a finished record and hold its files against each other and against its seal.

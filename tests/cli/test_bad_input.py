@@ -103,6 +103,11 @@ CASES = [
     (f"{DIGITS} --budget bytes --sample-budget 100", ["--sample-budget", "--budget samples"]),
     (f"{DIGITS} --budget samples --compute-cap 1.5", ["--compute-cap", "--budget bytes"]),
     (f"{DIGITS} --budget samples --sample-budget 100", ["--sample-budget 100 is too small", "samples"]),
+    (
+        "--algo fedavg-ft --dataset digits --rounds 5 --budget samples",
+        ["--budget samples is too small", "give more --rounds"],
+    ),
+    ("--algo fedavg-ft --dataset digits --eval-adapted --eval-every 0", ["--eval-adapted does nothing"]),
     (f"{DIGITS} --eval-adapted", ["--eval-adapted does nothing", "'fedavg' does not fine-tune"]),
     (f"{DIGITS} --adapt-epochs 3", ["--adapt-epochs", "--new-clients"]),
     (f"{DIGITS} --new-clients 0.95", ["--new-clients 0.95 leaves 1 of 20 clients", "at least 2"]),

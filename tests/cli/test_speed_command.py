@@ -73,7 +73,7 @@ def test_an_executor_that_is_not_equal_ends_with_1(command, tmp_path):
         ("--only cell", "did you mean 'cells'"),
         ("--cell mnist", "known: cifar10, digits"),
         ("--repeats 0", "at least 1"),
-        ("--epochs 0", "--epochs is '0'; expected a number of epochs"),
+        ("--epochs 0", "--epochs is '0'; expected a whole number"),
         ("--all --only cells", "contradict"),
         ("--from speed.json --all", "drop --only, --all"),
         ("--from speed.json --epochs 2", "--epochs"),

@@ -1,10 +1,12 @@
 """Budgets: equal rounds, or as many rounds as fit into equal bytes or equal samples."""
 
 import dataclasses
+import re
 
 import pytest
 
 from algorithms import ALGORITHMS
+from benchmark.engine import budget
 from benchmark.engine.budget import Plan, plan_rounds, planned_bytes, planned_epochs, planned_samples
 from benchmark.errors import UserError
 
@@ -192,6 +194,16 @@ def test_fine_tuning_counts_against_the_samples(tiny, plan):
 def test_samples_that_do_not_grow_with_the_rounds_leave_the_rounds(tiny, plan):
     found, _ = plan(tiny("local", {"total_epochs": 5}, budget="samples", sample_budget=2000, rounds=9))
     assert found == Plan(9, "rounds", limit=2000, planned=600)
+
+
+@pytest.mark.parametrize("name", ["byte", "sample"])
+def test_a_budget_of_more_rounds_than_anybody_trains_is_refused(name, tiny, plan, monkeypatch):
+    monkeypatch.setattr(budget, "_MOST", 100)
+    values = {"budget": f"{name}s", f"{name}_budget": 10**12, "compute_cap": 100.0}
+    with pytest.raises(UserError, match=rf"128 rounds or more.*less.* by --{name}-budget") as caught:
+        plan(tiny("fedavg", rounds=50, **values))
+    cost = int(re.search(r"which cost ([\d,]+)", str(caught.value))[1].replace(",", ""))
+    assert plan(tiny("fedavg", rounds=50, **{**values, f"{name}_budget": cost - 1}))[0].rounds == 127
 
 
 def test_a_sample_budget_that_is_too_small_says_what_would_do(tiny, plan):

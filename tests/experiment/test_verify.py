@@ -192,18 +192,25 @@ def test_only_the_whole_run_tells_of_its_end(copy, verify):
     assert verify(folder, "--all")[0] == 1
 
 
-def _shift_loss(folder):
+def _shift(name, amount):
     """From one client to another with as many test samples, so that their mean is the same."""
-    head, *lines = (folder / "clients.csv").read_text().splitlines()
-    rows = [line.split(",") for line in lines]
-    for place, step in ((0, 0.5), (1, -0.5)):
-        rows[place][4] = f"{float(rows[place][4]) + step:.6f}"
-    (folder / "clients.csv").write_text("\n".join([head, *map(",".join, rows)]) + "\n")
-    seal(folder)
+
+    def tamper(folder):
+        head, *lines = (folder / "clients.csv").read_text().splitlines()
+        rows, place = [line.split(",") for line in lines], head.split(",").index(name)
+        high, low = sorted(range(2), key=lambda client: -float(rows[client][place]))
+        for client, step in ((high, -amount), (low, amount)):
+            rows[client][place] = f"{float(rows[client][place]) + step:.6f}"
+        (folder / "clients.csv").write_text("\n".join([head, *map(",".join, rows)]) + "\n")
+        seal(folder)
+
+    return tamper
 
 
 ENDINGS = {
-    "client": (_shift_loss, "client 0, loss: "),
+    "client": (_shift("loss", 0.5), "client 0, loss: "),
+    "macro-F1": (_shift("macro_f1", 0.001), "client 0, macro_f1: "),
+    "AUC": (_shift("auc", 0.001), "client 0, auc: "),
     "summary": (
         lambda folder: amend(folder / "summary.json", lambda s: s["budget"].update(planned=9)),
         "summary, budget.planned: 9 recorded, 0 found",
@@ -314,7 +321,7 @@ def test_a_bad_record_is_named_before_anything_is_trained(fault, copy, verify, t
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("--rounds 0", "--rounds is '0'; expected a number of rounds, a whole number of at least 1"),
+        ("--rounds 0", "--rounds is '0'; expected a whole number of at least 1"),
         ("--rounds -1", "--rounds"),
         ("--rounds many", "--rounds is 'many'"),
         ("--rounds 5", "--rounds is 5, but the run fedper-digits"),

@@ -89,6 +89,17 @@ def test_the_best_of_a_column_is_bold(board):
     assert bold == [round(100 * max(values), 2)] * values.count(max(values))
 
 
+def test_nothing_is_bold_under_a_budget_whose_runs_may_stand_elsewhere(folders, tmp_path, board):
+    write_record(tmp_path / "fitted", configured("ditto", budget="samples"))
+    table = re.search(r'<table class="sortable board".*?</table>', board(str(tmp_path / "fitted")), re.S)[0]
+    assert "budget samples" in table
+    assert "<strong>" not in table
+
+
+def test_a_folder_named_in_two_ways_is_one(folders, board):
+    assert rows(board("ours", str(folders / "ours"))) == rows(board("ours"))
+
+
 def test_it_says_who_verified_with_which_code(board, folders):
     page = board("ours", "theirs.zip")
     assert "✓" in rows(page)["fedavg ours"][0]
@@ -154,7 +165,7 @@ def test_it_fetches_nothing(board):
         (("ours", "--out", "{tmp}/board.pdf"), ("ends in .html",)),
         (("nowhere", "--out", "{tmp}/board.html"), ("there is no folder",)),
         (("ours", "nowhere.zip", "--out", "{tmp}/board.html"), ("nowhere.zip cannot be read",)),
-        (("ours", "--out", "{tmp}/none/board.html"), ("cannot write",)),
+        (("ours", "--out", "theirs.zip/board.html"), ("cannot write", "choose another folder")),
     ],
 )
 def test_bad_input(words, parts, folders, tmp_path, capsys, monkeypatch):

@@ -8,10 +8,12 @@ import zipfile
 import pytest
 from answers import refused
 from damages import CONFIG, damages
-from record_folders import with_seed, write_record
+from record_folders import amend, with_seed, write_record
 
 from benchmark.cli import main
+from benchmark.config.plugins import LOADED, VARIABLE
 from benchmark.engine.seal import seal_of
+from benchmark.engine.sources import SOURCES
 from benchmark.errors import UserError
 from benchmark.records import archive
 from benchmark.records.archive import read_verdicts, unpacked, write_pack, write_verdicts
@@ -250,15 +252,44 @@ def test_records_without_a_seal_are_not_packed(tmp_path):
         write_pack(gather([folder]).records, tmp_path / "some.zip")
 
 
-def test_plugins_that_records_need_have_to_be_loaded(records, tmp_path, capsys):
+@pytest.fixture
+def of_plugin(tmp_path):
+    """A record that says it was made with the plugin mine.py, by code that is not this."""
     folder = write_record(tmp_path / "runs", CONFIG)
-    summary = json.loads((folder / "summary.json").read_text())
-    summary["environment"] = {**summary["environment"], "plugins": "mine.py"}
-    (folder / "summary.json").write_text(json.dumps(summary))
-    content = {p.name: p.read_bytes() for p in folder.iterdir() if p.name not in ("done", ".lock")}
-    (folder / "done").write_text(seal_of(content))
+    amend(
+        folder / "summary.json",
+        lambda found: found["environment"].update(plugins="mine.py", code="0" * 64),
+    )
+    return gather([folder]).records
+
+
+def test_plugins_that_records_need_have_to_be_loaded(of_plugin, tmp_path):
     with pytest.raises(UserError, match=r"--plugin mine\.py"):
-        write_pack(gather([folder]).records, tmp_path / "some.zip")
+        write_pack(of_plugin, tmp_path / "some.zip")
+
+
+@pytest.fixture
+def plugin(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "")  # which `main` sets to what is loaded
+    monkeypatch.setitem(LOADED, "somewhere/mine.py", "mine")
+    monkeypatch.setitem(SOURCES, "plugins/mine/mine.py", b"")
+
+
+def test_a_pack_without_a_plugin_of_its_records_is_refused(of_plugin, plugin, tmp_path):
+    pack = tmp_path / "some.zip"
+    write_pack(of_plugin, pack)
+    content = members(pack)
+    assert content.pop("plugins/mine.py") == b""
+    rewrite(pack, relisted(content))
+    assert f"plugins/mine.py is missing, with which {of_plugin[0].folder.name} was made" in reason(pack)
+
+
+def test_packing_says_that_a_plugin_may_have_changed_since(of_plugin, plugin, tmp_path, capsys):
+    folder, out = of_plugin[0].folder, tmp_path / "site" / "some.zip"
+    assert main(["pack", str(folder), "--out", str(out)]) == 0
+    answer = capsys.readouterr()
+    assert "1 records, 1 plugin file" in answer.out
+    assert f"1 records of plugins, such as {folder.name}, were made by other code" in answer.err
 
 
 def test_verdicts_stand_beside_the_pack_and_are_about_these_records(records, pack):
@@ -283,7 +314,7 @@ def test_verdicts_stand_beside_the_pack_and_are_about_these_records(records, pac
         (("{runs}",), ("--out is required",)),
         (("{runs}", "--out", "{tmp}/some.tar"), ("ends in .zip",)),
         (("{tmp}/nowhere", "--out", "{tmp}/some.zip"), ("there is no folder",)),
-        (("{runs}", "--out", "{tmp}/nowhere/some.zip"), ("cannot write",)),
+        (("{runs}", "--out", "{runs}/store.json/some.zip"), ("cannot write", "choose another folder")),
     ],
 )
 def test_bad_input(words, parts, records, tmp_path, capsys):

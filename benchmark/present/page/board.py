@@ -17,7 +17,6 @@ from benchmark.engine.config import RunConfig
 from benchmark.errors import UserError
 from benchmark.present.page.command import command
 from benchmark.present.page.mixtures import UNKNOWN
-from benchmark.present.page.runs import bytes_sent
 from benchmark.records.archive import Pack, read_verdicts
 from benchmark.records.freshness import DIFFERENT
 from benchmark.records.record import Record
@@ -178,8 +177,10 @@ def _by_use(numbers: Sequence[_Number]) -> Any:
 
 def _rows(numbers: Sequence[_Number], settings: Sequence[str], several: bool) -> list[dict[str, Any]]:
     """The rows of the table of methods × settings."""
+    # Under a budget, runs that come to the configured rounds are those of equal rounds, of another column.
+    whole = [number for number in numbers if number.records[0].config.budget == "rounds"]
     best = {
-        setting: max(number.accuracy for number in numbers if number.setting == setting)
+        setting: max((number.accuracy for number in whole if number.setting == setting), default=None)
         for setting in settings
     }
     rows: dict[tuple[str, str], dict[str, _Number]] = defaultdict(dict)
@@ -199,7 +200,7 @@ def _rows(numbers: Sequence[_Number], settings: Sequence[str], several: bool) ->
     ]
 
 
-def _cell(number: _Number, best: float, numbers: Sequence[_Number]) -> dict[str, Any]:
+def _cell(number: _Number, best: float | None, numbers: Sequence[_Number]) -> dict[str, Any]:
     return {
         "value": number.accuracy,
         "text": percent(number.accuracy).removesuffix(" %"),
@@ -222,7 +223,7 @@ def _usual_splits(numbers: Sequence[_Number]) -> dict[tuple[str, int], str]:
 
 def _entry(number: _Number, splits: Mapping[tuple[str, int], str]) -> dict[str, Any]:
     """What the list of numbers says of one."""
-    sent = fmean(bytes_sent(record) for record in number.records)
+    sent = fmean(record.bytes_sent for record in number.records)
     samples = fmean(r.summary["samples"] + r.summary["adaptation_samples"] for r in number.records)
     spread = f" ± {number.spread.removesuffix(' %')}" if number.spread else ""
     return {

@@ -10,7 +10,7 @@ import benchmark
 from benchmark.console.terminal import duration, shown_path
 from benchmark.present.page.content import Content
 from benchmark.present.page.mixtures import UNKNOWN, cautions, counts, environment, in_words, mixed, modified
-from benchmark.present.page.runs import HEADS, RUNS, bytes_sent, run_entry, runs_csv
+from benchmark.present.page.runs import HEADS, RUNS, run_entry, runs_csv
 from benchmark.present.render import RenderedFiles, render, renderer_digest, section_file
 from benchmark.records.store import Record, Store
 from benchmark.render.forms import size
@@ -93,7 +93,7 @@ def _html(content: Content) -> str:
             "Runs": f"{len(records):,}",
             "Seeds": ", ".join(map(str, sorted({record.config.seed for record in records}))) or "–",
             "Training time": duration(sum(record.summary["seconds"] for record in records)),
-            "Bytes sent": size(sum(map(bytes_sent, records))),
+            "Bytes sent": size(sum(record.bytes_sent for record in records)),
             "Device": ", ".join(counts(records, "device")) or "–",
         },
         flags=_flags(content),

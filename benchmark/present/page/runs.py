@@ -18,7 +18,7 @@ from benchmark.render.forms import percent, size
 from benchmark.render.table import Head
 from benchmark.studies.grid import Profile
 
-__all__ = ["HEADS", "RUNS", "bytes_sent", "run_entry", "runs_csv"]
+__all__ = ["HEADS", "RUNS", "run_entry", "runs_csv"]
 
 RUNS = "runs.csv"
 
@@ -31,11 +31,6 @@ HEADS = (
 _COSTS = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "adaptation_samples", "steps", "rounds")
 
 
-def bytes_sent(record: Record) -> int:
-    """Bytes of a run in all directions."""
-    return sum(record.summary[name] for name in _COSTS[:3])
-
-
 def run_entry(record: Record, studies: Sequence[str], profile: Profile) -> dict[str, Any]:
     """What ``runs.html`` prints of a run.
 
@@ -44,7 +39,7 @@ def run_entry(record: Record, studies: Sequence[str], profile: Profile) -> dict[
     """
     config, summary = record.config.to_dict(), record.summary
     hyper, environment = config.pop("hyper"), summary["environment"]
-    sent = bytes_sent(record)
+    sent = record.bytes_sent
     results = {
         "accuracy": summary["accuracy"],
         "unweighted": summary["accuracy_unweighted"],

@@ -102,7 +102,9 @@ def costs(results: Results) -> str:
             most, reference, where = rows, _amounts(fedavg), column
     dearer = "; ".join(f"{' / '.join(titles)} {amounts}" for amounts, titles in most.items())
     return (
-        f"Million training samples and GB sent up on {where}: FedAvg {reference}; {dearer}." if most else ""
+        f"Million training samples and GB sent in all directions on {where}: FedAvg {reference}; {dearer}."
+        if most
+        else ""
     )
 
 
@@ -111,12 +113,12 @@ def _amounts(cost: tuple[float, float]) -> str:
 
 
 def _cost(records: Sequence[Record]) -> tuple[float, float] | None:
-    """Samples trained on in millions, fine-tuning included, and GB sent up; means over seeds."""
+    """Samples trained on in millions, fine-tuning included, and GB in all directions; means over seeds."""
     if not records:
         return None
     sums = [record.summary for record in records]
     samples = fmean(own["samples"] + own["adaptation_samples"] for own in sums)
-    return samples / 1e6, fmean(own["bytes_up"] for own in sums) / 1e9
+    return samples / 1e6, fmean(record.bytes_sent for record in records) / 1e9
 
 
 def _dropout(configs: Sequence[RunConfig]) -> str:

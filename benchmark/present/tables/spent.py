@@ -21,12 +21,13 @@ def spent(results: Results) -> Table:
     lines = [line for group in _groups(results) for line in _lines(results, group)]
     rules = [n for n in range(1, len(lines)) if lines[n]["setting"] != lines[n - 1]["setting"]]
     text = (
-        "Budgets: equal rounds; as many rounds as fit into the bytes of FedAvg's (methods that send little: "
-        "into twice FedAvg's local epochs); as many as fit into FedAvg's samples. Everyone takes part in the "
-        "last round. A budget that comes to the configured rounds is the run under equal rounds. Bytes: in "
-        "all directions. Samples: trained on, fine-tuning of the final model included. Accuracy in % "
-        f"{SELECTION}, clients weighted by their test samples. Rank: by accuracy, among the methods with "
-        "records of the setting under every budget, over the seeds that all of these have."
+        "Budgets: equal rounds; as many rounds as fit into the bytes of FedAvg's and into twice its local "
+        "epochs, which is what ends methods that send little; as many as fit into FedAvg's samples. "
+        "Everyone takes part in the last round. A budget that comes to the configured rounds is the run "
+        "under equal rounds. Bytes: in all directions. Samples: trained on, fine-tuning of the final "
+        f"model included. Accuracy in % {SELECTION}, clients weighted by their test samples. Rank: by "
+        "accuracy, among the methods with records of the setting under every budget, over the seeds that "
+        "all of these have."
     )
     if any("rounds" not in line for line in lines):
         text += f" {MISSING}: no record."
@@ -61,10 +62,11 @@ def _lines(results: Results, group: list[Column]) -> list[dict[str, Any]]:
             line: dict[str, Any] = {
                 "setting": column.group, "method": row, "budget": column.budget, "first": place == 0,
             }  # fmt: skip
-            if sums := [record.summary for record in results.at(row, column.title)]:
+            if records := results.at(row, column.title):
+                sums = [record.summary for record in records]
                 means = {
                     "rounds": [own["rounds"] for own in sums],
-                    "bytes": [own["bytes_up"] + own["bytes_down"] + own["bytes_broadcast"] for own in sums],
+                    "bytes": [record.bytes_sent for record in records],
                     "samples": [own["samples"] + own["adaptation_samples"] for own in sums],
                 }
                 line |= {name: mean_and_std(found)[0] for name, found in means.items()}

@@ -57,15 +57,12 @@ def execute(arguments: argparse.Namespace) -> None:
     record = named_record(folder)
     stages, title = read_stages(record), record.folder.name.rpartition("-")[0]
 
-    from benchmark.engine.files import write_bytes, write_text
+    from benchmark.engine.files import make_folder_of, write_bytes, write_text
     from benchmark.papers.ppfe.figures.stage_record import stage_figure
     from benchmark.render.picture import Picture
 
     picture = Picture(out.stem, title, "", stage_figure(stages, title))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write {out}: {error.strerror or error}; choose another --out") from error
+    make_folder_of(out)
     if out.suffix.lower() == ".svg":
         write_text(out, picture.to_svg())
     else:
