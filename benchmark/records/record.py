@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ class Record:
         accuracies, test_samples, losses: per client that took part in training [K].
         macro_f1, auc: per such client [K], NaN where a client has no AUC; None in older records.
         newcomers: of the clients that took no part; None where everyone did.
+        new_clients: their numbers, in this order, in a run in which everyone takes part.
         rounds: the lines of rounds.jsonl, as `benchmark.engine.shapes.check_rounds` takes them.
         diagnostics: what the method itself had to say: any JSON object.
         digest: changes with the content of the record.
@@ -89,6 +90,7 @@ class Record:
     macro_f1: np.ndarray | None
     auc: np.ndarray | None
     newcomers: ClientMetrics | None
+    new_clients: Sequence[int]
     rounds: list[dict[str, Any]]
     diagnostics: Mapping[str, Any]
     digest: str
@@ -172,6 +174,7 @@ def _read(folder: Path) -> Record:
         macro_f1=clients.macro_f1,
         auc=clients.auc,
         newcomers=newcomers if config.new_count else None,
+        new_clients=split.get("new_clients", ()),
         rounds=rounds,
         diagnostics=diagnostics,
         digest=digest,
@@ -187,10 +190,13 @@ def _about(found: Any) -> tuple[RunConfig, dict[str, Any]]:
         raise ValueError(f"config.json has format {found['format']} instead of {FORMAT}")
     split = found["split"]
     sizes = [name for name in split if name.startswith("dataset_")]
-    others = {"data_checksum": TEXT, **dict.fromkeys(sizes, COUNTS)}
+    others = {"data_checksum": TEXT, "new_clients": COUNTS, **dict.fromkeys(sizes, COUNTS)}
     check_entries("the split of config.json", split, {"checksum": TEXT}, others)
     config = RunConfig.from_dict(found["config"])
     config.validate()
+    new = split.get("new_clients", range(config.new_count))
+    if len({*new} & {*range(config.clients)}) != len(new) or len(new) != config.new_count:
+        raise ValueError("the new clients of config.json do not fit its configuration")
     return config, split
 
 

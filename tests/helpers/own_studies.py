@@ -59,7 +59,14 @@ SPENT = _study(
         for setting in ("digits-s2", "digits-dir0.3") for budget in ("rounds", "bytes", "samples")
     ),
 )  # fmt: skip
-NEW = _study("new", "new-clients", columns=(Column("Digits, new", "digits-s2", {"new_clients": 0.25}),))
+NEW = _study(
+    "new", "new-clients",
+    columns=(
+        Column("Digits", "digits-s2", group="Digits"),
+        Column("Digits, new", "digits-s2", {"new_clients": 0.25}, group="Digits"),
+        Column("Others, new", "digits-dir0.3", {"new_clients": 0.25}),
+    ),
+)  # fmt: skip
 REACHED = _study("reached", "targets")
 BORROWED = _study("borrowed", "accuracy", borrows=True)
 CHOICES = _study("choices", "accuracy", rows=(LOCAL, FEDAVG), on_request=("quick",))

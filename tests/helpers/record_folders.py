@@ -47,7 +47,8 @@ def write_record(
     metrics, new = everyone.divided(config.clients - config.new_count)
     record = RunRecord(root, config, method_label(config))
     record.acquire()
-    record.begin({"split": {"checksum": split or f"{config.dataset}-{config.seed}"}})
+    new_ids = {"new_clients": [*range(config.new_count)]} if config.new_count else {}
+    record.begin({"split": {**new_ids, "checksum": split or f"{config.dataset}-{config.seed}"}})
     scores = {name: as_float(value) for name, value in metrics.summary().items()}
     lines = _rounds(config, scores)
     record.write_rounds(lines)

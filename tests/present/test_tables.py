@@ -34,6 +34,7 @@ from record_folders import amend, write_record, write_records
 
 from benchmark.config.settings import SETTINGS
 from benchmark.present.tables import GENERAL, make_table, make_tables
+from benchmark.records.record import BadRecord, read_record
 from benchmark.records.store import Store
 from benchmark.render.formats.latex import latex
 from benchmark.render.formats.markdown import markdown
@@ -41,7 +42,7 @@ from benchmark.render.table import MISSING
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import Grid, configure
 from benchmark.studies.results import collect
-from benchmark.studies.statistics import holm
+from benchmark.studies.statistics import holm, wilcoxon
 
 QUICK = PROFILES["quick"]
 WITH_RUNS = [study for study in STUDIES.values() if "quick" in study.grids]
@@ -464,23 +465,49 @@ def test_ranks_under_budgets_are_of_complete_methods_over_common_seeds(tmp_path)
 def test_old_and_new_clients_side_by_side(tmp_path):
     write_records(tmp_path, NEW, PROFILE, (0, 1), skip=("fedrep",))
     results = read(NEW, tmp_path)
+    _, title, alone = results.columns
     table = make_table(results, "new-clients")
-    found = facts_frame(table).set_index("method")
-    assert len(found) == len(ROWS)
-    assert found.loc["FedRep", ["old", "new", "samples"]].isna().all()
+    found = facts_frame(table).set_index(["setting", "method"])
+    assert len(found) == 2 * len(ROWS)
+    assert found.xs("FedRep", level="method")[["old", "new", "samples"]].isna().all(axis=None)
+    assert found.loc[alone, ["part", "difference", "p"]].isna().all(axis=None)
     for row in results.rows:
-        if records := results.at(row, NEW.grids["own"].columns[0].title):
+        if records := results.at(row, title):
             new = [record.newcomers for record in records]
             assert [len(own.total) for own in new] == [5, 5]
-            line = found.loc[row]
+            line = found.loc[title, row]
             assert line["new"] == pytest.approx(
                 np.mean([own.correct.sum() / own.total.sum() for own in new]), abs=1e-5
             )
             assert line["old"] == pytest.approx(np.mean([own.summary["accuracy"] for own in records]))
-            assert line["difference"] == pytest.approx(line["new"] - line["old"])
             assert (line["received"], line["samples"], line["seeds"]) == (160, 80, 2)
     assert "New: the 25 % that did not" in table.caption
     assert "at most 5 epochs" in table.caption
-    best = found["new"].idxmax()
-    printed = printed_frame(table).set_index("method")
+    best = found.loc[title]["new"].idxmax()
+    printed = printed_frame(table).iloc[: len(ROWS)].set_index("method")
     assert printed.loc[best, "new"].startswith("**")
+
+
+def test_new_clients_are_compared_with_themselves_as_participants(tmp_path):
+    new = [7, 2, 11, 19, 5]
+    for path in write_records(tmp_path, NEW, PROFILE, (0, 1), skip=("local", "fedrep", "ppfe")):
+        if "new_clients" in json.loads((path / "config.json").read_text())["split"]:
+            amend(path / "config.json", lambda found: found["split"].update(new_clients=new))
+    results = read(NEW, tmp_path)
+    found = facts_frame(make_table(results, "new-clients")).set_index(["setting", "method"])
+    for row in ("FedAvg", "FedAvg+FT", "Ditto"):
+        began, took_part = ([*results.records[row, title].values()] for title in results.columns[1::-1])
+        ours = np.concatenate([record.newcomers.accuracies for record in began])
+        theirs = np.concatenate([record.accuracies[new] for record in took_part])
+        line = found.loc[results.columns[1], row]
+        assert line["part"] == pytest.approx(theirs.mean())
+        assert line["difference"] == pytest.approx((ours - theirs).mean())
+        assert line["p"] == pytest.approx(wilcoxon(ours, theirs))
+
+
+@pytest.mark.parametrize("new", [[0, 1, 2, 3], [0, 1, 2, 3, 3], [0, 1, 2, 3, 20]])
+def test_numbers_of_new_clients_that_cannot_be_are_refused(new, tmp_path):
+    path = write_records(tmp_path, NEW, PROFILE)[1]
+    amend(path / "config.json", lambda found: found["split"].update(new_clients=new))
+    with pytest.raises(BadRecord, match="the new clients of config"):
+        read_record(path)

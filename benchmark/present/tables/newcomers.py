@@ -1,65 +1,91 @@
-"""Accuracy of clients that took part in training beside that of clients that begin after it."""
+"""Accuracy of clients that begin after the training, beside the others', and theirs had they taken part."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from benchmark.present.tables.captions import SELECTION, caption, notes
 from benchmark.present.tables.places import heads
 from benchmark.records.store import Record
 from benchmark.render.table import MISSING, Cell, Head, Table
+from benchmark.studies.grid import Column
 from benchmark.studies.results import Results
-from benchmark.studies.statistics import mean_and_std
+from benchmark.studies.statistics import mean_and_std, wilcoxon
 
 __all__ = ["newcomers"]
 
 _FIELDS = (
-    "setting", "method", "old", "old_std", "new", "new_std", "difference", "new_worst10", "received",
-    "samples", "seeds",
+    "setting", "method", "old", "old_std", "new", "new_std", "part", "difference", "p", "new_worst10",
+    "received", "samples", "seeds",
 )  # fmt: skip
+_HEADS = ("old", "new", "taking part", "difference", "p", "new, worst 10 %", "received", "samples")
 
 
 def newcomers(results: Results) -> Table:
-    """A line for every method on every setting."""
-    lines = [line for column in results.columns for line in _lines(results, column)]
-    settings = [line["setting"] for line in lines]
-    configs = [results.configs[place] for place in results.records] or [*results.configs.values()]
+    """A line for every method on every setting with new clients."""
+    columns = [column for column in results.grid.columns if "new_clients" in column.changes]
+    titles = {column.title for column in columns}
+    places = [place for place in results.configs if place[1] in titles]
+    own = dataclasses.replace(
+        results,
+        records={place: found for place, found in results.records.items() if place in places},
+        configs={place: results.configs[place] for place in places},
+    )
+    lines = [line for column in columns for line in _lines(results, column)]
+    configs = [own.configs[place] for place in own.records] or [*own.configs.values()]
     shares = " or ".join(f"{share:g} %" for share in sorted({100 * config.new_clients for config in configs}))
     epochs = " or ".join(map(str, sorted({config.adapt_epochs for config in configs})))
     text = (
         f"Test accuracy in % {SELECTION}, weighted by test samples. Old: the clients that took part in "
         f"training. New: the {shares} that did not, which begin after the last round as the method says, "
         f"with at most {epochs} epochs of fine-tuning or of local training of what is personal; with none "
-        "where there is neither. Old and new are different clients. Received and samples: of each new "
-        "client, on average, passes over its training data included. Bold: best of its column in a setting."
+        "where there is neither. Taking part: the new clients again, in the run with the same seed in which "
+        "all clients take part. Difference: new minus taking part, and the p-value of a paired two-sided "
+        "Wilcoxon signed-rank test over these clients and seeds. Received and samples: of each new client, "
+        "on average, passes over its training data included. Bold: best of its column in a setting."
     )
-    if any("old" not in line for line in lines):
+    if any("old" not in line or "part" not in line for line in lines):
         text += f" {MISSING}: no record."
+    settings = [line["setting"] for line in lines]
     return Table(
         title="Old and new clients",
-        caption=caption(results, text),
+        caption=caption(own, text),
         heads=(
             Head("setting", words=True, once=True),
-            *heads("method", "old", "new", "new − old", "new, worst 10 %", "received", "samples"),
+            *heads("method", *_HEADS),
         ),
         rows=tuple(map(_cells, lines)),
-        notes=notes(results),
+        notes=notes(own),
         rules=tuple(n for n in range(1, len(settings)) if settings[n] != settings[n - 1]),
         fields=_FIELDS,
     )
 
 
-def _lines(results: Results, column: str) -> list[dict[str, Any]]:
-    lines = [{"setting": column, "method": row, **_figures(results.at(row, column))} for row in results.rows]
-    for name in ("old", "new"):
+def _lines(results: Results, column: Column) -> list[dict[str, Any]]:
+    group = [other.title for other in results.grid.columns if other.group == column.group != ""]
+    plain = next((title for title in group if title != column.title), "")
+    lines: list[dict[str, Any]] = [
+        {
+            "setting": column.title,
+            "method": row,
+            **_figures(results.at(row, column.title), results.records.get((row, plain), {})),
+        }
+        for row in results.rows
+    ]
+    for name in ("old", "new", "part"):
         best = max((round(line[name], 4) for line in lines if name in line), default=None)
         for line in lines:
             line[f"best_{name}"] = name in line and round(line[name], 4) == best
     return lines
 
 
-def _figures(records: list[Record]) -> dict[str, Any]:
+def _figures(records: list[Record], everyone: Mapping[int, Record]) -> dict[str, Any]:
+    """Of the runs with new clients; `everyone`: by seed, those in which all clients take part."""
     found = [(record.summary, record.summary["new_clients"]) for record in records if record.newcomers]
     if not found:
         return {}
@@ -70,12 +96,29 @@ def _figures(records: list[Record]) -> dict[str, Any]:
         "old_std": old_std,
         "new": new,
         "new_std": new_std,
-        "difference": new - old,
+        **_compared(records, everyone),
         "new_worst10": fmean(own["accuracy_worst10"] for _, own in found),
         "received": fmean(own["bytes_down"] / own["clients"] for _, own in found),
         "samples": fmean(own["samples"] / own["clients"] for _, own in found),
         "seeds": len(found),
     }
+
+
+def _compared(records: list[Record], everyone: Mapping[int, Record]) -> dict[str, float]:
+    """The new clients against themselves in the runs of the same seeds and data in which they take part."""
+    pairs = [
+        (record.newcomers, other.accuracies[[*record.new_clients]])
+        for record in records
+        if record.newcomers and record.new_clients
+        and (other := everyone.get(record.config.seed)) and not other.data.differs(record.data)
+    ]  # fmt: skip
+    if not pairs:
+        return {}
+    new = np.concatenate([own.accuracies for own, _ in pairs])
+    part = np.concatenate([accuracies for _, accuracies in pairs])
+    means = [(own.summary()["accuracy"], np.average(other, weights=own.total)) for own, other in pairs]
+    began, took_part = np.mean(means, axis=0).tolist()
+    return {"part": took_part, "difference": began - took_part, "p": wilcoxon(new, part)}
 
 
 def _cells(line: dict[str, Any]) -> tuple[Cell, ...]:
@@ -85,7 +128,9 @@ def _cells(line: dict[str, Any]) -> tuple[Cell, ...]:
         Cell(line["method"]),
         Cell(line.get("old"), "percent", deviation=line.get("old_std"), best=line["best_old"]),
         Cell(line.get("new"), "percent", deviation=line.get("new_std"), best=line["best_new"]),
+        Cell(line.get("part"), "percent", best=line["best_part"]),
         Cell(line.get("difference"), "signed"),
+        Cell(line.get("p"), "p"),
         Cell(line.get("new_worst10"), "percent"),
         Cell(line.get("received"), "size"),
         Cell(line.get("samples"), ",.0f"),

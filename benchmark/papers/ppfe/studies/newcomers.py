@@ -1,4 +1,4 @@
-"""The methods with clients that take no part in training."""
+"""The methods with clients that take no part in training, and with all clients taking part."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ __all__ = ["NEW_CLIENTS"]
 
 
 def _new(*settings: str) -> Grid:
-    """Settings in which a fifth of the clients is new."""
-    return Grid(
-        METHODS,
-        tuple(Column(f"{SETTINGS[name].title}, 20 % new", name, {"new_clients": 0.2}) for name in settings),
+    """Settings in which a fifth of the clients is new, beside those in which none is."""
+    shares = {"": 0.0, ", 20 % new": 0.2}
+    columns = (
+        Column(f"{title}{words}", name, {"new_clients": share} if share else {}, group=title)
+        for name, title in ((name, SETTINGS[name].title) for name in settings)
+        for words, share in shares.items()
     )
+    return Grid(METHODS, tuple(columns))
 
 
 NEW_CLIENTS = Study(
