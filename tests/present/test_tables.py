@@ -481,6 +481,7 @@ def test_old_and_new_clients_side_by_side(tmp_path):
             )
             assert line["old"] == pytest.approx(np.mean([own.summary["accuracy"] for own in records]))
             assert (line["received"], line["samples"], line["seeds"]) == (160, 80, 2)
+    assert not table.notes
     assert "New: the 25 % that did not" in table.caption
     assert "at most 5 epochs" in table.caption
     best = found.loc[title]["new"].idxmax()

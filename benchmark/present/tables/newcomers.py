@@ -30,14 +30,10 @@ def newcomers(results: Results) -> Table:
     """A line for every method on every setting with new clients."""
     columns = [column for column in results.grid.columns if "new_clients" in column.changes]
     titles = {column.title for column in columns}
-    places = [place for place in results.configs if place[1] in titles]
-    own = dataclasses.replace(
-        results,
-        records={place: found for place, found in results.records.items() if place in places},
-        configs={place: results.configs[place] for place in places},
-    )
+    begun = {place: found for place, found in results.records.items() if place[1] in titles}
+    own = dataclasses.replace(results, records=begun)
     lines = [line for column in columns for line in _lines(results, column)]
-    configs = [own.configs[place] for place in own.records] or [*own.configs.values()]
+    configs = [config for (_, title), config in own.configs.items() if title in titles]
     shares = " or ".join(f"{share:g} %" for share in sorted({100 * config.new_clients for config in configs}))
     epochs = " or ".join(map(str, sorted({config.adapt_epochs for config in configs})))
     text = (
