@@ -212,7 +212,7 @@ def test_a_full_disk_is_the_users_business(tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "save", full)
     with pytest.raises(UserError, match=r"failed writing file; free space"):
         files.save_tensors(tmp_path / "file.pt", {})
-    with pytest.raises(UserError, match=r"cannot write .*--results-dir"):
+    with pytest.raises(UserError, match=r"cannot write .*choose another folder"):
         files.write_text(tmp_path / "missing" / "file", "")
     assert list(tmp_path.iterdir()) == []
 
