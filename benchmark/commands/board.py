@@ -53,7 +53,8 @@ def execute(arguments: argparse.Namespace) -> None:
             sources.append(source_of_folder(shown_path(place), gathered.records, gathered.left_out))
             for line in gathered.left_out:
                 say(f"left out: {line}")
-        make_folder_of(arguments.out)
-        write_text(arguments.out, board_page(sources))
+        page = board_page(sources)
+    make_folder_of(arguments.out)
+    write_text(arguments.out, page)
     records = sum(len(source.records) for source in sources)
     print(f"{shown_path(arguments.out)}: {records} records of {len(sources)} folders and packs")

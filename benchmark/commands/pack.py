@@ -38,14 +38,12 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UserError(f"--out is {arguments.out}; expected a name that ends in .zip")
 
     from benchmark.console.terminal import say, shown_path
-    from benchmark.engine.files import make_folder_of
     from benchmark.records.archive import plugins_of, write_pack
     from benchmark.records.freshness import outdated
     from benchmark.records.gather import gather
     from benchmark.render.forms import size
 
     gathered = gather(arguments.results)
-    make_folder_of(arguments.out)
     made = write_pack(gathered.records, arguments.out)
     for line in gathered.left_out:
         say(f"left out: {line}")

@@ -34,7 +34,7 @@ from typing import Any
 
 import benchmark
 from benchmark.config.plugins import LOADED
-from benchmark.engine.files import parse_json, read_json, write_bytes, write_json
+from benchmark.engine.files import make_folder_of, parse_json, read_json, write_bytes, write_json
 from benchmark.engine.seal import SEALED, read_sealed
 from benchmark.engine.shapes import COUNT, OBJECT, Allowed, check_entries
 from benchmark.engine.sources import SOURCES
@@ -109,6 +109,7 @@ def write_pack(records: Sequence[Record], out: Path) -> dict[str, int]:
             entry = zipfile.ZipInfo(name, _MOMENT)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, (stat.S_IFREG | 0o644) << 16
             archive.writestr(entry, file)
+    make_folder_of(out)  # last of all: a pack that is refused leaves no folder
     write_bytes(out, written.getvalue())
     return {
         "records": len(records),

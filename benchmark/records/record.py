@@ -194,8 +194,10 @@ def _about(found: Any) -> tuple[RunConfig, dict[str, Any]]:
     check_entries("the split of config.json", split, {"checksum": TEXT}, others)
     config = RunConfig.from_dict(found["config"])
     config.validate()
-    new = split.get("new_clients", range(config.new_count))
-    if len({*new} & {*range(config.clients)}) != len(new) or len(new) != config.new_count:
+    new = split.get("new_clients")
+    if new is not None and not (
+        len({*new}) == len(new) == config.new_count and max(new, default=-1) < config.clients
+    ):
         raise ValueError("the new clients of config.json do not fit its configuration")
     return config, split
 

@@ -265,7 +265,8 @@ def of_plugin(tmp_path):
 
 def test_plugins_that_records_need_have_to_be_loaded(of_plugin, tmp_path):
     with pytest.raises(UserError, match=r"--plugin mine\.py"):
-        write_pack(of_plugin, tmp_path / "some.zip")
+        write_pack(of_plugin, tmp_path / "site" / "some.zip")
+    assert not (tmp_path / "site").exists()
 
 
 @pytest.fixture
