@@ -49,7 +49,8 @@ _OWN = Study(
         "lite": _side_by_side("cifar10-s5-lite"),
         "paper": _side_by_side("cifar10-s5", "cifar10-s2"),
     },
-    tables=("accuracy", "significance", "worst10", "communication"),
+    tables=("accuracy", "significance", "differences", "worst10", "communication"),
+    reference="FedAvg+FT",
     figures=("client-accuracies",),  # curves of so many rows cannot be told apart
     on_request=("lite", "paper"),
 )

@@ -127,6 +127,7 @@ class Study:
         grids: by profile.
         tables, figures: names of makers, see `benchmark.present.tables` and `benchmark.present.figures`.
         highlight: title of the row that figures draw strongly.
+        reference: title of the row that the others are tested against in the table of differences.
         paper: the same table as a publication prints it.
         axis: what the columns of a sweep vary, with its unit.
         settings_as_rows: print settings as rows and methods as columns, as the paper does.
@@ -141,6 +142,7 @@ class Study:
     tables: tuple[str, ...] = ("accuracy", "significance")
     figures: tuple[str, ...] = ()
     highlight: str = ""
+    reference: str = ""
     paper: PrintedTable | None = None
     axis: str = ""
     settings_as_rows: bool = False

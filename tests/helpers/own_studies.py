@@ -35,6 +35,7 @@ MAIN = _study(
     paper=PRINTED, highlight="Ditto", figures=("learning-curves", "client-accuracies"),
 )  # fmt: skip
 AS_ROWS = _study("rows", "accuracy", "significance", paper=PRINTED, settings_as_rows=True)
+AGAINST = _study("against", "differences", reference="FedAvg")
 BYTES = _study("bytes", "communication", columns=(ONE, OTHER, TEXTS))
 FOUR = _study(
     "four", "accuracy", "over-settings", rows=(LOCAL, FEDAVG, DITTO, REP),
@@ -74,7 +75,7 @@ ALONE = _study("alone", "accuracy", "significance", rows=(STAGED,))
 LARGE = _study("large", "accuracy", profiles=("paper",))
 CATALOGUE = (MAIN, FEW, PAIR, SIZES, COSTS, BORROWED, ALONE, CHOICES, LARGE)
 DRAWN = (MAIN, SIZES, COSTS, SPENT)
-EVERY = (MAIN, AS_ROWS, BYTES, FOUR, SPENT, REACHED, NEW)
+EVERY = (MAIN, AS_ROWS, AGAINST, BYTES, FOUR, SPENT, REACHED, NEW)
 
 
 def replace_catalogue(patch) -> None:

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from own_studies import (
+    AGAINST,
     AS_ROWS,
     BYTES,
     COSTS,
@@ -148,6 +149,38 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
     assert found["standard_error"].to_dict() == pytest.approx(errors)
     marked = {row for row in others if "†" in cell(table, row, column)}
     assert marked == {row for row, p in expected.items() if p >= 0.05}
+
+
+def test_differences_are_of_the_clients_and_seeds_that_both_have(tmp_path):
+    from scipy import stats  # takes a second to import
+
+    write_records(tmp_path, AGAINST, PROFILE, SEEDS, skip=("fedrep",))
+    write_records(tmp_path, AGAINST, PROFILE, (0,), skip=[row.algo for row in ROWS if row.algo != "fedrep"])
+    results = read(AGAINST, tmp_path)
+    table, column = make_table(results, "differences"), ONE.title
+    found = facts_frame(table).query("setting == @column").set_index("method")
+    assert set(found.index) == {row.title for row in ROWS} - {"FedAvg"}
+    for row in found.index:
+        common = results.samples(row, column).keys()
+        assert len(common) == (1 if row == "FedRep" else 3)
+        own, other = (
+            np.concatenate([results.samples(name, column)[key] for key in common]) for name in (row, "FedAvg")
+        )
+        assert found.loc[row, "mean_difference"] == pytest.approx(100 * np.mean(own - other))
+        p = stats.wilcoxon((own - other).round(9), zero_method="pratt").pvalue
+        assert found.loc[row, "p"] == pytest.approx(p)
+        sign = "+" if found.loc[row, "mean_difference"] > 0 else "−"
+        mark = " †" if found.loc[row, "p_holm"] >= 0.05 else ""
+        assert re.fullmatch(rf"\{sign}[\d.]+{mark} \(.*\)", cell(table, row, column))
+    assert found["p_holm"].to_list() == pytest.approx(holm(found["p"].to_list()))
+    assert cell(table, "FedAvg", column) == "reference"
+
+
+def test_without_the_reference_nothing_is_compared(tmp_path):
+    write_records(tmp_path, AGAINST, PROFILE, (0,), skip=("fedavg",))
+    table = make_table(read(AGAINST, tmp_path), "differences")
+    assert set(printed_frame(table).drop(columns="method").to_numpy().ravel()) == {MISSING}
+    assert table.rows[0][1].reason == "no record of FedAvg to compare with"
 
 
 def test_only_the_first_table_bears_the_name_and_title_of_its_study(main, folder):

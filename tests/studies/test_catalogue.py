@@ -52,6 +52,13 @@ def test_a_budget_that_comes_to_the_configured_rounds_is_the_run_under_equal_rou
     assert found.budget == ("samples" if budget == "samples" else "rounds")
 
 
+@pytest.mark.parametrize(("study", "profile"), GRIDS)
+def test_the_rows_that_a_study_names_are_rows_of_it(study, profile):
+    titles = {variant.title for variant in GRIDS[study, profile].variants}
+    assert {STUDIES[study].reference} - {""} <= titles
+    assert ("differences" in STUDIES[study].tables) <= bool(STUDIES[study].reference)
+
+
 def test_adapted_evaluations_are_another_run_of_methods_that_adapt_alone():
     profile, plain = PROFILES["paper"], Column("A", "cifar10-s5")
     adapted = Column("B", "cifar10-s5", {"eval_adapted": True})

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from benchmark.present.tables.accuracy import accuracy, best_round, ranks, significance, spread, worst10
 from benchmark.present.tables.clients import clients
 from benchmark.present.tables.communication import communication
+from benchmark.present.tables.differences import differences
 from benchmark.present.tables.newcomers import newcomers
 from benchmark.present.tables.over_settings import LEAST, over_settings
 from benchmark.present.tables.spent import spent
@@ -21,6 +22,7 @@ __all__ = ["GENERAL", "make_table", "make_tables"]
 GENERAL: dict[str, Callable[[Results], Table]] = {
     "accuracy": accuracy,
     "significance": significance,
+    "differences": differences,
     "ranks": ranks,
     "over-settings": over_settings,
     "worst10": worst10,
