@@ -45,7 +45,8 @@ class FedAdam(Algorithm):
     Defaults: β₁ = 0.9, β₂ = 0.99 and τ = 1e-3 as in the paper's experiments. η is tuned there, here it is
     0.01. FedYogi: ``--set squares=yogi``. Its FedAdagrad has β₁ = 0: ``--set squares=adagrad --set beta1=0``.
 
-    Deviations: the mean is unweighted by default. No bias correction, as in the publication.
+    Deviations: the mean is unweighted by default. No bias correction, as in the publication. The last round,
+    in which everyone takes part, moves the server by one step, as every round does.
 
     Traps: the official code takes optimisers that correct the bias of their means, and its experiments begin
     with v = 0, not τ².

@@ -55,10 +55,11 @@ class FedALA(Algorithm):
     Defaults: s = 80 %, p = 1 layer, η = 1 (system/main.py, where ``-p 2`` counts tensors: weight and bias).
 
     Deviations: A client's first learning of W goes on there until the losses of ten epochs deviate by less
-    than 0.1, for 11 epochs at least, and takes one epoch later; here it always takes `ala_epochs`, so that
-    costs are known in advance. Only participants receive the model and learn W, not all clients in every
-    round. Samples are drawn at random (there a slice of the stored order) and the last short batch is kept.
-    The mean is unweighted unless ``--aggregation samples``.
+    than 0.1 (0.01 in the paper, says the README), for 11 epochs at least, and takes one epoch later; here it
+    always takes `ala_epochs`, so that costs are known in advance. Only participants receive the model and
+    learn W, not all clients in every round: with a tenth of them in a round a tenth as often. Samples are
+    drawn at random (there a slice of the stored order) and the last short batch is kept. The mean is
+    unweighted unless ``--aggregation samples``.
 
     Traps: `layer_idx` counts tensors, not the paper's layers. The figure that is printed is the best
     round's on test data.

@@ -39,7 +39,8 @@ class FedAvgM(Algorithm):
     Defaults: β = 0.9 and η = 0.1; the paper tunes all rates. With its η = 1 the digits with two classes a
     client stay at guessing; with η = 0.1 a change that lasts moves the server as far as in FedAvg.
 
-    Deviations: the mean is unweighted unless ``--aggregation samples``.
+    Deviations: the mean is unweighted unless ``--aggregation samples``. The last round, in which everyone
+    takes part, moves the server by a part of the change, as every round does.
 
     Traps: Flower's reproduction (baselines/fedavgm) takes Nesterov's step instead, along (w − w̄) + β v.
     """

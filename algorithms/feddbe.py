@@ -92,8 +92,9 @@ class FedDBE(Algorithm):
     Deviations: the official gap is a mean over the 512 features of its network. Here it is their sum / 512
     for any number of features, so that each is drawn as strongly; with a mean over the 64 features of the
     paper's CIFAR-10 net, κ = 50 made every client's predictions constant. The first exchange counts as a
-    round, the first one of the run. Local SGD has momentum, also for the vector (none there). Means are
-    unweighted by default. The last batch of an epoch may be short.
+    round, the first one of the run. Local SGD has momentum, also for the vector (none there), which moves at
+    the local rate, as there. It moves when its client takes part: there in every one of up to 2000 rounds.
+    Means are unweighted by default. The last batch of an epoch may be short.
 
     Traps: the official code trains all clients once before the
     rounds that it counts, reports the best round on test data, weights by samples and drops short batches.

@@ -56,9 +56,10 @@ class FedDyn(Algorithm):
     participants' models plus the mean of the h_k of all clients, those that did not take part included.
 
     Defaults: α = 0.01 (example_cifar_10.py), divided by the client's number of samples in multiples of the
-    mean, as there; the paper chooses α among 0.1, 0.01 and 0.001. Gradients are clipped to a norm of 10
-    (`max_norm` of utils_general.py, there for all methods): without that, training diverges on the digits
-    with two classes a client.
+    mean, as there; the paper chooses α among 0.1, 0.01 and 0.001. There all clients take part in every round,
+    at rate 0.1: with a part of them, a smaller rate or fewer steps, the sums h_k forget more slowly.
+    Gradients are clipped to a norm of 10 (`max_norm` of utils_general.py, there for all methods): without
+    that, training diverges on the digits with two classes a client.
 
     Deviations: Momentum as of all methods here (none there), through which the regulariser goes too. The
     part α_k w of its gradient is clipped with the rest; there it is the optimiser's weight decay. No further

@@ -60,7 +60,8 @@ class FedFomo(Algorithm):
     v_n of a sum of 1, w = first + Σ v_n (w_n − first). The server sends models of the last round, those with
     the highest sum of gains so far (clients send that row) or random ones.
 
-    Defaults: M = 4 (or 9), 20 % to validate, ε = 0.3 less 0.05 a round (README.md); L1 norm (args.py).
+    Defaults: M = 4 (or 9), 20 % to validate, ε = 0.3 less 0.05 a round (README.md); L1 norm (args.py). There
+    15 clients take part in every round; with a part of them, ε is 0 before most have met.
 
     Deviations: Validation samples keep their places in the batches, with weight 0, and count as processed:
     batch orders are common to all methods. The model of a client that has not trained yet has no gain. M is

@@ -62,7 +62,8 @@ class FedPAC(Algorithm):
     with the model that they have trained, as there: combined heads of the last round are not used.
 
     Defaults: λ = 1, one epoch of the head at rate 0.1 and then 5 of the body (options.py, methods/fedpac.py,
-    where 0.1 is a constant). Local rate 0.01, on CIFAR-10 0.02 whatever is asked for; weight decay 5e-4.
+    where 0.1 is a constant, for batches of 50). Local rate 0.01, on CIFAR-10 0.02 whatever is asked for;
+    weight decay 5e-4.
 
     Deviations: the quadratic programmes are solved in float64 without cvxpy. A class of nobody in a round
     keeps its mean. The body's mean is unweighted by default. Both passes before training are one.

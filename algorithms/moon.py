@@ -72,7 +72,8 @@ class MOON(Algorithm):
     Source: Li et al., CVPR 2021, equations 3 and 4; QinbinLi/MOON main.py (`train_net_fedcon`), model.py.
 
     Defaults: μ = 1 and τ = 0.5, one previous model: the defaults of main.py. The README's command for
-    CIFAR-10 has μ = 5; the paper chooses μ among 0.1, 1, 5 and 10.
+    CIFAR-10 has μ = 5, with ten clients that all take part in every round, batches of 64 and momentum 0.9;
+    the paper chooses μ among 0.1, 1, 5 and 10.
 
     Deviations: The features are the inputs of the last layer, as under the official ``--use_project_head 0``
     and in PFLlib; by default main.py puts a projection of two layers before the last one, for all methods.

@@ -84,10 +84,12 @@ class PFedHN(Algorithm):
 
     Deviations: there a step of the hypernetwork follows every single client. Here a round's participants
     train at once, by the common protocol, and one step follows the sum of their gradients, scaled down to a
-    cohort's in rounds with everyone. Local momentum is the protocol's, without weight decay (there 0.9,
-    5e-5).
+    cohort's in rounds with everyone; the cut to norm 50 is of that sum. Local momentum is the protocol's,
+    without weight decay (there 0.9, 5e-5).
 
-    Traps: the official run has 5000 participations. It reports the step that is best on validation data.
+    Traps: the official run has 5000 participations, 100 of each client: many more than clients have where a
+    tenth of them takes part in a round, and what is a client's own is learned in these. It reports the step
+    that is best on validation data.
     """
 
     name = "phn"
