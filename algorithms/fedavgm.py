@@ -49,7 +49,7 @@ class FedAvgM(Algorithm):
     title = "FedAvgM"
     reference = "Hsu et al., arXiv 1909.06335; no official code"
     Hyper = FedAvgMHyper
-    tuning = ({"server_momentum": 0.7}, {"server_momentum": 0.97}, {"server_rate": 1.0})
+    tuning = ({"server_momentum": 0.7}, {"server_momentum": 0.97}, {"server_rate": 0.3}, {"server_rate": 1.0})
 
     learns_little = True  # momentum goes on with what rounds before have forgotten
 

@@ -9,6 +9,7 @@ from benchmark.config.settings import SETTINGS
 from benchmark.errors import UserError, unknown
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from benchmark.studies.packs import offered
+from benchmark.studies.points import at_rates, own_points, validation
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
 
@@ -41,6 +42,8 @@ def _rates(setting: str, *rates: float) -> tuple[Column, ...]:
     return tuple(Column(f"{title}, lr {rate:g}", setting, {"lr": rate, "validation": 0.2}) for rate in rates)
 
 
+_POINTS = tuple(point for row in _METHODS if (own := own_points(row)) for point in (row, *own))
+
 _OWN = Study(
     "methods",
     "All methods side by side",
@@ -58,8 +61,16 @@ _OWN = Study(
 _RATES = Study(
     "methods-rates",
     "All methods at three learning rates, on a validation split",
-    {"lite": Grid(_METHODS, _rates("cifar10-s5-lite", 0.015, 0.03, 0.06))},
-    tables=("accuracy",),
+    {"lite": Grid(_METHODS, at_rates(*validation("cifar10-s5-lite")))},
+    tables=("rates",),
+    on_request=("lite",),
+)
+
+_OWN_POINTS = Study(
+    "methods-points",
+    "All methods at hyper-parameters of their own, on a validation split",
+    {"lite": Grid(_POINTS, validation("cifar10-s5-lite"))},
+    tables=("points",),
     on_request=("lite",),
 )
 
@@ -91,6 +102,7 @@ STUDIES: dict[str, Study] = {
         *(study for pack in offered("studies") for study in pack.STUDIES),
         _OWN,
         _RATES,
+        _OWN_POINTS,
         _NATURAL,
         _NATURAL_RATES,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,11 +73,14 @@ class Results:
         """A figure of the summaries of a place, one a seed."""
         return [float(record.summary[metric]) for record in self.at(row, column)]
 
+    def mean(self, row: str, column: str, metric: str = "accuracy") -> float | None:
+        """Mean over seeds of a figure of a place; None where there is no record."""
+        values = self.values(row, column, metric)
+        return mean_and_std(values)[0] if values else None
+
     def means(self, metric: str = "accuracy") -> pd.DataFrame:
         """Means over seeds, rows × columns, NaN where there is no record."""
-        values = {
-            column: [_mean(self.values(row, column, metric)) for row in self.rows] for column in self.columns
-        }
+        values = {column: [self.mean(row, column, metric) for row in self.rows] for column in self.columns}
         return pd.DataFrame(values, index=self.rows, dtype=float)
 
     @cached_property
@@ -149,7 +151,3 @@ def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] |
                 if reason := store.failed.get(dataclasses.replace(config, seed=seed).hash):
                     failed[place] = reason
     return Results(study, profile, records, configs, failed, fedavg)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return mean_and_std(values)[0] if values else math.nan

@@ -5,6 +5,7 @@ from pathlib import Path
 from benchmark.config.settings import SETTINGS
 from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
+from benchmark.studies.points import at_rates, own_points, validation
 from benchmark.studies.printed import PrintedTable
 from benchmark.studies.results import Results, collect
 
@@ -68,6 +69,15 @@ NEW = _study(
         Column("Others, new", "digits-dir0.3", {"new_clients": 0.25}),
     ),
 )  # fmt: skip
+RATED = _study("rated", "rates", columns=at_rates(*validation("digits-s2")))
+POINTED = _study(
+    "pointed", "points", columns=validation("digits-s2"),
+    rows=tuple(point for row in (DITTO, REP, STAGED) for point in (row, *own_points(row))),
+)  # fmt: skip
+TRIED = _study(
+    "tried", "tuning", columns=validation("digits-s2"),
+    rows=tuple(point for row in (TUNED, DITTO, STAGED) for point in (row, *own_points(row)[:3])),
+)  # fmt: skip
 REACHED = _study("reached", "targets")
 BORROWED = _study("borrowed", "accuracy", borrows=True)
 CHOICES = _study("choices", "accuracy", rows=(LOCAL, FEDAVG), on_request=("quick",))
@@ -75,7 +85,7 @@ ALONE = _study("alone", "accuracy", "significance", rows=(STAGED,))
 LARGE = _study("large", "accuracy", profiles=("paper",))
 CATALOGUE = (MAIN, FEW, PAIR, SIZES, COSTS, BORROWED, ALONE, CHOICES, LARGE)
 DRAWN = (MAIN, SIZES, COSTS, SPENT)
-EVERY = (MAIN, AS_ROWS, AGAINST, BYTES, FOUR, SPENT, REACHED, NEW)
+EVERY = (MAIN, AS_ROWS, AGAINST, BYTES, FOUR, SPENT, REACHED, NEW, RATED, POINTED, TRIED)
 
 
 def replace_catalogue(patch) -> None:

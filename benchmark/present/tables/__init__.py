@@ -13,6 +13,7 @@ from benchmark.present.tables.newcomers import newcomers
 from benchmark.present.tables.over_settings import LEAST, over_settings
 from benchmark.present.tables.spent import spent
 from benchmark.present.tables.targets import targets
+from benchmark.present.tables.tuning import points, rates, tuning
 from benchmark.render.table import Table
 from benchmark.studies.packs import makers
 from benchmark.studies.results import Results
@@ -33,6 +34,9 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
     "new-clients": newcomers,
     "spent": spent,
     "targets": targets,
+    "tuning": tuning,
+    "rates": rates,
+    "points": points,
 }
 
 

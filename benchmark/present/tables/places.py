@@ -10,7 +10,7 @@ from benchmark.render.table import MISSING, Cell, Head, Plain, Table
 from benchmark.studies.results import Place, Results
 from benchmark.studies.statistics import mean_and_std
 
-__all__ = ["Papers", "bold", "cells_of", "heads", "places_table", "scaled"]
+__all__ = ["Papers", "bold", "cells_of", "heads", "lines_table", "places_table", "scaled"]
 
 Papers = Mapping[Place, float]  # the paper's figures
 
@@ -116,6 +116,30 @@ def places_table(results: Results, title: str, cells: Mapping[Place, Cell], text
         notes=notes(results),
         fields=_FIELDS,
         line="cell" if by_setting else "column",
+    )
+
+
+def lines_table(
+    results: Results,
+    columns: tuple[Head, ...],
+    rows: Sequence[Sequence[Cell]],
+    text: str,
+    rules: tuple[int, ...] = (),
+) -> Table:
+    """A table of lines under the study's title.
+
+    Args:
+        text: the caption, before seeds and protocol.
+    """
+    if any(cell.value is None for row in rows for cell in row):
+        text += f" {MISSING}: no record."
+    return Table(
+        title=results.study.title,
+        caption=caption(results, text),
+        heads=columns,
+        rows=tuple(map(tuple, rows)),
+        notes=notes(results),
+        rules=rules,
     )
 
 

@@ -200,22 +200,6 @@ def test_no_tuning_run_evaluates_test_data(profile):
     assert all(cell.config.validation > 0 for cell in plan([TUNING], PROFILES[profile], (0,)))
 
 
-def test_the_best_point_of_each_method_is_marked_and_the_cost_told(tmp_path):
-    grid = TUNING.grids["quick"]
-    (column,) = grid.columns
-    for place, variant in enumerate(grid.variants):
-        if variant.algo in ("ditto", "ppfe"):
-            write_record(tmp_path, configure(variant, column, QUICK), 0.3 + 0.05 * (place % POINTS))
-    table = table_of(TUNING, QUICK, tmp_path)
-    shown = printed_frame(table).set_index("method")
-    bold = [method for method in shown.index if shown.loc[method, column.title].startswith("**")]
-    best = [method for place, method in enumerate(shown.index) if place % POINTS == POINTS - 1]
-    assert bold == [method for method in best if method.startswith(("Ditto", "PPFE"))]
-    assert set(shown.loc[~shown.index.str.startswith(("Ditto", "PPFE")), column.title]) == {"–"}
-    assert facts_frame(table)["samples"].sum() > 0
-    assert facts_frame(table)["runs"].sum() == 2 * POINTS
-
-
 # Learning rates
 
 
@@ -227,37 +211,6 @@ def test_every_method_is_tried_at_half_its_learning_rate_and_at_twice(profile):
     found = Counter((cell.config.algo, cell.config.lr / default) for cell in cells)
     assert found == dict.fromkeys(itertools.product((row.algo for row in METHODS), (0.5, 1.0, 2.0)), 1)
     assert all(cell.config.validation > 0 for cell in cells)
-
-
-def test_rates_are_held_against_the_methods_default(tmp_path):
-    grid = RATES.grids["quick"]
-    shares = {
-        "local": (0.5, 0.6, 0.4),
-        "ppfe": (0.7, 0.6, 0.6),
-        "fedavg": (0.6, 0.6, 0.6),
-        "fedper": (0.8, 0.9),  # unfinished
-    }
-    for variant in grid.variants:
-        for column, share in zip(grid.columns, shares.get(variant.algo, ()), strict=False):
-            config = configure(variant, column, QUICK)
-            spread = 0.1 if (variant.algo, column) == ("local", grid.columns[0]) else 0.0
-            signs = np.resize([-1, 1], config.clients)
-            write_record(tmp_path, config, shares=share + spread * signs)
-    table = table_of(RATES, QUICK, tmp_path)
-    shown = printed_frame(table).set_index("method")[[column.title for column in grid.columns]]
-    assert list(shown.loc["Local Only"]) == ["50.00", "**60.00**", "40.00"]
-    assert list(shown.loc["PPFE"]) == ["**70.00**", "60.00", "60.00 †"]
-    assert list(shown.loc["FedAvg"]) == ["**60.00** †", "**60.00**", "**60.00** †"]
-    assert list(shown.loc["FedPer"]) == ["80.00", "90.00", "–"]
-    assert set(shown.loc["Ditto"]) == {"–"}
-    errors = facts_frame(table).set_index("method")[f"standard_error, {grid.columns[0].title}"]
-    assert errors["Local Only"] == pytest.approx(10 / np.sqrt(config.clients - 1))
-    gains = facts_frame(table).set_index("method")[f"difference, {grid.columns[0].title}"]
-    assert (gains["Local Only"], gains["PPFE"]) == pytest.approx((-10, 10))
-    assert errors["PPFE"] == pytest.approx(0)  # every client gains as much
-    assert np.isnan(errors["Ditto"])
-    spent = facts_frame(table).set_index("method")["samples"]
-    assert spent["Local Only"] > spent["FedPer"] > spent["Ditto"] == 0
 
 
 # Points of a method's own
@@ -275,50 +228,6 @@ def test_every_point_of_a_methods_own_is_tried_beside_its_default(profile):
     assert all(cell.config.validation > 0 for cell in cells)
     assert len({cell.config.lr for cell in cells}) == 1
     assert column.setting.endswith(("s2", "s5"))
-
-
-def test_points_are_held_against_the_methods_default(tmp_path):
-    grid = POINTS_OF_ITS_OWN.grids["quick"]
-    (column,) = grid.columns
-    shares = {"ditto": iter((0.6, 0.5, 0.7, 0.6)), "ppfe": iter((0.5, 0.6))}  # the latter unfinished
-    for variant in grid.variants:
-        share = next(shares.get(variant.algo, iter(())), None)
-        if share is not None:
-            config = configure(variant, column, QUICK)
-            write_record(tmp_path, config, shares=np.full(config.clients, share))
-    table = table_of(POINTS_OF_ITS_OWN, QUICK, tmp_path)
-    shown = printed_frame(table).set_index(["method", "point"])
-    ditto = shown.loc["Ditto"]
-    assert list(ditto.index) == ["default", "lam=0.1", "lam=0.75", "lam=2.0"]
-    assert list(ditto["accuracy"]) == ["60.00", "50.00", "**70.00**", "60.00"]
-    assert list(ditto["against default"]) == ["", "−10.00 (0.00)", "+10.00 (0.00)", "+0.00 (0.00)"]
-    assert list(ditto["p"]) == ["", "< 0.001", "< 0.001", "1.000"]
-    ppfe = shown.loc["PPFE"]
-    assert list(ppfe["accuracy"])[:3] == ["50.00", "60.00", "–"]
-    assert list(ppfe["against default"])[1:] == ["+10.00 (0.00)", *["–"] * (len(ppfe) - 2)]
-    assert set(shown.loc["FedRep", "p"]) == {"", "–"}
-    spent = facts_frame(table).groupby("method")["samples"].sum()
-    assert spent["Ditto"] > spent["PPFE"] > spent["FedRep"] == 0
-    starts = [place for place, point in enumerate(printed_frame(table)["point"]) if point == "default"]
-    assert list(table.rules) == starts[1:]
-
-
-def test_the_best_is_among_points_of_the_same_seeds(tmp_path):
-    grid = POINTS_OF_ITS_OWN.grids["quick"]
-    (column,) = grid.columns
-    for variant in grid.variants:
-        if variant.algo == "ditto":
-            for seed in (0, 1) if variant.title == "Ditto" else (0,):
-                config = configure(variant, column, QUICK, seed)
-                share = (0.4 if seed else 0.6) + 0.1 * bool(variant.hyper)
-                write_record(tmp_path, config, shares=np.full(config.clients, share))
-    ditto = (
-        printed_frame(table_of(POINTS_OF_ITS_OWN, QUICK, tmp_path))
-        .set_index(["method", "point"])
-        .loc["Ditto"]
-    )
-    assert list(ditto["accuracy"]) == ["50.00", "70.00", "70.00", "70.00"]
-    assert set(ditto["against default"][1:]) == {"+10.00 (0.00)"}
 
 
 def test_tuned_rows_are_points_that_were_tried_on_the_validation_split():

@@ -23,7 +23,6 @@ __all__ = [
     "classes",
     "sizes",
     "under",
-    "validation",
 ]
 
 SIX = (
@@ -50,13 +49,6 @@ def under(partition: str, augmentation: str) -> tuple[Column, ...]:
         replace(column, title=f"{column.title}, {partition}, {augmentation}", changes=changes)
         for column in SIX
         if column.setting.startswith("cifar10-")
-    )
-
-
-def validation(*settings: str) -> tuple[Column, ...]:
-    """Settings with a fifth of every client's training samples in the place of its test samples."""
-    return tuple(
-        Column(f"{SETTINGS[name].title}, validation", name, {"validation": 0.2}) for name in settings
     )
 
 

@@ -9,16 +9,15 @@ smallest parts: three learning rates, and hyper-parameters of single methods, on
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
-from algorithms import ALGORITHMS
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
-from benchmark.papers.ppfe.studies.columns import AUGMENTATIONS, under, validation
+from benchmark.papers.ppfe.studies.columns import AUGMENTATIONS, under
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.rows import ABLATIONS, METHODS, method
 from benchmark.studies.grid import Column, Grid, Study, Variant
+from benchmark.studies.points import at_rates, default_rate, own_points, validation
 
 __all__ = ["CALIBRATION", "OWN_POINTS", "POINTS", "PROTOCOLS", "RATES", "TUNING"]
 
@@ -105,7 +104,7 @@ def _points(default: float) -> list[Variant]:
     """Every method at its default and at points of its own (`Algorithm.tuning`), then at learning rates."""
     variants = []
     for row in METHODS:
-        own = _own_points(row)
+        own = own_points(row)
         nearest = sorted(_RATES, key=lambda rate: max(rate, 1 / rate))
         rates = [default * rate for rate in sorted(nearest[: max(0, POINTS - 1 - len(own))])]
         variants += [row, *own]
@@ -113,27 +112,11 @@ def _points(default: float) -> list[Variant]:
     return variants
 
 
-def _default_rate(setting: str) -> float:
-    return SETTINGS[setting].values.get("lr", RunConfig.lr)
-
-
-def _own_points(row: Variant) -> list[Variant]:
-    variants = []
-    for hyper in ALGORITHMS[row.algo].tuning:
-        text = ", ".join(f"{key}={_typed(value)}" for key, value in hyper.items())
-        variants.append(Variant(f"{row.title}, {text}", row.algo, hyper=hyper))
-    return variants
-
-
-def _typed(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
 TUNING = Study(
     "tuning",
     "Every method at equally many points, on a validation split",
     {
-        "quick": Grid(tuple(_points(_default_rate("digits-s2"))), validation("digits-s2")),
+        "quick": Grid(tuple(_points(default_rate("digits-s2"))), validation("digits-s2")),
         "paper": Grid(
             tuple(_points(RunConfig.lr)),
             validation("cifar10-s2", "cifar10-s5", "cifar100-s20", "cifar100-s5"),
@@ -146,28 +129,18 @@ TUNING = Study(
 # -- rates and points: what of it two cores can pay for ------------------------------------------------
 
 
-def _rates(column: Column) -> tuple[Column, ...]:
-    """A column at the default learning rate, which it leaves as it is, at half of it and at twice."""
-    default = _default_rate(column.setting)
-    return (
-        replace(column, title=f"lr {default / 2}", changes={**column.changes, "lr": default / 2}),
-        replace(column, title=f"lr {default}"),
-        replace(column, title=f"lr {2 * default}", changes={**column.changes, "lr": 2 * default}),
-    )
-
-
 RATES = Study(
     "rates",
     "Every method at three learning rates, on a validation split",
     {
-        "quick": Grid(METHODS, _rates(*validation("digits-s2"))),
-        "paper": Grid(METHODS, _rates(*validation("cifar10-s5"))),
+        "quick": Grid(METHODS, at_rates(*validation("digits-s2"))),
+        "paper": Grid(METHODS, at_rates(*validation("cifar10-s5"))),
     },
     tables=("rates", "significance"),
     on_request=("quick", "paper"),
 )
 
-_OWN = tuple(variant for row in METHODS if (own := _own_points(row)) for variant in (row, *own))
+_OWN = tuple(variant for row in METHODS if (own := own_points(row)) for variant in (row, *own))
 
 OWN_POINTS = Study(
     "points",

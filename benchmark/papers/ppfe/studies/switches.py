@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmark.papers.ppfe.studies.columns import DISTINCT, PLAIN, under, validation
+from benchmark.papers.ppfe.studies.columns import DISTINCT, PLAIN, under
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.rows import ABLATIONS, PREVIOUS, method
 from benchmark.studies.grid import Grid, Study, Variant
+from benchmark.studies.points import validation
 
 __all__ = ["READINGS", "SWITCHES", "TUNED"]
 

@@ -1,7 +1,7 @@
 """Tables that only this paper needs."""
 
 from benchmark.papers.ppfe.tables.claims import claims
-from benchmark.papers.ppfe.tables.protocol import calibration, points, rates, tuning
+from benchmark.papers.ppfe.tables.protocol import calibration
 from benchmark.papers.ppfe.tables.stages import stages, stages_sent
 
 __all__ = ["TABLES"]
@@ -11,7 +11,4 @@ TABLES = {
     "stages-sent": stages_sent,
     "claims": claims,
     "calibration": calibration,
-    "tuning": tuning,
-    "rates": rates,
-    "points": points,
 }

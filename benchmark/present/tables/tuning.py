@@ -1,0 +1,151 @@
+"""Tables of tuning: every method at points of its own and at learning rates, against its default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmark.present.tables.captions import SELECTION, TEST, reason
+from benchmark.present.tables.places import heads, lines_table, scaled
+from benchmark.records.store import Record
+from benchmark.render.table import Cell, Head, Plain, Table
+from benchmark.studies.results import Place, Results
+from benchmark.studies.statistics import Comparison, compare_with_best, mean_and_std
+
+__all__ = ["points", "rates", "tuning"]
+
+_COST = "samples trained on"
+_HELD_OUT = f"Accuracy in % {SELECTION}; test data are not looked at."
+
+
+def tuning(results: Results) -> Table:
+    """Validation accuracy of every point, the best of each method marked, and what the search has cost."""
+    algos = {variant.title: variant.algo for variant in results.grid.variants}
+    means = results.means()
+    rows = []
+    for title, algo in algos.items():
+        own = [other for other in algos if algos[other] == algo]
+        figures = (
+            _figure(results, (title, column), column, best=float(means.loc[own, column].max()))
+            for column in results.columns
+        )
+        records = [record for column in results.columns for record in results.at(title, column)]
+        runs = Cell(len(records) or None, "d", facts={"runs": len(records)})
+        rows.append([Cell(title, facts={"method": title}), *figures, runs, _cost(records)])
+    words = (
+        f"{_HELD_OUT} Bold: best point of a method. Every method is tried at equally many points, the first "
+        "of them its default."
+    )
+    return lines_table(results, heads("method", *results.columns, "runs", _COST), rows, words)
+
+
+def rates(results: Results) -> Table:
+    """Validation accuracy by learning rate, tested against each method's default, and the search's cost."""
+    default = next(column.title for column in results.grid.columns if "lr" not in column.changes)
+    rows = []
+    for method in results.rows:
+        best = _best(results, [(method, column) for column in results.columns])
+        samples = {column: results.samples(method, column) for column in results.columns}
+        tests = compare_with_best(samples, default)
+        figures = (
+            _figure(results, (method, column), column, best, tests.get(column), f", {column}")
+            for column in results.columns
+        )
+        cost = _cost([r for column in results.columns for r in results.at(method, column)])
+        rows.append([Cell(method, facts={"method": method}), *figures, cost])
+    words = (
+        f"{_HELD_OUT} Bold: a method's best learning rate, where all have a record (of the same seeds). †: "
+        f"not significantly different from the method's default, {default} (p ≥ 0.05; "
+        f"{TEST}, Holm-corrected within the method). All else is its default."
+    )
+    return lines_table(results, heads("method", *results.columns, _COST), rows, words)
+
+
+def points(results: Results) -> Table:
+    """Validation accuracy of method-specific hyper-parameters, tested against the default, and the cost."""
+    (column,) = results.columns
+    titles: dict[str, list[str]] = {}
+    for variant in results.grid.variants:
+        titles.setdefault(variant.algo, []).append(variant.title)
+    rows: list[list[Cell]] = []
+    rules = []
+    for own in titles.values():
+        default = own[0]
+        best = _best(results, [(title, column) for title in own])
+        tests = compare_with_best({title: results.samples(title, column) for title in own}, default)
+        rules.append(len(rows))
+        for title in own:
+            point = title.removeprefix(f"{default}, ") if title != default else "default"
+            test, nothing = tests.get(title), Cell("") if title == default else None
+            error = Cell(test.standard_error, "percent") if test else None
+            gain = -test.difference if test else None
+            p = test.p_holm if test else None
+            rows.append(
+                [
+                    Cell(default, facts={"method": default, "point": point}),
+                    Cell(point),
+                    _figure(results, (title, column), "accuracy", best),
+                    nothing or Cell(gain, "signed", beside=error, facts=_against_default(test)),
+                    nothing or Cell(p, "p"),
+                    _cost(results.at(title, column)),
+                ]
+            )
+    words = (
+        f"{_HELD_OUT} Bold: best point of a method, where all have a record (of the same seeds). Against "
+        "default: mean difference over clients and the seeds that both have, in brackets its standard "
+        f"error (clients taken as independent). p: {TEST}, Holm-corrected for those points of "
+        "the method that have a record."
+    )
+    columns = (Head("method", words=True), *heads("point", "accuracy", "against default", "p", _COST))
+    return lines_table(results, columns, rows, words, tuple(rules[1:]))
+
+
+def _best(results: Results, places: Sequence[Place]) -> float | None:
+    """The largest mean of some places; None unless all have records, and of the same seeds."""
+    seeds = {tuple(results.records.get(place, ())) for place in places}
+    if len(seeds) > 1 or () in seeds:
+        return None
+    return max(mean_and_std(results.values(*place))[0] for place in places)
+
+
+def _figure(
+    results: Results,
+    place: Place,
+    field: str,
+    best: float | None,
+    test: Comparison | None = None,
+    of: str = "",
+) -> Cell:
+    """The accuracy of a place, marked where it is `best` and where its test says that nothing is sure.
+
+    Args:
+        field: name of the accuracy among the facts.
+        test: against the default.
+        of: what the names of the test's facts end in.
+    """
+    mean = results.mean(*place)
+    tested = {f"{name}{of}": value for name, value in _against_default(test).items()}
+    return Cell(
+        mean,
+        "percent",
+        best=mean is not None and mean == best,
+        tied=bool(test and not test.significant),
+        reason=reason(results, place),
+        facts={field: scaled(mean), **tested},
+    )
+
+
+def _against_default(test: Comparison | None) -> dict[str, Plain]:
+    """Of the other of a comparison with the default: its gain, and how sure that is."""
+    if test is None:
+        return {}
+    return {
+        "difference": -100 * test.difference,
+        "standard_error": 100 * test.standard_error,
+        "p_holm": test.p_holm,
+    }
+
+
+def _cost(records: Sequence[Record]) -> Cell:
+    """All samples that runs have trained on, fine-tuning included."""
+    spent = sum(int(r.summary["samples"]) + int(r.summary["adaptation_samples"]) for r in records)
+    return Cell(spent if records else None, ",", facts={"samples": spent})

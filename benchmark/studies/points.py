@@ -1,0 +1,48 @@
+"""Tuning: hyper-parameters of a method's own and learning rates, on a validation split."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from algorithms import ALGORITHMS
+from benchmark.config.settings import SETTINGS
+from benchmark.engine.config import RunConfig
+from benchmark.studies.grid import Column, Variant
+
+__all__ = ["at_rates", "default_rate", "own_points", "validation"]
+
+
+def validation(*settings: str) -> tuple[Column, ...]:
+    """Settings with a fifth of every client's training samples in the place of its test samples."""
+    return tuple(
+        Column(f"{SETTINGS[name].title}, validation", name, {"validation": 0.2}) for name in settings
+    )
+
+
+def default_rate(setting: str) -> float:
+    """The learning rate of a setting."""
+    return SETTINGS[setting].values.get("lr", RunConfig.lr)
+
+
+def at_rates(column: Column) -> tuple[Column, ...]:
+    """A column at half the default learning rate, at the default, which it leaves as it is, and at twice."""
+    default = default_rate(column.setting)
+    return (
+        replace(column, title=f"lr {default / 2}", changes={**column.changes, "lr": default / 2}),
+        replace(column, title=f"lr {default}"),
+        replace(column, title=f"lr {2 * default}", changes={**column.changes, "lr": 2 * default}),
+    )
+
+
+def own_points(row: Variant) -> list[Variant]:
+    """A method at the hyper-parameters that it names for tuning (`Algorithm.tuning`)."""
+    variants = []
+    for hyper in ALGORITHMS[row.algo].tuning:
+        text = ", ".join(f"{key}={_typed(value)}" for key, value in hyper.items())
+        variants.append(Variant(f"{row.title}, {text}", row.algo, hyper=hyper))
+    return variants
+
+
+def _typed(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
