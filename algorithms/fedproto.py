@@ -87,9 +87,10 @@ class FedProto(Algorithm):
     Defaults: λ = 1 (lib/options.py, with rate 0.01, momentum 0.5, one epoch, batches of 4). The README's
     command for CIFAR-10 has λ = 0.1 and batches of 32.
 
-    Deviations: not all clients take part in a round: classes of nobody in a round keep their prototype. All
-    C rows are sent, also those of absent classes. All clients begin at θ_0, which aligns their features.
-    There each begins at a random model of its own, on CIFAR-10 at a ResNet-18 trained on ImageNet.
+    Deviations: not all clients take part in a round: classes of nobody in a round keep their prototype. All C
+    rows are sent, also those of absent classes. All clients begin at θ_0, which aligns their features. There
+    each begins at a random model of its own, on CIFAR-10 at a ResNet-18 trained on ImageNet, all but its
+    first and last layers.
 
     Traps: the accuracies that the official code prints are running totals over its users, in which
     predictions of the last layer and of prototypes are mixed (`test_inference_new_het_lt`).

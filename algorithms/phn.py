@@ -87,9 +87,9 @@ class PFedHN(Algorithm):
     cohort's in rounds with everyone; the cut to norm 50 is of that sum. Local momentum is the protocol's,
     without weight decay (there 0.9, 5e-5).
 
-    Traps: the official run has 5000 participations, 100 of each client: many more than clients have where a
-    tenth of them takes part in a round, and what is a client's own is learned in these. It reports the step
-    that is best on validation data.
+    Traps: the official run has 5000 participations, 100 of each client on average: many more than clients
+    have where a tenth of them takes part in a round, and what is a client's own is learned in these. It
+    reports the step that is best on validation data.
     """
 
     name = "phn"

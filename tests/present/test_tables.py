@@ -154,33 +154,71 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
 def test_differences_are_of_the_clients_and_seeds_that_both_have(tmp_path):
     from scipy import stats  # takes a second to import
 
-    write_records(tmp_path, AGAINST, PROFILE, SEEDS, skip=("fedrep",))
-    write_records(tmp_path, AGAINST, PROFILE, (0,), skip=[row.algo for row in ROWS if row.algo != "fedrep"])
+    count, column = configure(FEDAVG, ONE, PROFILE).clients, ONE.title
+    base = np.linspace(0.3, 0.7, count)
+    # By how much each row is above FedAvg, client by client: clearly, hardly at all, and in between.
+    above = {
+        "Local Only": np.full(count, -0.2),
+        "FedAvg+FT": np.where(np.arange(count) % 2, 0.05, -0.04),
+        "Ditto": np.where(np.arange(count) % 4, 0.03, -0.06) * np.linspace(0.1, 1, count),
+        "FedRep": np.full(count, 0.1),
+    }
+    for row in ROWS[:-1]:
+        for seed in (0,) if row == REP else SEEDS[:2]:
+            write_record(tmp_path, configure(row, ONE, PROFILE, seed), shares=base + above.get(row.title, 0))
     results = read(AGAINST, tmp_path)
-    table, column = make_table(results, "differences"), ONE.title
+    table = make_table(results, "differences")
     found = facts_frame(table).query("setting == @column").set_index("method")
-    assert set(found.index) == {row.title for row in ROWS} - {"FedAvg"}
-    for row in found.index:
+    assert set(found.index) == set(above)
+    gaps = {}
+    for row in above:
         common = results.samples(row, column).keys()
-        assert len(common) == (1 if row == "FedRep" else 3)
         own, other = (
             np.concatenate([results.samples(name, column)[key] for key in common]) for name in (row, "FedAvg")
         )
-        assert found.loc[row, "mean_difference"] == pytest.approx(100 * np.mean(own - other))
-        p = stats.wilcoxon((own - other).round(9), zero_method="pratt").pvalue
-        assert found.loc[row, "p"] == pytest.approx(p)
-        sign = "+" if found.loc[row, "mean_difference"] > 0 else "−"
-        mark = " †" if found.loc[row, "p_holm"] >= 0.05 else ""
-        assert re.fullmatch(rf"\{sign}[\d.]+{mark} \(.*\)", cell(table, row, column))
-    assert found["p_holm"].to_list() == pytest.approx(holm(found["p"].to_list()))
+        gaps[row] = (own - other).round(9)
+        assert found.loc[row, "pairs"] == count * (1 if row == "FedRep" else 2)
+        assert found.loc[row, "difference"] == pytest.approx(100 * gaps[row].mean())
+    raw = {row: stats.wilcoxon(gap, zero_method="pratt").pvalue for row, gap in gaps.items()}
+    corrected = dict(zip(raw, holm(list(raw.values())), strict=True))
+    assert found["p_holm"].to_dict() == pytest.approx(corrected)
+    assert raw["Ditto"] < 0.9 * corrected["Ditto"] < 1 > corrected["FedAvg+FT"] > 0.05
+    for row, p in corrected.items():
+        mean = 100 * gaps[row].mean()
+        shown = (
+            f"{'+' if mean >= 0 else '−'}{abs(mean):.2f}{' †' * bool(p >= 0.05)}{' ‡' * (row == 'FedRep')}"
+        )
+        assert cell(table, row, column) == f"{shown} ({'< 0.001' if p < 0.001 else f'{p:.3f}'})"
     assert cell(table, "FedAvg", column) == "reference"
+    assert cell(table, "Staged", column) == MISSING
 
 
-def test_without_the_reference_nothing_is_compared(tmp_path):
-    write_records(tmp_path, AGAINST, PROFILE, (0,), skip=("fedavg",))
+def test_a_test_that_contradicts_the_mean_is_told(tmp_path):
+    count = configure(FEDAVG, ONE, PROFILE).clients
+    write_record(tmp_path, configure(FEDAVG, ONE, PROFILE), shares=np.full(count, 0.4))
+    few = np.where(np.arange(count) < 2, 0.9, 0.35)  # two gain much, all others lose a little
+    write_record(tmp_path, configure(DITTO, ONE, PROFILE), shares=few)
     table = make_table(read(AGAINST, tmp_path), "differences")
-    assert set(printed_frame(table).drop(columns="method").to_numpy().ravel()) == {MISSING}
-    assert table.rows[0][1].reason == "no record of FedAvg to compare with"
+    assert re.fullmatch(r"\+0\.50 \(0\.0\d\d, worse by ranks\)", cell(table, "Ditto", ONE.title))
+    assert "By ranks: " in table.caption
+
+
+def test_differences_need_records_of_the_same_seed_and_split(tmp_path):
+    write_record(tmp_path, configure(DITTO, ONE, PROFILE, 0))
+    write_record(tmp_path, configure(FEDAVG, ONE, PROFILE, 1))
+    write_record(tmp_path, configure(DITTO, OTHER, PROFILE, 0))
+    table = make_table(read(AGAINST, tmp_path), "differences")
+    ditto, fedavg = (next(line for line in table.rows if line[0].value == row) for row in ("Ditto", "FedAvg"))
+    assert [part.value for part in ditto[1:]] == [None, None]
+    assert ditto[1].reason == "no seed and split in common with that of FedAvg"
+    assert ditto[2].reason == "no record of FedAvg"
+    assert [part.value for part in fedavg[1:]] == ["reference", None]
+    assert table.caption.count(f"{MISSING}: no records of the same seed and split.") == 1
+
+
+def test_differences_from_nothing_are_refused(main):
+    with pytest.raises(ValueError, match="its reference '' is none of its rows"):
+        make_table(main, "differences")
 
 
 def test_only_the_first_table_bears_the_name_and_title_of_its_study(main, folder):

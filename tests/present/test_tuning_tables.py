@@ -1,5 +1,7 @@
 """Tables of tuning: what is best of a method, what is sure, and what the search has cost."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from own_studies import POINTED, PROFILE, RATED, TRIED, results_of
@@ -8,7 +10,7 @@ from record_folders import write_record
 
 from benchmark.present.tables import make_table
 from benchmark.records.store import Store
-from benchmark.studies.grid import configure
+from benchmark.studies.grid import Grid, configure
 
 POINTS = 4  # of each method in TRIED
 
@@ -31,6 +33,17 @@ def test_the_best_point_of_each_method_is_marked_and_the_cost_told(tmp_path):
     assert set(shown.loc[~shown.index.str.startswith(("Ditto", "Staged")), column.title]) == {"–"}
     assert facts_frame(table)["samples"].sum() > 0
     assert facts_frame(table)["runs"].sum() == 2 * POINTS
+
+
+def test_captions_say_what_is_looked_at(tmp_path):
+    grid = TRIED.grids["own"]
+    (column,) = grid.columns
+    assert "test data are not looked at" in table_of(TRIED, tmp_path).caption
+    assert "Every method is tried at equally many points." in table_of(TRIED, tmp_path).caption
+    on_test = Grid(grid.variants[:-1], (replace(column, changes={}),))
+    caption = table_of(replace(TRIED, grids={"own": on_test}), tmp_path).caption
+    assert "Test accuracy in %" in caption
+    assert "equally many" not in caption
 
 
 def test_rates_are_held_against_the_methods_default(tmp_path):

@@ -53,6 +53,17 @@ def test_a_budget_that_comes_to_the_configured_rounds_is_the_run_under_equal_rou
 
 
 @pytest.mark.parametrize(("study", "profile"), GRIDS)
+def test_tuning_looks_at_validation_samples_alone(study, profile):
+    if not {"rates", "points", "tuning"} & set(STUDIES[study].tables):
+        return
+    cells = plan([STUDIES[study]], PROFILES[profile], (0,))
+    assert all(cell.config.validation > 0 for cell in cells)
+    grid = GRIDS[study, profile]
+    defaults = [row.algo for row in grid.variants if not row.hyper and not row.changes]
+    assert sorted(defaults) == sorted({row.algo for row in grid.variants})  # each method's default, once
+
+
+@pytest.mark.parametrize(("study", "profile"), GRIDS)
 def test_the_rows_that_a_study_names_are_rows_of_it(study, profile):
     titles = {variant.title for variant in GRIDS[study, profile].variants}
     assert {STUDIES[study].reference} - {""} <= titles

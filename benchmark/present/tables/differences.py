@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST, caption, notes, reason
+from benchmark.present.tables.captions import (
+    DEPENDENT,
+    SELECTION,
+    TEST,
+    caption,
+    most_seeds,
+    notes,
+    reason,
+)
 from benchmark.present.tables.places import heads
-from benchmark.render.table import MISSING, Cell, Plain, Table
+from benchmark.render.forms import p_value
+from benchmark.render.table import MISSING, Cell, Table
 from benchmark.studies.results import Place, Results
 from benchmark.studies.statistics import Comparison, compare_with_best
 
 __all__ = ["differences"]
 
-_FIELDS = ("setting", "reference", "method", "pairs", "mean_difference", "standard_error", "p", "p_holm")
+_FIELDS = (
+    "setting", "reference", "method", "pairs", "difference", "standard_error", "direction", "p", "p_holm",
+)  # fmt: skip
 
 
 def differences(results: Results) -> Table:
-    """Every row minus the study's reference, on the clients and seeds that both have."""
+    """Every row minus the study's reference, on the clients of the seeds and splits that both have.
+
+    Raises:
+        ValueError: the reference is no row of the study.
+    """
     reference, tests = results.study.reference, {}
+    if reference not in results.rows:
+        raise ValueError(f"study {results.study.name}: its reference {reference!r} is none of its rows")
     for column in results.columns:
         samples = {row: found for row in results.rows if (found := results.samples(row, column))}
         tests[column] = compare_with_best(samples, reference) if reference in samples else {}
@@ -24,12 +41,14 @@ def differences(results: Results) -> Table:
         f"the clients and seeds that both have, unweighted. In brackets p-values: {TEST}, Holm-corrected "
         f"within the setting; {DEPENDENT}. †: p ≥ 0.05."
     )
+    if any(_opposed(test) for column in tests.values() for test in column.values()):
+        text += " By ranks: where most clients lose a little and a few gain much, or the reverse."
     rows = tuple(
         (Cell(row), *(_cell(results, (row, column), tests[column].get(row)) for column in results.columns))
         for row in results.rows
     )
     if any(cell.value is None for row in rows for cell in row):
-        text += f" {MISSING}: no record."
+        text += f" {MISSING}: no records of the same seed and split."
     return Table(
         title=f"Difference from {reference}",
         caption=caption(results, text, spread=False),
@@ -41,6 +60,11 @@ def differences(results: Results) -> Table:
     )
 
 
+def _opposed(test: Comparison) -> bool:
+    """Whether a significant test speaks for the other side than the mean difference."""
+    return test.significant and test.direction * test.difference < 0
+
+
 def _cell(results: Results, place: Place, test: Comparison | None) -> Cell:
     """A difference; the word ``reference`` where the row is the reference itself."""
     row, column = place
@@ -48,17 +72,26 @@ def _cell(results: Results, place: Place, test: Comparison | None) -> Cell:
     if test is None and row == reference and results.at(*place):
         return Cell("reference")
     if test is None:
-        return Cell(reason=reason(results, place) or f"no record of {reference} to compare with")
-    facts: dict[str, Plain] = {
-        "setting": column,
-        "reference": reference,
-        "method": row,
-        "pairs": test.pairs,
-        "mean_difference": -100 * test.difference,
-        "standard_error": 100 * test.standard_error,
-        "p": test.p,
-        "p_holm": test.p_holm,
-    }
+        other = "no record" if not results.at(reference, column) else "no seed and split in common with that"
+        return Cell(reason=reason(results, place) or f"{other} of {reference}")
+    p = Cell(test.p_holm, "p")
+    if _opposed(test):
+        p = Cell(f"{p_value(test.p_holm)}, {'worse' if test.direction > 0 else 'better'} by ranks")
     return Cell(
-        -test.difference, "signed", beside=Cell(test.p_holm, "p"), tied=not test.significant, facts=facts
+        -test.difference,
+        "signed",
+        beside=p,
+        tied=not test.significant,
+        short=len(results.at(*place)) < most_seeds(results, column),
+        facts={
+            "setting": column,
+            "reference": reference,
+            "method": row,
+            "pairs": test.pairs,
+            "difference": -100 * test.difference,
+            "standard_error": 100 * test.standard_error,
+            "direction": -test.direction,
+            "p": test.p,
+            "p_holm": test.p_holm,
+        },
     )

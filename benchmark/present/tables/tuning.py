@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from benchmark.present.tables.captions import SELECTION, TEST, reason
@@ -14,7 +15,6 @@ from benchmark.studies.statistics import Comparison, compare_with_best, mean_and
 __all__ = ["points", "rates", "tuning"]
 
 _COST = "samples trained on"
-_HELD_OUT = f"Accuracy in % {SELECTION}; test data are not looked at."
 
 
 def tuning(results: Results) -> Table:
@@ -31,10 +31,9 @@ def tuning(results: Results) -> Table:
         records = [record for column in results.columns for record in results.at(title, column)]
         runs = Cell(len(records) or None, "d", facts={"runs": len(records)})
         rows.append([Cell(title, facts={"method": title}), *figures, runs, _cost(records)])
-    words = (
-        f"{_HELD_OUT} Bold: best point of a method. Every method is tried at equally many points, the first "
-        "of them its default."
-    )
+    words = f"{_accuracy(results)} Bold: best point of a method; the first one is its default."
+    if len(set(Counter(algos.values()).values())) == 1:
+        words += " Every method is tried at equally many points."
     return lines_table(results, heads("method", *results.columns, "runs", _COST), rows, words)
 
 
@@ -53,8 +52,8 @@ def rates(results: Results) -> Table:
         cost = _cost([r for column in results.columns for r in results.at(method, column)])
         rows.append([Cell(method, facts={"method": method}), *figures, cost])
     words = (
-        f"{_HELD_OUT} Bold: a method's best learning rate, where all have a record (of the same seeds). †: "
-        f"not significantly different from the method's default, {default} (p ≥ 0.05; "
+        f"{_accuracy(results)} Bold: a method's best learning rate, where all have a record (of the same "
+        f"seeds). †: not significantly different from the method's default, {default} (p ≥ 0.05; "
         f"{TEST}, Holm-corrected within the method). All else is its default."
     )
     return lines_table(results, heads("method", *results.columns, _COST), rows, words)
@@ -90,13 +89,23 @@ def points(results: Results) -> Table:
                 ]
             )
     words = (
-        f"{_HELD_OUT} Bold: best point of a method, where all have a record (of the same seeds). Against "
-        "default: mean difference over clients and the seeds that both have, in brackets its standard "
-        f"error (clients taken as independent). p: {TEST}, Holm-corrected for those points of "
+        f"{_accuracy(results)} Bold: best point of a method, where all have a record (of the same seeds). "
+        "Against default: mean difference over clients and the seeds that both have, in brackets its "
+        f"standard error (clients taken as independent). p: {TEST}, Holm-corrected for those points of "
         "the method that have a record."
     )
     columns = (Head("method", words=True), *heads("point", "accuracy", "against default", "p", _COST))
     return lines_table(results, columns, rows, words, tuple(rules[1:]))
+
+
+def _accuracy(results: Results) -> str:
+    """The caption's first sentence: what is looked at."""
+    held_out = all(config.validation for config in results.configs.values())
+    return (
+        f"Accuracy in % {SELECTION}; test data are not looked at."
+        if held_out
+        else f"Test accuracy in % {SELECTION}."
+    )
 
 
 def _best(results: Results, places: Sequence[Place]) -> float | None:
