@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from algorithms import ALGORITHMS
 from benchmark.config.settings import SETTINGS
 from benchmark.errors import UserError, unknown
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from benchmark.studies.packs import offered
-from benchmark.studies.points import at_rates, own_points, validation
+from benchmark.studies.points import at_rates, validation, with_points
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
 
@@ -39,10 +40,12 @@ def _side_by_side(*settings: str) -> Grid:
 
 def _rates(setting: str, *rates: float) -> tuple[Column, ...]:
     title = SETTINGS[setting].title
-    return tuple(Column(f"{title}, lr {rate:g}", setting, {"lr": rate, "validation": 0.2}) for rate in rates)
+    (held_out,) = validation(setting)
+    return tuple(
+        replace(held_out, title=f"{title}, lr {rate:g}", changes={**held_out.changes, "lr": rate})
+        for rate in rates
+    )
 
-
-_POINTS = tuple(point for row in _METHODS if (own := own_points(row)) for point in (row, *own))
 
 _OWN = Study(
     "methods",
@@ -69,7 +72,7 @@ _RATES = Study(
 _OWN_POINTS = Study(
     "methods-points",
     "All methods at hyper-parameters of their own, on a validation split",
-    {"lite": Grid(_POINTS, validation("cifar10-s5-lite"))},
+    {"lite": Grid(with_points(_METHODS), validation("cifar10-s5-lite"))},
     tables=("points",),
     on_request=("lite",),
 )

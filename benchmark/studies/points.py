@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.studies.grid import Column, Variant
 
-__all__ = ["at_rates", "default_rate", "own_points", "validation"]
+__all__ = ["at_rates", "default_rate", "own_points", "validation", "with_points"]
 
 
 def validation(*settings: str) -> tuple[Column, ...]:
@@ -42,6 +43,11 @@ def own_points(row: Variant) -> list[Variant]:
         text = ", ".join(f"{key}={_typed(value)}" for key, value in hyper.items())
         variants.append(Variant(f"{row.title}, {text}", row.algo, hyper=hyper))
     return variants
+
+
+def with_points(rows: Iterable[Variant]) -> tuple[Variant, ...]:
+    """The rows that have points of their own, each before its points."""
+    return tuple(point for row in rows if (own := own_points(row)) for point in (row, *own))
 
 
 def _typed(value: Any) -> str:

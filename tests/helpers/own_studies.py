@@ -5,7 +5,7 @@ from pathlib import Path
 from benchmark.config.settings import SETTINGS
 from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
-from benchmark.studies.points import at_rates, own_points, validation
+from benchmark.studies.points import at_rates, own_points, validation, with_points
 from benchmark.studies.printed import PrintedTable
 from benchmark.studies.results import Results, collect
 
@@ -72,7 +72,7 @@ NEW = _study(
 RATED = _study("rated", "rates", columns=at_rates(*validation("digits-s2")))
 POINTED = _study(
     "pointed", "points", columns=validation("digits-s2"),
-    rows=tuple(point for row in (DITTO, REP, STAGED) for point in (row, *own_points(row))),
+    rows=with_points((DITTO, REP, STAGED)),
 )  # fmt: skip
 TRIED = _study(
     "tried", "tuning", columns=validation("digits-s2"),

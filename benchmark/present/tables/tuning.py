@@ -10,7 +10,7 @@ from benchmark.present.tables.places import heads, lines_table, scaled
 from benchmark.records.store import Record
 from benchmark.render.table import Cell, Head, Plain, Table
 from benchmark.studies.results import Place, Results
-from benchmark.studies.statistics import Comparison, compare_with_best, mean_and_std
+from benchmark.studies.statistics import Comparison, compare_with_best
 
 __all__ = ["points", "rates", "tuning"]
 
@@ -113,7 +113,7 @@ def _best(results: Results, places: Sequence[Place]) -> float | None:
     seeds = {tuple(results.records.get(place, ())) for place in places}
     if len(seeds) > 1 or () in seeds:
         return None
-    return max(mean_and_std(results.values(*place))[0] for place in places)
+    return max(mean for place in places if (mean := results.mean(*place)) is not None)
 
 
 def _figure(

@@ -17,7 +17,7 @@ from benchmark.papers.ppfe.studies.columns import AUGMENTATIONS, under
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.rows import ABLATIONS, METHODS, method
 from benchmark.studies.grid import Column, Grid, Study, Variant
-from benchmark.studies.points import at_rates, default_rate, own_points, validation
+from benchmark.studies.points import at_rates, default_rate, own_points, validation, with_points
 
 __all__ = ["CALIBRATION", "OWN_POINTS", "POINTS", "PROTOCOLS", "RATES", "TUNING"]
 
@@ -140,14 +140,12 @@ RATES = Study(
     on_request=("quick", "paper"),
 )
 
-_OWN = tuple(variant for row in METHODS if (own := own_points(row)) for variant in (row, *own))
-
 OWN_POINTS = Study(
     "points",
     "Method-specific hyper-parameters, on a validation split",
     {
-        "quick": Grid(_OWN, validation("digits-s2")),
-        "paper": Grid(_OWN, validation("cifar10-s5")),
+        "quick": Grid(with_points(METHODS), validation("digits-s2")),
+        "paper": Grid(with_points(METHODS), validation("cifar10-s5")),
     },
     tables=("points",),
     on_request=("quick", "paper"),
