@@ -21,7 +21,7 @@ from benchmark.config.fields import (
 from benchmark.records.same_data import Kind
 from benchmark.records.store import Record, family
 from benchmark.studies.blocks import refuse_other_data
-from benchmark.studies.statistics import Comparison, compare_with_best, mean_and_std
+from benchmark.studies.statistics import Comparison, compare_with, mean_and_std
 
 __all__ = ["Candidate", "Group", "Row", "groups", "row_in_numbers"]
 
@@ -61,7 +61,7 @@ class Row:
     Attributes:
         by_seed: its accuracy (0..1) minus the reference's, in the seeds and splits that both have.
         standard_error: of `difference`, clients and seeds taken as independent; NaN of a single pair.
-        test: None of the reference itself, which is `Comparison.best`, and where no split is in common.
+        test: None of the reference itself, which is `Comparison.reference`, and where no split is in common.
     """
 
     candidate: Candidate
@@ -83,7 +83,7 @@ class Row:
         """
         if self.test is None:
             return ""
-        sign = -self.test.direction
+        sign = self.test.direction
         if not self.test.significant or not sign:
             return "undecided"
         return ("better" if sign > 0 else "worse") + " by ranks" * (sign * self.difference <= 0)
@@ -123,7 +123,7 @@ class Group:
             candidate.title: {split: record.accuracies for split, record in candidate.by_split.items()}
             for candidate in self.candidates
         }
-        tests = compare_with_best(samples, reference.title)
+        tests = compare_with(samples, reference.title)
         return [_row(candidate, reference, tests.get(candidate.title)) for candidate in self.candidates]
 
 

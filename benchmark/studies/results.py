@@ -14,7 +14,7 @@ import pandas as pd
 from benchmark.engine.config import RunConfig
 from benchmark.records.store import Record, Store
 from benchmark.studies.grid import Grid, Profile, Study, Variant, configure
-from benchmark.studies.statistics import Comparison, compare_with_best, mean_and_std
+from benchmark.studies.statistics import Comparison, compare_with, mean_and_std
 
 __all__ = ["Place", "Results", "collect"]
 
@@ -93,7 +93,7 @@ class Results:
         if len(means) < 2:
             return {}
         samples = {str(row): self.samples(str(row), column) for row in means.index}
-        return compare_with_best(samples, str(means.idxmax()))
+        return compare_with(samples, str(means.idxmax()))
 
     def restricted(self, places: Sequence[Place]) -> Results:
         """Only the records of these places, over the seeds that all of them have."""

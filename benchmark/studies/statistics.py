@@ -15,7 +15,7 @@ __all__ = [
     "LEVEL",
     "Comparison",
     "average_ranks",
-    "compare_with_best",
+    "compare_with",
     "direction",
     "holm",
     "mean_and_std",
@@ -27,20 +27,20 @@ LEVEL = 0.05  # of significance
 
 @dataclass(frozen=True)
 class Comparison:
-    """One method of a column, usually the best, against another.
+    """One method of a column against the one that all are compared with.
 
     Attributes:
         pairs: clients × seeds that both have.
-        difference: mean over the pairs of best minus other.
+        difference: mean over the pairs of method minus reference.
         standard_error: of that mean, the pairs taken as independent (so of these seeds: others may differ by
             more); NaN of a single pair.
-        direction: 1 if the signed ranks speak for `best`, -1 if for `other`, else 0; where few clients gain
-            much and many lose a little, not the sign of `difference`.
+        direction: 1 if the signed ranks speak for `method`, -1 if for `reference`, else 0; where few clients
+            gain much and many lose a little, not the sign of `difference`.
         p, p_holm: two-sided p-value, as it is and corrected for all comparisons of the column.
     """
 
-    best: str
-    other: str
+    reference: str
+    method: str
     pairs: int
     difference: float
     standard_error: float
@@ -51,6 +51,11 @@ class Comparison:
     @property
     def significant(self) -> bool:
         return self.p_holm < LEVEL
+
+    @property
+    def opposed(self) -> bool:
+        """Whether a significant test speaks for the other side than the mean difference."""
+        return self.significant and self.direction * self.difference < 0
 
 
 def mean_and_std(values: Sequence[float] | np.ndarray) -> tuple[float, float | None]:
@@ -96,21 +101,22 @@ def holm(values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def compare_with_best(samples: Mapping[str, Mapping[Any, np.ndarray]], best: str) -> dict[str, Comparison]:
-    """Test one method of a column, usually the best, against every other.
+def compare_with(samples: Mapping[str, Mapping[Any, np.ndarray]], reference: str) -> dict[str, Comparison]:
+    """Test every method of a column against one of them.
 
     Args:
         samples: per method its values, one array for each key; arrays of the same key are paired entry by
             entry (the clients of one seed and split).
 
     Returns:
-        By method; a method that has no key in common with the best is left out.
+        By method; a method that has no key in common with the reference is left out.
     """
     pairs = {}
     for name, values in samples.items():
-        common = [key for key in samples[best] if key in values]
-        if name != best and common:
-            pairs[name] = [np.concatenate([part[key] for key in common]) for part in (samples[best], values)]
+        common = [key for key in samples[reference] if key in values]
+        if name != reference and common:
+            sides = (values, samples[reference])
+            pairs[name] = [np.concatenate([side[key] for key in common]) for side in sides]
     found = [wilcoxon(ours, theirs) for ours, theirs in pairs.values()]
     comparisons = {}
     for (name, (ours, theirs)), p, corrected in zip(pairs.items(), found, holm(found), strict=True):
@@ -118,7 +124,7 @@ def compare_with_best(samples: Mapping[str, Mapping[Any, np.ndarray]], best: str
         mean = round(mean, 12) + 0.0  # no -7e-17 for differences that cancel, and no -0
         error = math.nan if std is None else std / math.sqrt(len(ours))
         comparisons[name] = Comparison(
-            best, name, len(ours), mean, error, direction(ours, theirs), p, corrected
+            reference, name, len(ours), mean, error, direction(ours, theirs), p, corrected
         )
     return comparisons
 

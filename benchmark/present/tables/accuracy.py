@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST, caption, costs, reason
-from benchmark.present.tables.places import Papers, bold, cells_of, heads, places_table
+from benchmark.present.tables.places import Papers, bold, cells_of, facts_of, heads, places_table
 from benchmark.records.store import Record
 from benchmark.render.table import Cell, Plain, Table
 from benchmark.studies.results import Results
@@ -76,7 +76,7 @@ def _gain(record: Record) -> float | None:
 def significance(results: Results) -> Table:
     """p-values of the best method of every setting against the others."""
     fields = (
-        "setting", "best", "method", "pairs", "mean_difference", "standard_error", "p", "p_holm",
+        "setting", "best", "method", "pairs", "difference", "standard_error", "direction", "p", "p_holm",
         "significant",
     )  # fmt: skip
     text = (
@@ -99,7 +99,7 @@ def _test(results: Results, row: str, column: str) -> Cell:
     """The test of a place against the best of its setting."""
     found = results.comparisons[column].get(row)
     if found is None:
-        best = {other.best for other in results.comparisons[column].values()}
+        best = {other.reference for other in results.comparisons[column].values()}
         return Cell("best") if row in best else Cell(reason=reason(results, (row, column)))
     return Cell(
         found.p_holm,
@@ -107,13 +107,9 @@ def _test(results: Results, row: str, column: str) -> Cell:
         tied=not found.significant,
         facts={
             "setting": column,
-            "best": found.best,
+            "best": found.reference,
             "method": row,
-            "pairs": found.pairs,
-            "mean_difference": 100 * found.difference,
-            "standard_error": 100 * found.standard_error,
-            "p": found.p,
-            "p_holm": found.p_holm,
+            **facts_of(found),
             "significant": found.significant,
         },
     )

@@ -11,11 +11,11 @@ from benchmark.present.tables.captions import (
     notes,
     reason,
 )
-from benchmark.present.tables.places import heads
+from benchmark.present.tables.places import facts_of, heads
 from benchmark.render.forms import p_value
 from benchmark.render.table import MISSING, Cell, Table
 from benchmark.studies.results import Place, Results
-from benchmark.studies.statistics import Comparison, compare_with_best
+from benchmark.studies.statistics import Comparison, compare_with
 
 __all__ = ["differences"]
 
@@ -35,13 +35,13 @@ def differences(results: Results) -> Table:
         raise ValueError(f"study {results.study.name}: its reference {reference!r} is none of its rows")
     for column in results.columns:
         samples = {row: found for row in results.rows if (found := results.samples(row, column))}
-        tests[column] = compare_with_best(samples, reference) if reference in samples else {}
+        tests[column] = compare_with(samples, reference) if reference in samples else {}
     text = (
         f"Percentage points of test accuracy {SELECTION} by which a method is above {reference}: mean over "
         f"the clients and seeds that both have, unweighted. In brackets p-values: {TEST}, Holm-corrected "
         f"within the setting; {DEPENDENT}. †: p ≥ 0.05."
     )
-    if any(_opposed(test) for column in tests.values() for test in column.values()):
+    if any(test.opposed for column in tests.values() for test in column.values()):
         text += " By ranks: where most clients lose a little and a few gain much, or the reverse."
     rows = tuple(
         (Cell(row), *(_cell(results, (row, column), tests[column].get(row)) for column in results.columns))
@@ -60,11 +60,6 @@ def differences(results: Results) -> Table:
     )
 
 
-def _opposed(test: Comparison) -> bool:
-    """Whether a significant test speaks for the other side than the mean difference."""
-    return test.significant and test.direction * test.difference < 0
-
-
 def _cell(results: Results, place: Place, test: Comparison | None) -> Cell:
     """A difference; the word ``reference`` where the row is the reference itself."""
     row, column = place
@@ -75,10 +70,10 @@ def _cell(results: Results, place: Place, test: Comparison | None) -> Cell:
         other = "no record" if not results.at(reference, column) else "no seed and split in common with that"
         return Cell(reason=reason(results, place) or f"{other} of {reference}")
     p = Cell(test.p_holm, "p")
-    if _opposed(test):
-        p = Cell(f"{p_value(test.p_holm)}, {'worse' if test.direction > 0 else 'better'} by ranks")
+    if test.opposed:
+        p = Cell(f"{p_value(test.p_holm)}, {'better' if test.direction > 0 else 'worse'} by ranks")
     return Cell(
-        -test.difference,
+        test.difference,
         "signed",
         beside=p,
         tied=not test.significant,
@@ -87,11 +82,6 @@ def _cell(results: Results, place: Place, test: Comparison | None) -> Cell:
             "setting": column,
             "reference": reference,
             "method": row,
-            "pairs": test.pairs,
-            "difference": -100 * test.difference,
-            "standard_error": 100 * test.standard_error,
-            "direction": -test.direction,
-            "p": test.p,
-            "p_holm": test.p_holm,
+            **facts_of(test),
         },
     )

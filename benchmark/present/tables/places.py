@@ -8,9 +8,9 @@ from benchmark.present.tables.captions import caption, most_seeds, notes, reason
 from benchmark.render.forms import percent
 from benchmark.render.table import MISSING, Cell, Head, Plain, Table
 from benchmark.studies.results import Place, Results
-from benchmark.studies.statistics import mean_and_std
+from benchmark.studies.statistics import Comparison, mean_and_std
 
-__all__ = ["Papers", "bold", "cells_of", "heads", "lines_table", "places_table", "scaled"]
+__all__ = ["Papers", "bold", "cells_of", "facts_of", "heads", "lines_table", "places_table", "scaled"]
 
 Papers = Mapping[Place, float]  # the paper's figures
 
@@ -141,6 +141,20 @@ def lines_table(
         notes=notes(results),
         rules=rules,
     )
+
+
+def facts_of(test: Comparison | None) -> dict[str, Plain]:
+    """A test in numbers, differences in percentage points; empty without one."""
+    if test is None:
+        return {}
+    return {
+        "pairs": test.pairs,
+        "difference": 100 * test.difference,
+        "standard_error": 100 * test.standard_error,
+        "direction": test.direction,
+        "p": test.p,
+        "p_holm": test.p_holm,
+    }
 
 
 def heads(label: str, *figures: str) -> tuple[Head, ...]:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from benchmark.present.tables.captions import SELECTION, TEST, reason
-from benchmark.present.tables.places import heads, lines_table, scaled
+from benchmark.present.tables.places import facts_of, heads, lines_table, scaled
 from benchmark.records.store import Record
-from benchmark.render.table import Cell, Head, Plain, Table
+from benchmark.render.table import Cell, Head, Table
 from benchmark.studies.results import Place, Results
-from benchmark.studies.statistics import Comparison, compare_with_best
+from benchmark.studies.statistics import Comparison, compare_with
 
 __all__ = ["points", "rates", "tuning"]
 
@@ -44,7 +44,7 @@ def rates(results: Results) -> Table:
     for method in results.rows:
         best = _best(results, [(method, column) for column in results.columns])
         samples = {column: results.samples(method, column) for column in results.columns}
-        tests = compare_with_best(samples, default)
+        tests = compare_with(samples, default)
         figures = (
             _figure(results, (method, column), column, best, tests.get(column), f", {column}")
             for column in results.columns
@@ -70,20 +70,20 @@ def points(results: Results) -> Table:
     for own in titles.values():
         default = own[0]
         best = _best(results, [(title, column) for title in own])
-        tests = compare_with_best({title: results.samples(title, column) for title in own}, default)
+        tests = compare_with({title: results.samples(title, column) for title in own}, default)
         rules.append(len(rows))
         for title in own:
             point = title.removeprefix(f"{default}, ") if title != default else "default"
             test, nothing = tests.get(title), Cell("") if title == default else None
             error = Cell(test.standard_error, "percent") if test else None
-            gain = -test.difference if test else None
+            gain = test.difference if test else None
             p = test.p_holm if test else None
             rows.append(
                 [
                     Cell(default, facts={"method": default, "point": point}),
                     Cell(point),
                     _figure(results, (title, column), "accuracy", best),
-                    nothing or Cell(gain, "signed", beside=error, facts=_against_default(test)),
+                    nothing or Cell(gain, "signed", beside=error, facts=facts_of(test)),
                     nothing or Cell(p, "p"),
                     _cost(results.at(title, column)),
                 ]
@@ -132,7 +132,7 @@ def _figure(
         of: what the names of the test's facts end in.
     """
     mean = results.mean(*place)
-    tested = {f"{name}{of}": value for name, value in _against_default(test).items()}
+    tested = {f"{name}{of}": value for name, value in facts_of(test).items()}
     return Cell(
         mean,
         "percent",
@@ -141,17 +141,6 @@ def _figure(
         reason=reason(results, place),
         facts={field: scaled(mean), **tested},
     )
-
-
-def _against_default(test: Comparison | None) -> dict[str, Plain]:
-    """Of the other of a comparison with the default: its gain, and how sure that is."""
-    if test is None:
-        return {}
-    return {
-        "difference": -100 * test.difference,
-        "standard_error": 100 * test.standard_error,
-        "p_holm": test.p_holm,
-    }
 
 
 def _cost(records: Sequence[Record]) -> Cell:

@@ -11,7 +11,7 @@ from benchmark.render.forms import signed
 from benchmark.render.table import Cell, Head, Plain, Table
 from benchmark.studies.grid import Column
 from benchmark.studies.results import Results
-from benchmark.studies.statistics import LEVEL, Comparison, compare_with_best
+from benchmark.studies.statistics import LEVEL, Comparison, compare_with
 
 __all__ = ["Finding", "claims", "find_claim"]
 
@@ -101,13 +101,13 @@ def find_claim(results: Results, claim: Claim, column: Column) -> Finding | None
         for title in (row, *(other.title for other in claim.others))
         if (found := results.samples(title, column.title))
     }
-    compared = compare_with_best(samples, row) if row in samples else {}
+    compared = compare_with(samples, row) if row in samples else {}
     if not compared:
         return None
-    better = [title for title, test in compared.items() if test.significant and test.direction < 0]
+    better = [title for title, test in compared.items() if test.significant and test.direction > 0]
     by_seed = {title: _by_seed(results, row, title, column) for title in compared}
     against = min(better or by_seed, key=lambda title: fmean(by_seed[title].values()))
-    holds = all(test.significant and test.direction > 0 for test in compared.values())
+    holds = all(test.significant and test.direction < 0 for test in compared.values())
     return Finding(
         claim=claim,
         setting=column.title,
@@ -182,7 +182,7 @@ def _numbers(finding: Finding) -> dict[str, Plain]:
         "against": finding.against,
         "difference": 100 * finding.difference,
         "standard_error": 100 * finding.comparison.standard_error,
-        "direction": finding.comparison.direction,
+        "direction": -finding.comparison.direction,
         "pairs": finding.comparison.pairs,
         "p": finding.comparison.p,
         "p_holm": finding.comparison.p_holm,
