@@ -17,20 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 import datasets
-from algorithms import find
-from benchmark.engine.algorithm import Task
 from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData
-from benchmark.engine.executors import EXECUTORS
-from benchmark.engine.hyper import parse_hyper
-from benchmark.engine.network import network_of
-from benchmark.engine.schedule import Schedule
-from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
 from benchmark.experiment.runner import split_of
+from benchmark.studies.rehearsal import rehearse
 
 __all__ = [
     "Bound",
@@ -46,15 +37,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Sizes:
-    """Samples of every client.
+    """Training samples of every client.
 
     Attributes:
-        train, test: per client [K].
+        train: per client [K].
         source: where they come from, as the end of a sentence.
     """
 
     train: tuple[int, ...]
-    test: tuple[int, ...]
     source: str
 
 
@@ -184,32 +174,16 @@ def sizes_of(config: RunConfig, data_dir: Path | None) -> Sizes:
                 f"the sizes of a {config.partition} split follow from the data, and '{config.dataset}' was "
                 "not found; give --data-dir or another partition"
             ) from error
-        counts = (config.samples_per_client, config.test_samples_per_client)
-        train, test = ((count,) * config.clients for count in counts)
         source = f"from the configuration, since {config.dataset} was not found; {config.law.sizes}"
-        return Sizes(train, test, source)
+        return Sizes((config.samples_per_client,) * config.clients, source)
     split = split_of(config, dataset)
-    train, test = (tuple(map(int, sizes)) for sizes in (split.train_sizes, split.test_sizes))
-    return Sizes(train, test, f"from split {split.checksum} of {dataset.source}")
+    return Sizes(tuple(map(int, split.train_sizes)), f"from split {split.checksum} of {dataset.source}")
 
 
-def capacities_of(config: RunConfig, sizes: Sizes) -> list[tuple[int, int]]:
+def capacities_of(config: RunConfig) -> list[tuple[int, int]]:
     """(shared, personal) parameters of each stage of the configured method, built but not trained."""
-    network, streams = network_of(config), Streams(config.seed)
-    data = _SizesOnly(sizes, datasets.DATASETS[config.dataset].classes)
-    executor = EXECUTORS["loop"](config, data, streams)
-    initial = network.init(streams.get("init"))
-    method = find(config.algo)
-    hyper = parse_hyper(method.Hyper, config.hyper, config.algo)
-    schedule = Schedule(data.clients, config.participation, streams)
-    task = Task(config, network, data, streams, schedule, config.rounds, initial, executor)
-    return method(task, hyper).capacities()
-
-
-class _SizesOnly(FederatedData):
-    """What a method may ask about the data before its first round; there are no samples."""
-
-    def __init__(self, sizes: Sizes, classes: int) -> None:
-        self.clients, self.classes = len(sizes.train), classes
-        self.device = torch.device("cpu")
-        self.train_sizes, self.test_sizes = list(sizes.train), list(sizes.test)
+    rehearsal = rehearse(config, 1)
+    try:
+        return rehearsal.make(config.rounds).capacities()
+    finally:
+        rehearsal.task.executor.close()

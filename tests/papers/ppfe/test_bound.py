@@ -34,7 +34,7 @@ def make(monkeypatch, tmp_path):
 def test_ppfe_on_cifar100_exactly(make):
     config = make("ppfe")
     sizes = sizes_of(config, None)
-    stages = capacities_of(config, sizes)
+    stages = capacities_of(config)
     assert stages == PPFE_CIFAR100
     bound = bound_of(stages, sizes.train, zeta=0.05)
     assert sum(bound.personal) == 730_312
@@ -47,7 +47,7 @@ def test_baselines_on_cifar100_exactly(make):
     def sum_of(algo):
         config = make(algo)
         sizes = sizes_of(config, None)
-        return bound_of(capacities_of(config, sizes), sizes.train, 0.05).sum
+        return bound_of(capacities_of(config), sizes.train, 0.05).sum
 
     assert sum_of("fedavg") == pytest.approx(10_750.44 + 1)
     assert sum_of("fedper") == pytest.approx(10_621.44 + 12_900 + 1)
@@ -55,16 +55,22 @@ def test_baselines_on_cifar100_exactly(make):
 
 
 def test_every_method_has_positive_capacities_in_every_stage(make, algo):
-    config = make(algo, "digits-s2")
-    stages = capacities_of(config, sizes_of(config, None))
+    stages = capacities_of(make(algo, "digits-s2"))
     assert stages
     assert all(shared >= 0 and personal >= 0 and shared + personal > 0 for shared, personal in stages)
+
+
+def test_capacities_are_of_the_methods_own_network(make):
+    """FedBN adds normalisations, which stay with the client."""
+    ((shared, personal),) = capacities_of(make("fedbn", "cifar100-s5"))
+    ((plain, _),) = capacities_of(make("fedavg", "cifar100-s5"))
+    assert (shared, personal > 0) == (plain, True)
 
 
 @pytest.mark.parametrize("ablation", sorted(ALGORITHMS["ppfe"].ablations))
 def test_every_ablation_has_its_own_stages(make, ablation):
     config = make("ppfe", "digits-s2", ablation)
-    stages = capacities_of(config, sizes_of(config, None))
+    stages = capacities_of(config)
     assert len(stages) == config.hyper["T"]
     assert stages[0][1] == 0  # it begins with FedAvg
 

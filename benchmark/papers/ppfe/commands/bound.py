@@ -85,7 +85,7 @@ def execute(arguments: argparse.Namespace) -> None:
     sizes = sizes_of(config, arguments.data_dir)
     label = method_label(config)
     found = {
-        name: bound_of(capacities_of(other, sizes), sizes.train, arguments.zeta)
+        name: bound_of(capacities_of(other), sizes.train, arguments.zeta)
         for name, other in {label: config, **_others(config, label)}.items()
     }
     own, depth = found[label], len(network_of(config).layers)
