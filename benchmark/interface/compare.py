@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 
+from benchmark.config.plugins import load_plugins
 from benchmark.errors import UserError
 from benchmark.interface.load import Runs, records_of
 from benchmark.present.compare import groups, row_in_numbers
+from benchmark.records.gather import named_record
+from benchmark.records.record import Record
 
 __all__ = ["compare_records"]
 
@@ -32,13 +37,15 @@ def compare_records(*runs: Runs, against: Runs | None = None) -> pd.DataFrame:
         ``verdict`` and ``records``. The row of the reference has no difference.
 
     Raises:
-        UserError: no two runs can be compared, or a folder cannot be read.
+        UserError: no two runs can be compared, `against` is not a single run, or a folder cannot be read.
     """
+    load_plugins()
+    if against is not None and not isinstance(against, Record):
+        against = named_record(Path(against).expanduser())
     chosen = records_of((*runs, *([] if against is None else [against])))
-    folder = None if against is None else records_of([against])[0].folder
     rows = []
     for group in groups(chosen):
-        reference = group.best if folder is None else group.find(folder)
+        reference = group.best if against is None else group.find(against.folder)
         if reference is None or len(group.candidates) < 2:
             continue
         shared = {"setting": group.setting, "reference": reference.title}

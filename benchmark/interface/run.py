@@ -65,7 +65,7 @@ def run(
         device: auto, cpu, cuda or cuda:N.
         executor: auto, loop, threads or stacked.
         progress: show a bar (on a terminal or in a notebook) or lines.
-        again: remove a finished record of this run and run it anew.
+        again: run anew; a finished record of this run is removed once the new one is finished.
         trackings: trackers that follow the run (`benchmark.track.base`).
         fields: further fields of `benchmark.engine.config.RunConfig`: rounds, lr, partition, clients, ...
 
@@ -93,9 +93,17 @@ def run(
         trackings=tuple(trackings),
     )
     record = record_of(config, execution.results_dir)
+    old = record.folder.with_name(f"{record.folder.name}.old")
     if again and record.done:
-        shutil.rmtree(record.folder)
-    summary = run_single(chosen, config, execution, quiet=not progress)
+        shutil.rmtree(old, ignore_errors=True)
+        record.folder.rename(old)
+    try:
+        summary = run_single(chosen, config, execution, quiet=not progress)
+    except BaseException:
+        if old.exists() and not record.folder.exists():
+            old.rename(record.folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
     return read_record(Path(summary["record"]))
 
 

@@ -78,6 +78,10 @@ def test_a_finished_run_is_read_and_again_repeats_it(records, root, capsys):
     repeated = run("fedavg", results_dir=root, again=True, **TINY)
     assert (folder / "done").stat().st_mtime_ns > before
     assert repeated.summary["accuracy"] == records[0].summary["accuracy"]
+    with pytest.raises(UserError, match="cuda"):
+        run("fedavg", results_dir=root, again=True, **{**TINY, "device": "cuda:99"})
+    assert read_record(folder).digest == repeated.digest, "bad input loses nothing"
+    assert not list(root.glob("*.old"))
 
 
 def test_frames(records):
@@ -171,6 +175,7 @@ def test_bad_input(records, tmp_path, without_cells):
         (lambda: load_records(records[0], level="steps"), "expected one of: runs, rounds, clients"),
         (lambda: compare_records(records[0]), "cannot be compared"),
         (lambda: compare_records(records[0], against=records[2]), "cannot be compared"),
+        (lambda: compare_records(*records, against=records[0].folder.parent), "is no record of a run"),
     ]
     for call, message in cases:
         with pytest.raises(UserError, match=message):
