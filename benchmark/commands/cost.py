@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_flag, path
-from benchmark.errors import UserError, is_plain
+from benchmark.config.flags import add_flag, number, path
+from benchmark.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,23 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "record of a finished run, or a results folder: all its finished runs"
     add_flag(parser, "FOLDER ...", text, path, dest="folders")
     text = "accuracies in (0, 1) (default: those of FedAvg and of Local Only after their last round)"
-    add_flag(parser, "--targets X ...", text, type=_accuracy, default=[])
+    add_flag(parser, "--targets X ...", text, number("(0, 1)", 0.6), default=[])
     add_flag(parser, "--json", "print JSON instead (accuracies in 0..1)")
-
-
-def _accuracy(text: str) -> float:
-    """The conversion of a target.
-
-    Raises:
-        UserError: no number in (0, 1).
-    """
-    try:
-        value = float(text) if is_plain(text) else 0.0
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
-        raise UserError(f"--targets is '{text:.40}'; expected accuracies in (0, 1), such as 0.6")
-    return value
 
 
 def execute(arguments: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from benchmark.config.fields import DATA_FIELDS, changes, describe_split
-from benchmark.config.flags import add_config_flags, add_data_dir, add_flag, add_setting, config_of, path
+from benchmark.config.flags import add_data, add_flag, config_of, path
 from benchmark.console.terminal import show, shown_path
 from benchmark.errors import UserError, flag
 
@@ -33,10 +33,7 @@ _ROOM = 60  # characters for the names of a client's classes, but with --full
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    data = parser.add_argument_group("setting and data")
-    add_setting(data)
-    add_config_flags(data, (*DATA_FIELDS, "seed"))
-    add_data_dir(data)
+    add_data(parser, (*DATA_FIELDS, "seed"))
     output = parser.add_argument_group("output")
     add_flag(output, "--out FILE.png", f"the picture (default: in {_PICTURES})", path)
     add_flag(output, "--full", "show all rows of the table of clients")

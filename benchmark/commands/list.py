@@ -40,9 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="methods, settings, datasets, networks, partitions or studies (default: all)",
     )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="of methods, or all: their cards instead of the list"
-    )
+    text = "of methods, or all: their cards instead of the list"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=text)
     add_flag(parser, "--json", "print one JSON object")
     add_flag(parser, "--markdown", "print cards as Markdown")
 

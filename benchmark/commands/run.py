@@ -11,10 +11,9 @@ from typing import Any
 from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS
 from benchmark.config.flags import (
     add_config_flags,
-    add_data_dir,
+    add_data,
     add_flag,
     add_method,
-    add_setting,
     configure,
     path,
 )
@@ -39,10 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_method(
         parser.add_argument_group("method"), None, "required; `python -m benchmark list methods` names them"
     )
-    data = parser.add_argument_group("setting and data")
-    add_setting(data)
-    add_config_flags(data, DATA_FIELDS)
-    add_data_dir(data)
+    add_data(parser, DATA_FIELDS)
     add_config_flags(parser.add_argument_group("protocol"), PROTOCOL_FIELDS)
     add_execution(parser.add_argument_group("execution"))
     add_tracking(parser.add_argument_group("tracking"))

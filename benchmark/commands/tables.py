@@ -112,7 +112,7 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
     root = arguments.results_dir or Path("results") / profile.name
     _check_settings(arguments.settings, profile, studies)
     flags = flags_of(arguments)  # before anything is touched
-    execution = execution_of(arguments, results_dir=root)
+    execution = dataclasses.replace(execution_of(arguments), results_dir=root)
     execution.check_executor()
     if arguments.launcher == "local":  # other machines may have another device
         execution.pick_device()

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed
 from benchmark.config.flags import (
     add_config_flags,
-    add_data_dir,
+    add_data,
     add_flag,
     add_method,
-    add_setting,
     configure,
     count,
     parse_assignments,
@@ -42,6 +41,7 @@ at. Trials are ordinary records. The same command continues; a larger --trials a
 finished trials of the folder count, whatever command made them. The end is the command of the run that is
 evaluated on test data; its --tuning-trials puts the number of trials on record and into tables."""
 
+_FOLDER = Path("results/tune")
 _VALIDATION = 0.2
 _SHOWN = 5  # trials in the table at the end
 
@@ -50,16 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     method = parser.add_argument_group("method")
     add_method(method, None, "required; `python -m benchmark list methods` names them")
-    add_flag(method, "--trials N", "configurations to try, the default one included (default: 20)", count)
-    data = parser.add_argument_group("setting and data")
-    add_setting(data)
-    add_config_flags(data, DATA_FIELDS)
-    add_data_dir(data)
+    text = "configurations to try, the default one included (default: 20)"
+    add_flag(method, "--trials N", text, count, default=20)
+    add_data(parser, DATA_FIELDS)
     protocol = [name for name in PROTOCOL_FIELDS if name != "tuning_trials"]
     add_config_flags(parser.add_argument_group("protocol"), protocol)
     add_execution(parser.add_argument_group("execution"))
     output = parser.add_argument_group("output")
-    add_flag(output, "--results-dir DIR", "folder of the trials (default: results/tune)", path)
+    text = f"folder of the trials (default: {_FOLDER})"
+    add_flag(output, "--results-dir DIR", text, path, default=_FOLDER)
     add_flag(output, "--json", "print one JSON object instead of a table")
 
 
@@ -93,10 +92,8 @@ def execute(arguments: argparse.Namespace) -> None:
     fixed = parse_assignments(arguments.set, config.algo, known)
     space = space_of(config, {*fixed, *([RATE] if arguments.lr is not None else [])})
     execution = execution_of(arguments)
-    if arguments.results_dir is None:
-        execution = dataclasses.replace(execution, results_dir=Path("results/tune"))
     execution.pick_device()
-    wanted = arguments.trials or 20
+    wanted = arguments.trials
     found = earlier(open_store(execution.results_dir), config)
     here: list[Trial] = []
     if old := sum(trial.outdated for trial in found.values()):

@@ -13,21 +13,22 @@ from typing import Any, get_type_hints
 
 from benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
 from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError, flag, is_plain
+from benchmark.errors import UserError, check_range, flag, is_plain
 from datasets import DATASETS
 from datasets.laws import LAWS, OPTIONS, find_law
 from datasets.own import is_own
 
 __all__ = [
     "add_config_flags",
+    "add_data",
     "add_data_dir",
     "add_flag",
     "add_method",
-    "add_setting",
     "config_of",
     "configure",
     "count",
     "few",
+    "number",
     "parse_assignments",
     "path",
 ]
@@ -62,7 +63,7 @@ def add_flag(
     Args:
         usage: ``--json``, ``--seeds N``, ``--only STUDY ...`` (one or more); or ``FOLDER ...``, with `dest`.
         text: its help.
-        kind: makes the conversion of its text, from its name: `count`, `path`.
+        kind: makes the conversion of its text, from its name: `count`, `path`, `number(…)`.
         more: further arguments of `argparse`.
     """
     *names, value = usage.removesuffix(" ...").split()
@@ -84,10 +85,13 @@ def add_method(group: _Group, default: str | None, text: str) -> None:
     add_flag(group, "--set KEY=VALUE", text, action="append", default=[])
 
 
-def add_setting(group: _Group) -> None:
-    """Add ``--setting``."""
+def add_data(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    """Add a group of the setting, of fields of the data by `names`, and of their folder."""
+    group = parser.add_argument_group("setting and data")
     text = f"dataset, split and protocol: {', '.join(SETTINGS)} (default: {DEFAULT_SETTING})"
     add_flag(group, "--setting NAME", text)
+    add_config_flags(group, names)
+    add_data_dir(group)
 
 
 def add_data_dir(group: _Group) -> None:
@@ -139,18 +143,39 @@ def _reader(name: str) -> Callable[[str], Any]:
     kind, default = _KINDS[name], _FIELDS[name].default
 
     def read(text: str) -> Any:
-        try:
-            value = kind(text) if kind is str or is_plain(text) else math.nan
-        except ValueError:
-            value = math.nan
-        if kind is not str and not math.isfinite(value):
-            what = "a whole number" if kind is int else "a number"
-            raise UserError(f"{flag(name)} is '{text}'; expected {what}, such as {default}")
+        if kind is str:
+            return text
+        value = _finite(flag(name), kind, text, default)
         if kind is int and abs(value) >= 2**63:
             raise UserError(f"{flag(name)} is {text}; expected a number that fits 64 bits")
         return value
 
     return read
+
+
+def _finite(name: str, kind: Callable[[str], Any], text: str, such_as: Any) -> Any:
+    try:
+        value = kind(text) if is_plain(text) else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        what = "a whole number" if kind is int else "a number"
+        raise UserError(f"{name} is '{text:.40}'; expected {what}, such as {such_as}")
+    return value
+
+
+def number(within: str, such_as: float) -> Callable[[str], Callable[[str], float]]:
+    """Makes conversions of the text of flags that are a number in an interval, as `check_range` has it."""
+
+    def kind(name: str) -> Callable[[str], float]:
+        def read(text: str) -> float:
+            value = float(_finite(name, float, text, such_as))
+            check_range(name.removeprefix("--"), value, within, such_as=such_as)
+            return value
+
+        return read
+
+    return kind
 
 
 def count(name: str, most: int = 10**6) -> Callable[[str], int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmark.config.flags import add_flag
 from benchmark.errors import UserError, flag, unknown
 from benchmark.launch.base import Launcher, Options
 
@@ -53,12 +54,7 @@ def find(name: str) -> Maker:
 def add_flags(group: argparse._ArgumentGroup) -> None:
     """Add ``--launcher`` and the flags of all launchers."""
     places = ", ".join(f"{name} ({entry.where})" for name, entry in LAUNCHERS.items())
-    group.add_argument(
-        "--launcher",
-        default="local",
-        metavar="NAME",
-        help=f"where cells run: {places} (default: local)",
-    )
+    add_flag(group, "--launcher NAME", f"where cells run: {places} (default: local)", default="local")
     for entry in LAUNCHERS.values():
         for name, keywords in entry.flags.items():
             group.add_argument(flag(name), **keywords)

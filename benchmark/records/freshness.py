@@ -103,7 +103,7 @@ def checked_verdict(found: Any, record_digest: str) -> Mapping[str, Any]:
         return {}
     verdict = {name: value for name, value in found.items() if name != "checksum"}
     whole = found.get("checksum") == _checksum(verdict)
-    return verdict if whole and verdict["record_digest"] == record_digest else {}
+    return verdict if whole and verdict.get("record_digest") == record_digest else {}
 
 
 def _checksum(verdict: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from benchmark.config.flags import add_flag
 from benchmark.errors import UserError, flag
 
 if TYPE_CHECKING:
@@ -17,23 +18,15 @@ __all__ = ["add_tracking", "tracking_of"]
 
 def add_tracking(group: argparse._ArgumentGroup) -> None:
     """Add the flags of Weights & Biases."""
-    group.add_argument(
-        "--wandb",
-        default="disabled",
-        metavar="{online,offline,disabled}",
-        help="log runs to Weights & Biases as well; offline: into RESULTS/wandb, for `wandb sync` "
-        "(default: disabled)",
+    text = (
+        "log runs to Weights & Biases as well; offline: into RESULTS/wandb, for `wandb sync` "
+        "(default: disabled)"
     )
-    group.add_argument(
-        "--wandb-project",
-        metavar="NAME",
-        help="project there (default: the environment's WANDB_PROJECT, else pfl-benchmark)",
-    )
-    group.add_argument(
-        "--wandb-entity",
-        metavar="NAME",
-        help="team or user there (default: the environment's WANDB_ENTITY, else that of the login)",
-    )
+    add_flag(group, "--wandb {online,offline,disabled}", text, default="disabled")
+    text = "project there (default: the environment's WANDB_PROJECT, else pfl-benchmark)"
+    add_flag(group, "--wandb-project NAME", text)
+    text = "team or user there (default: the environment's WANDB_ENTITY, else that of the login)"
+    add_flag(group, "--wandb-entity NAME", text)
 
 
 def tracking_of(

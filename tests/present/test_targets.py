@@ -126,7 +126,7 @@ def test_the_command_takes_targets(tmp_path, cost):
 @pytest.mark.parametrize("text", ["0", "1", "1.2", "-0.5", "60", "nan", "x", "", "1_0", "60%"])
 def test_targets_that_are_no_accuracies(text, tmp_path, cost):
     write_record(tmp_path, config_of("fedper"), 0.5)
-    refused(cost(tmp_path, "--targets", text), "--targets", "in (0, 1)")
+    refused(cost(tmp_path, "--targets", text), "--targets", "expected a number", "such as 0.6")
 
 
 def test_what_says_no_target_is_refused(tmp_path, cost):

@@ -126,10 +126,8 @@ def bound_of(stages: Sequence[tuple[int, int]], sizes: Sequence[int], zeta: floa
     """The bound's terms for (shared, personal) parameters of each stage and the clients' training samples.
 
     Raises:
-        UserError: ζ is no probability, there are fewer than two clients, or one has no sample.
+        UserError: there are fewer than two clients, or one has no sample.
     """
-    if not 0 < zeta < 1:
-        raise UserError(f"--zeta is {zeta:g}; expected a probability between 0 and 1, such as 0.05")
     if len(sizes) < 2:
         raise UserError("the bound is stated for at least 2 clients; give a larger --clients")
     return Bound(tuple(stages), len(sizes), harmonic_mean(sizes), zeta)
@@ -140,13 +138,8 @@ def corollary(depth: int, stages: int, clients: int, samples: float, alpha: floa
 
     Args:
         depth: layers L of the network.
-        alpha: α, how fast the personal layers' widths fall with the stages.
-
-    Raises:
-        UserError: α is outside [0, 1), where the proof's integral holds.
+        alpha: α in [0, 1), how fast the personal layers' widths fall with the stages.
     """
-    if not 0 <= alpha < 1:
-        raise UserError(f"--alpha is {alpha:g}; expected a number in [0, 1): the proof divides by 2 − 2α")
     return Corollary(
         shared=math.sqrt(depth * stages / (clients * samples)),
         confidence=math.sqrt(math.log(1 / zeta) / (clients * samples)),

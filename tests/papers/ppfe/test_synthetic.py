@@ -253,7 +253,8 @@ def test_the_command_prints_the_tables_and_one_seed_works(tmp_path, capsys):
         (["--profile", "papr"], "did you mean 'paper'"),
         (["--seeds", "0"], "--seeds is '0'"),
         (["--seeds", "many"], "--seeds is 'many'"),
-        (["--tie", "-1"], "--tie is '-1'"),
+        (["--seeds", "1_0"], "--seeds is '1_0'"),
+        (["--tie", "-1"], "--tie is -1; expected a number of at least 0, such as 0.002"),
         (["--tie", "nan"], "--tie is 'nan'"),
     ],
 )

@@ -6,8 +6,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
@@ -15,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmark.config.fields import DATA_FIELDS, describe_split
-from benchmark.config.flags import add_config_flags, add_data_dir, add_method, add_setting, configure
+from benchmark.config.flags import add_data, add_flag, add_method, configure, number
 from benchmark.console.terminal import percent
-from benchmark.errors import UserError, is_plain
+from benchmark.errors import UserError
 
 if TYPE_CHECKING:
     from benchmark.engine.config import RunConfig
@@ -36,41 +34,17 @@ _COMPARED = ("ppfe", "fedavg", "fedper", "local")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_method(parser.add_argument_group("method"), "ppfe", "method (default: ppfe)")
-    data = parser.add_argument_group("setting and data")
-    add_setting(data)
-    add_config_flags(data, (*DATA_FIELDS, "rounds", "seed"))
-    add_data_dir(data)
+    add_data(parser, (*DATA_FIELDS, "rounds", "seed"))
     bound = parser.add_argument_group("bound")
-    bound.add_argument(
-        "--zeta",
-        type=_number("--zeta"),
-        default=0.05,
-        metavar="X",
-        help="probability ζ that the bound may fail with (default: 0.05)",
+    text = "probability ζ that the bound may fail with (default: 0.05)"
+    add_flag(bound, "--zeta X", text, number("(0, 1)", 0.05), default=0.05)
+    text = (
+        "corollary: personal widths of stage t are W·t^(−α) (default: what the method's own width reduction "
+        "has, else 0)"
     )
-    bound.add_argument(
-        "--alpha",
-        type=_number("--alpha"),
-        metavar="X",
-        help="corollary: personal widths of stage t are W·t^(−α) (default: what the method's own width "
-        "reduction has, else 0)",
-    )
-    parser.add_argument_group("output").add_argument(
-        "--json", action="store_true", help="print one JSON object instead of the tables"
-    )
-
-
-def _number(flag: str) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        try:
-            value = float(text) if is_plain(text) else math.nan
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise UserError(f"{flag} is '{text}'; expected a number, such as 0.05")
-        return value
-
-    return read
+    add_flag(bound, "--alpha X", text, number("[0, 1)", 0.25))  # at 1 the proof divides by 2 − 2α = 0
+    output = parser.add_argument_group("output")
+    add_flag(output, "--json", "print one JSON object instead of the tables")
 
 
 def execute(arguments: argparse.Namespace) -> None:

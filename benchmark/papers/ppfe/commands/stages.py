@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.config.flags import path
+from benchmark.config.flags import add_flag, path
 from benchmark.console.terminal import percent, show, shown_path
 from benchmark.errors import UserError
 
@@ -34,15 +34,8 @@ _SHARES = tuple(f"{kind}_{part}_accuracy" for kind in ("stage", "ensemble") for 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument(
-        "record", type=path("RECORD_FOLDER"), metavar="RECORD_FOLDER", help="folder of a finished run"
-    )
-    parser.add_argument(
-        "--out",
-        type=path("--out"),
-        metavar="FILE",
-        help="the figure, .png or .svg (default: stages.png in the record)",
-    )
+    add_flag(parser, "RECORD_FOLDER", "folder of a finished run", path, dest="record")
+    add_flag(parser, "--out FILE", "the figure, .png or .svg (default: stages.png in the record)", path)
 
 
 def execute(arguments: argparse.Namespace) -> None:

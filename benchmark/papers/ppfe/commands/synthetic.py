@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from benchmark.config.flags import path
+from benchmark.config.flags import add_flag, few, number, path
 from benchmark.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -33,46 +32,19 @@ _DEFAULT_DIR = Path("results")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     study = parser.add_argument_group("study")
-    study.add_argument(
-        "--profile", default="quick", metavar="NAME", help="quick: few points; paper: all (default: quick)"
+    text = "quick: few points; paper: all (default: quick)"
+    add_flag(study, "--profile NAME", text, default="quick")
+    text = "seeds 0 to N−1 for every point (default: the profile's, 2 or 10)"
+    add_flag(study, "--seeds N", text, few)
+    text = (
+        "validation errors that differ by at most this share are equal, and the largest of their λ is "
+        "taken; 0: the smallest error (default: 0.002)"
     )
-    study.add_argument(
-        "--seeds",
-        type=_number("--seeds", int, 1, "a whole number of at least 1"),
-        metavar="N",
-        help="seeds 0 to N−1 for every point (default: the profile's, 2 or 10)",
-    )
-    study.add_argument(
-        "--tie",
-        type=_number("--tie", float, 0, "a share of at least 0, such as 0.002"),
-        metavar="X",
-        help="validation errors that differ by at most this share are equal, and the largest of their λ is "
-        "taken; 0: the smallest error (default: 0.002)",
-    )
+    add_flag(study, "--tie X", text, number("[0, inf)", 0.002))
     output = parser.add_argument_group("output")
-    output.add_argument(
-        "--results-dir",
-        type=path("--results-dir"),
-        default=_DEFAULT_DIR,
-        metavar="DIR",
-        help=f"the files go to its subfolder synthetic (default: {_DEFAULT_DIR})",
-    )
-    output.add_argument("--json", action="store_true", help="print one JSON object instead of the tables")
-
-
-def _number(flag: str, kind: type, least: float, wanted: str) -> Callable[[str], float]:
-    """The conversion of a flag's text, with our own words where it fails."""
-
-    def read(text: str) -> float:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not least <= value < float("inf"):
-            raise UserError(f"{flag} is '{text}'; expected {wanted}")
-        return value
-
-    return read
+    text = f"the files go to its subfolder synthetic (default: {_DEFAULT_DIR})"
+    add_flag(output, "--results-dir DIR", text, path, default=_DEFAULT_DIR)
+    add_flag(output, "--json", "print one JSON object instead of the tables")
 
 
 def execute(arguments: argparse.Namespace) -> None:
