@@ -6,8 +6,7 @@ import argparse
 import contextlib
 from pathlib import Path
 
-from benchmark.config.flags import add_flag, path
-from benchmark.errors import UserError
+from benchmark.config.flags import add_flag, file_of, path
 
 HELP = "one static page over several results folders or packs: methods × settings, verified or not"
 USAGE = "FOLDER|PACK.zip [...] [--out FILE.html]"
@@ -24,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_flag(parser, "FOLDER ...", "results folder, or pack (`pack`)", path, dest="folders")
     text = "the page to write (default: board.html)"
-    add_flag(parser, "--out FILE.html", text, path, default=Path("board.html"))
+    add_flag(parser, "--out FILE.html", text, file_of(".html", ".htm"), default=Path("board.html"))
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -34,9 +33,6 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: a folder without finished runs, a pack that cannot be used, or a page that cannot be
             written.
     """
-    if arguments.out.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"--out is {arguments.out}; expected a name that ends in .html")
-
     from benchmark.console.terminal import say, shown_path
     from benchmark.engine.files import make_folder_of, write_text
     from benchmark.present.page.board import board_page, source_of_folder, source_of_pack

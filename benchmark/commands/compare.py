@@ -14,14 +14,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.config.flags import add_flag, path
+from benchmark.config.flags import add_flag, file_of, path
 from benchmark.errors import UserError, flag
 
 if TYPE_CHECKING:
     from benchmark.present.across import Across
     from benchmark.present.compare import Candidate, Group, Row
     from benchmark.records.store import Record
-    from benchmark.render.picture import Picture
 
 HELP = "differences and paired tests, over clients, between any finished runs"
 USAGE = "FOLDER [FOLDER ...] [--against RECORD_FOLDER] [--across] [--json]"
@@ -55,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_flag(parser, "--json", "print JSON instead (accuracies and differences in 0..1)")
     text = "also draw learning curves, or the critical-difference diagram of --across: .png or .svg"
-    add_flag(parser, "--out FILE", text, path)
+    add_flag(parser, "--out FILE", text, file_of(".png", ".svg"))
     across = parser.add_argument_group("over several settings")
     add_flag(across, "--across", "compare methods over all settings and seeds instead of within each setting")
     text = "those to compare, as folders are called (default: all); blocks that lack one are left out"
@@ -70,8 +69,6 @@ def execute(arguments: argparse.Namespace) -> None:
             ``--across``, fewer than two methods or two blocks.
     """
     out: Path | None = arguments.out
-    if out is not None and out.suffix.lower() not in (".png", ".svg"):
-        raise UserError(f"--out is {out}; expected the name of a .png or .svg file")
     if arguments.across:
         _across(arguments)
         return
@@ -95,8 +92,9 @@ def execute(arguments: argparse.Namespace) -> None:
         _complain(records, against, gathered.left_out)
     if out is not None:
         from benchmark.present.figures.compared import compared
+        from benchmark.present.pictures import write_picture
 
-        _write(compared([group for group, *_ in shown]), out)
+        write_picture(compared([group for group, *_ in shown]), out)
     if arguments.json:
         print(json.dumps([_numbers(*part) for part in shown], indent=2))
     else:
@@ -147,19 +145,12 @@ def _draw(found: Across, out: Path) -> None:
     if found.critical_difference is None:
         raise UserError("--out: a critical-difference diagram needs three methods; here are two")
     from benchmark.present.figures.critical import critical_differences
+    from benchmark.present.pictures import write_picture
 
     picture = critical_differences(
         found.blocks.methods, found.ranks, found.critical_difference, len(found.scores)
     )
-    _write(picture, out)
-
-
-def _write(picture: Picture, out: Path) -> None:
-    """Write a picture in the format of the file's name."""
-    from benchmark.engine.files import make_folder_of, write_bytes
-
-    make_folder_of(out)
-    write_bytes(out, picture.to_svg().encode() if out.suffix.lower() == ".svg" else picture.to_png())
+    write_picture(picture, out)
 
 
 def _reference(group: Group, against: Sequence[Path]) -> Candidate | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from benchmark.config.fields import DATA_FIELDS, changes, describe_split
-from benchmark.config.flags import add_data, add_flag, config_of, path
+from benchmark.config.flags import add_data, add_flag, config_of, file_of
 from benchmark.console.terminal import show, shown_path
 from benchmark.errors import UserError, flag
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_data(parser, (*DATA_FIELDS, "seed"))
     output = parser.add_argument_group("output")
-    add_flag(output, "--out FILE.png", f"the picture (default: in {_PICTURES})", path)
+    add_flag(output, "--out FILE.png", f"the picture (default: in {_PICTURES})", file_of(".png"))
     add_flag(output, "--full", "show all rows of the table of clients")
     add_flag(output, "--json", "print one JSON object, with all clients, instead of the tables")
 
@@ -43,8 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> None:
     """Print the description and save the picture."""
     setting, config = config_of(arguments)
-    if arguments.out is not None and arguments.out.suffix.lower() != ".png":
-        raise UserError(f"--out is {arguments.out}; expected the name of a .png file")
 
     import datasets
     from benchmark.config.resolve import check_data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmark.config.flags import add_flag, path
+from benchmark.config.flags import add_flag, file_of, path
 from benchmark.errors import UserError
 
 HELP = "finished records, with plugin files and checksums, in one zip file that others can check"
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     text = "results folder, or record of a finished run"
     add_flag(parser, "RESULTS ...", text, path, dest="results")
-    add_flag(parser, "--out FILE.zip", "required: the pack to write", path)
+    add_flag(parser, "--out FILE.zip", "required: the pack to write", file_of(".zip"))
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -34,8 +34,6 @@ def execute(arguments: argparse.Namespace) -> None:
     """
     if arguments.out is None:
         raise UserError("--out is required; give the pack's name, such as --out results.zip")
-    if arguments.out.suffix.lower() != ".zip":
-        raise UserError(f"--out is {arguments.out}; expected a name that ends in .zip")
 
     from benchmark.console.terminal import say, shown_path
     from benchmark.records.archive import plugins_of, write_pack

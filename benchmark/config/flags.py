@@ -28,6 +28,7 @@ __all__ = [
     "configure",
     "count",
     "few",
+    "file_of",
     "number",
     "parse_assignments",
     "path",
@@ -211,6 +212,21 @@ def path(name: str) -> Callable[[str], Path]:
             raise UserError(f"{name} is {text}: {error}; expected a path") from error
 
     return read
+
+
+def file_of(*endings: str) -> Callable[[str], Callable[[str], Path]]:
+    """As `path`, of a file whose name ends in one of these."""
+
+    def kind(name: str) -> Callable[[str], Path]:
+        def read(text: str) -> Path:
+            found = path(name)(text)
+            if found.suffix.lower() not in endings:
+                raise UserError(f"{name} is {text}; expected a name that ends in {' or '.join(endings)}")
+            return found
+
+        return read
+
+    return kind
 
 
 # -- from flags to a configuration ------------------------------------------------------------------

@@ -3,9 +3,3 @@
 Nothing but the standard library is imported before it is known to be there, so that this works on a machine
 with nothing.
 """
-
-from __future__ import annotations
-
-from benchmark.doctor.checks import Finding, findings
-
-__all__ = ["Finding", "findings"]

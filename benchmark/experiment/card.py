@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmark.config.resolve import resolve
 from benchmark.config.settings import find_setting
 from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.budget import Plan, planned_bytes, planned_epochs
+from benchmark.engine.budget import planned_bytes, planned_epochs
 from benchmark.engine.config import RunConfig
 from benchmark.engine.local import Outcome
 from benchmark.engine.message import Message
-from benchmark.engine.records import RunRecord
-from benchmark.engine.rounds import run
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import Prepared, prepare
+from benchmark.experiment.unrecorded import Quiet, run_unrecorded
 from benchmark.models import Network, Params
 from datasets import DATASETS
 from datasets.noise import noise
@@ -91,14 +88,6 @@ def _costs(algo: str) -> dict[str, float]:
     }
 
 
-class _Quiet:
-    def start(self, rounds: int, done: int) -> None:
-        """Nothing is shown."""
-
-    def round(self, line: Mapping[str, Any]) -> None:
-        """Nothing is shown."""
-
-
 def _flow(algo: str) -> dict[str, str]:
     """What is sent, kept and evaluated, in words, as a short run shows it."""
     prepared = _prepared(algo, test_samples_per_client=4, **_SHORT)
@@ -119,11 +108,7 @@ def _flow(algo: str) -> dict[str, str]:
         return found
 
     algorithm.message, algorithm.upload = seen_message, seen_upload  # type: ignore[method-assign]
-    with tempfile.TemporaryDirectory() as folder:
-        record = RunRecord(Path(folder), config, algo)
-        record.folder.mkdir()
-        plan = Plan(config.rounds, "rounds")
-        summary = run(algorithm, plan, record, None, _Quiet(), {})
+    summary = run_unrecorded(algorithm, Quiet())
     flow = {
         "sent to clients": _by_stage(network, down),
         "sent to the server": _by_stage(network, up),

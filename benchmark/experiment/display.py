@@ -82,12 +82,12 @@ class CellProgress:
         self._spent += seconds
         result = f"accuracy {percent(summary['accuracy'])}" if summary else f"no result: {problem}"
         left = f"about {duration(self._seconds_left())} left" if self._count < self._total else ""
-        self.say(
+        self.note(
             f"[{self._count:{len(str(self._total))}}/{self._total}] {cell.title}: {result}  "
             f"({duration(seconds)}{', ' if left else ''}{left})"
         )
         for warning in summary.get("warnings", ()) if summary else ():
-            self.say(f"    warning: {warning}")
+            self.note(f"    warning: {warning}")
         if self.bars is not None:
             self.bars.update(self._cells, completed=self._count, more=left)
 
@@ -95,11 +95,7 @@ class CellProgress:
         """Another process is at all that is left."""
         if time.monotonic() - self._said > _EVERY or self._waiting != len(cells):
             self._waiting, self._said = len(cells), time.monotonic()
-            self.say(f"waiting for another process, which is at {len(cells)} of these cells")
-
-    def note(self, text: str) -> None:
-        """Something worth a line."""
-        self.say(text)
+            self.note(f"waiting for another process, which is at {len(cells)} of these cells")
 
     def _seconds_left(self) -> float:
         running = [self._left[name] * row.share_left for name, row in self._running.items()]
@@ -109,8 +105,8 @@ class CellProgress:
             self._spent / self._expected if self._expected else 1.0
         )
 
-    def say(self, text: str) -> None:
-        """Print a line."""
+    def note(self, text: str) -> None:
+        """Print something worth a line."""
         if self.bars is not None:
             self.bars.console.print(text)
         else:
@@ -148,7 +144,7 @@ class _Row:
                 self._display.bars.update(self._bar, more=accuracy)
         elif time.monotonic() - self._said > _EVERY:
             self._said = time.monotonic()
-            self._display.say(
+            self._display.note(
                 f"    {self._cell.title}: round {self._round}/{self._rounds} {accuracy}".rstrip()
             )
 

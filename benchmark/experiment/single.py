@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
@@ -12,26 +11,17 @@ from benchmark.engine.config import RunConfig
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.progress import RunProgress
 from benchmark.experiment.runner import record_of, run_cell
+from benchmark.experiment.unrecorded import Quiet
 from benchmark.records.freshness import outdated
 from benchmark.records.record import read_record
 
-__all__ = ["Silent", "run_single"]
+__all__ = ["run_single"]
 
 _OUTDATED = (
     "note: that record was computed by other code (its method, the engine, the network or what reads the "
     "data has been changed since); remove its folder to run it again, or see by `python -m benchmark verify` "
     "whether this code gives the same"
 )
-
-
-class Silent:
-    """An observer that says nothing."""
-
-    def start(self, rounds: int, done: int) -> None:
-        """The run begins."""
-
-    def round(self, line: Mapping[str, Any]) -> None:
-        """A round is finished."""
 
 
 def run_single(setting: str, config: RunConfig, execution: Execution, quiet: bool = False) -> dict[str, Any]:
@@ -59,14 +49,14 @@ def run_single(setting: str, config: RunConfig, execution: Execution, quiet: boo
         ]
     )
     if record.done:
-        summary = run_cell(config, execution, Silent())
+        summary = run_cell(config, execution, Quiet())
         if not quiet:
             say(f"{headline} | already finished, not run again")
         if outdated(config, summary, read_record(record.folder).verified):
             say(_OUTDATED)
         return summary
     if quiet:
-        return run_cell(config, execution, Silent())
+        return run_cell(config, execution, Quiet())
     resumes = (record.folder / "checkpoint.pt").exists()
     with RunProgress(headline, f"preparing {config.dataset}", resumes) as progress:
         return run_cell(config, execution, progress)

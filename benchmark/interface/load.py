@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from benchmark.config.fields import setting_in_words
+from benchmark.config.fields import as_typed, setting_in_words
 from benchmark.config.plugins import load_plugins
 from benchmark.console.terminal import say
 from benchmark.errors import UserError
@@ -76,7 +76,10 @@ def _who(record: Record) -> dict[str, Any]:
 
 def _run(record: Record) -> list[dict[str, Any]]:
     config = record.config.to_dict()
-    hyper = {f"hyper.{name}": as_cell(value) for name, value in config.pop("hyper").items()}
+    hyper = {
+        f"hyper.{name}": as_typed(value) if isinstance(value, list) else value
+        for name, value in config.pop("hyper").items()
+    }
     figures = {name: value for name, value in record.summary.items() if isinstance(value, (int, float, str))}
     return [{**config, **hyper, **figures, "split": record.split}]
 
@@ -94,8 +97,3 @@ def _clients(record: Record) -> list[dict[str, Any]]:
         {"client": client, "test_samples": int(samples), "accuracy": float(accuracy), "loss": float(loss)}
         for client, (samples, accuracy, loss) in enumerate(zip(*columns, strict=True))
     ]
-
-
-def as_cell(value: Any) -> Any:
-    """A hyper-parameter as a cell: a list as text."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else value

@@ -27,7 +27,6 @@ __all__ = [
     "Launcher",
     "Options",
     "Outcome",
-    "Quiet",
     "Watcher",
     "absolute",
     "attempt",
@@ -51,16 +50,6 @@ class Watcher(Protocol):
 
     def note(self, text: str) -> None:
         """Something worth a line, such as the death of a worker."""
-
-
-class Quiet(Observer):
-    """An observer of runs that nobody watches where they are."""
-
-    def start(self, rounds: int, done: int) -> None:
-        return
-
-    def round(self, line: Mapping[str, Any]) -> None:
-        return
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 from benchmark.engine.executors.threads import available_cores
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
-from benchmark.launch.base import Ended, Launcher, Options, Quiet, attempt
+from benchmark.experiment.unrecorded import Quiet
+from benchmark.launch.base import Ended, Launcher, Options, attempt
 from benchmark.launch.cores import confined, own_gpu, use_share
 from benchmark.launch.pool import Pool
 from benchmark.launch.probe import automatic_jobs

@@ -20,7 +20,8 @@ from benchmark.config.plugins import load_plugins
 from benchmark.engine.files import write_bytes
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import record_of
-from benchmark.launch.base import Ended, Quiet, attempt, unavailable
+from benchmark.experiment.unrecorded import Quiet
+from benchmark.launch.base import Ended, attempt, unavailable
 from benchmark.launch.cores import use_share
 from benchmark.studies.grid import Cell
 

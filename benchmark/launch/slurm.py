@@ -10,7 +10,8 @@ from typing import Any
 
 from benchmark.errors import UserError, optional
 from benchmark.experiment.execution import Execution
-from benchmark.launch.base import Ended, Options, Quiet, absolute, attempt
+from benchmark.experiment.unrecorded import Quiet
+from benchmark.launch.base import Ended, Options, absolute, attempt
 from benchmark.launch.cores import use_share
 from benchmark.launch.pool import Pool, Task
 from benchmark.launch.registry import register

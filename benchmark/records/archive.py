@@ -191,14 +191,12 @@ class Pack:
         records: all that it holds, in a temporary folder.
         plugins: copies of its plugin files; nothing has run them.
         digest: SHA-256 of the zip file.
-        about: the content of pack.json.
     """
 
     path: Path
     records: Sequence[Record]
     plugins: Sequence[Path]
     digest: str
-    about: Mapping[str, Any]
 
 
 @contextlib.contextmanager
@@ -258,7 +256,7 @@ def _unpack(path: Path, root: Path) -> Pack:
         for plugin in plugins_of(record):
             if f"plugins/{plugin}" not in names:
                 raise ValueError(f"plugins/{plugin} is missing, with which {record.folder.name} was made")
-    return Pack(path, records, plugins, digest, about)
+    return Pack(path, records, plugins, digest)
 
 
 def _check_names(entries: Sequence[zipfile.ZipInfo]) -> None:

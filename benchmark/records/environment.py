@@ -16,7 +16,7 @@ import benchmark
 from benchmark.config.plugins import LOADED
 from benchmark.engine.executors.threads import available_cores
 
-__all__ = ["COMMIT_VARIABLE", "commit", "environment"]
+__all__ = ["COMMIT_VARIABLE", "commit", "device_name", "environment"]
 
 _PROGRAM = ("algorithms", "benchmark", "datasets")
 COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that was sent without its history
@@ -34,7 +34,7 @@ def environment(device: torch.device, executor: str) -> dict[str, Any]:
         # Processors of one name may have different vector instructions, and then give different floats.
         "processor": f"{_processor()} ({torch.backends.cpu.get_cpu_capability()})",
         "cores": available_cores(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "device": device_name(device),
         "executor": executor,
     }
     if device.type == "cuda":
@@ -42,6 +42,11 @@ def environment(device: torch.device, executor: str) -> dict[str, Any]:
     if LOADED:
         found["plugins"] = ", ".join(sorted(Path(plugin).name for plugin in LOADED))
     return found
+
+
+def device_name(device: torch.device) -> str:
+    """The name of a GPU, or ``cpu``."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 @cache

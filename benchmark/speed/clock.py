@@ -23,7 +23,6 @@ from benchmark.models import Network
 __all__ = [
     "Ceilings",
     "ceilings",
-    "device_name",
     "peak_memory",
     "timed",
     "training_bytes",
@@ -111,8 +110,3 @@ def peak_memory(device: torch.device) -> int:
         return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def device_name(device: torch.device) -> str:
-    """What rows call a device."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -25,9 +25,9 @@ from benchmark.engine.local import LocalCall, Outcome
 from benchmark.engine.precision import precision
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import prepare
-from benchmark.launch.base import Quiet
+from benchmark.experiment.unrecorded import Quiet, run_unrecorded
 from benchmark.models import Network, Params
-from benchmark.speed.workload import made_dataset, whole_run
+from benchmark.speed.workload import made_dataset
 
 __all__ = ["OUTLIER", "TOLERANCE", "VARIANTS", "Seen", "Twins", "difference", "equality"]
 
@@ -196,7 +196,7 @@ def _compared(resolved: Run, execution: Execution, executor: str) -> dict[int, S
     prepared = replace(prepared, task=replace(task, executor=twins))  # type: ignore[arg-type]
     algorithm = prepared.make(config.rounds)
     try:
-        whole_run(prepared, algorithm, _Stages(twins, algorithm, config.rounds))
+        run_unrecorded(algorithm, _Stages(twins, algorithm, config.rounds))
     finally:
         twins.close()
     return twins.seen

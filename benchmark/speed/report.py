@@ -14,9 +14,8 @@ import torch
 from benchmark.engine.files import write_json
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
-from benchmark.records.environment import environment
+from benchmark.records.environment import device_name, environment
 from benchmark.speed.cells import cells
-from benchmark.speed.clock import device_name
 from benchmark.speed.equality import VARIANTS, equality
 from benchmark.speed.growth import COHORTS, CROWDS, cohorts, crowds
 from benchmark.speed.kernels import kernels

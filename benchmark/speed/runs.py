@@ -16,8 +16,8 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.precision import precision
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import prepare
-from benchmark.launch.base import Quiet
-from benchmark.speed.workload import made_dataset, whole_run
+from benchmark.experiment.unrecorded import Quiet, run_unrecorded
+from benchmark.speed.workload import made_dataset
 
 __all__ = ["side_by_side", "whole_runs"]
 
@@ -31,16 +31,14 @@ def _run(algo: str, setting: str, rounds: int, execution: Execution, seed: int =
     prepared = prepare(resolved, execution, made_dataset(resolved.config))
     try:
         with precision(execution.tf32):
-            return whole_run(prepared, prepared.make(rounds), Quiet())
+            return run_unrecorded(prepared.make(rounds), Quiet())
     finally:
         prepared.task.executor.close()
 
 
-def whole_runs(
-    execution: Execution, setting: str, rounds: int, algos: tuple[str, ...] = ("fedavg", "ppfe")
-) -> Iterator[dict[str, Any]]:
+def whole_runs(execution: Execution, setting: str, rounds: int) -> Iterator[dict[str, Any]]:
     """Seconds of whole runs from the first round to the record; data and start-up not counted."""
-    for algo in algos:
+    for algo in ("fedavg", "ppfe"):
         _run(algo, setting, 4, execution)  # what is set up at first use is not timed
         summary = _run(algo, setting, rounds, execution)
         yield {
@@ -53,7 +51,7 @@ def whole_runs(
 
 
 def side_by_side(
-    execution: Execution, setting: str, rounds: int, count: int = 20, jobs: int = 4
+    execution: Execution, setting: str, rounds: int, count: int, jobs: int
 ) -> Iterator[dict[str, Any]]:
     """Seconds of `count` runs one after the other, and of as many shared among `jobs` processes.
 

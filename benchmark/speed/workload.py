@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from benchmark.config.resolve import resolve
 from benchmark.config.settings import find_setting
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.budget import Plan
 from benchmark.engine.config import RunConfig
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.local import LocalCall, Outcome
-from benchmark.engine.records import RunRecord
-from benchmark.engine.rounds import Observer, run
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import Prepared, prepare
 from benchmark.speed.clock import wait_for
@@ -33,7 +27,6 @@ __all__ = [
     "made_dataset",
     "ready",
     "trainer_call",
-    "whole_run",
 ]
 
 COHORT = 10
@@ -71,16 +64,6 @@ def local_call(
         return outcome.samples
 
     return call
-
-
-def whole_run(prepared: Prepared, algorithm: Algorithm, observer: Observer) -> dict[str, Any]:
-    """A run from its first round to the record, which is dropped; returns its summary."""
-    config = prepared.config
-    with tempfile.TemporaryDirectory() as folder:
-        record = RunRecord(Path(folder), config, config.algo)
-        record.folder.mkdir()
-        plan = Plan(config.rounds, "rounds")
-        return run(algorithm, plan, record, None, observer, {})
 
 
 def trainer_call(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from algorithms import ALGORITHMS
+from benchmark.config.fields import as_typed
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.studies.grid import Column, Variant
@@ -40,7 +40,7 @@ def own_points(row: Variant) -> list[Variant]:
     """A method at the hyper-parameters that it names for tuning (`Algorithm.tuning`)."""
     variants = []
     for hyper in ALGORITHMS[row.algo].tuning:
-        text = ", ".join(f"{key}={_typed(value)}" for key, value in hyper.items())
+        text = ", ".join(f"{key}={as_typed(value)}" for key, value in hyper.items())
         variants.append(Variant(f"{row.title}, {text}", row.algo, hyper=hyper))
     return variants
 
@@ -48,7 +48,3 @@ def own_points(row: Variant) -> list[Variant]:
 def with_points(rows: Iterable[Variant]) -> tuple[Variant, ...]:
     """The rows that have points of their own, each before its points."""
     return tuple(point for row in rows if (own := own_points(row)) for point in (row, *own))
-
-
-def _typed(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -223,7 +223,7 @@ def test_learning_curves_are_drawn(tmp_path, compare):
     write_record(tmp_path / "runs", config_of("ditto"))
     write_record(tmp_path / "runs", config_of("fedper"))
     refused(
-        compare(tmp_path / "runs", "--out", tmp_path / "x.pdf"), "expected the name of a .png or .svg file"
+        compare(tmp_path / "runs", "--out", tmp_path / "x.pdf"), "expected a name that ends in .png or .svg"
     )
     assert compare(tmp_path / "runs", "--out", tmp_path / "new" / "curves.png")[0] == 0
     assert (tmp_path / "new" / "curves.png").read_bytes().startswith(b"\x89PNG")

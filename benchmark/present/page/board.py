@@ -10,9 +10,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 import benchmark
-from benchmark.config.fields import in_words, nearest_setting, setting_in_words
+from benchmark.config.fields import changes, in_words, nearest_setting, setting_in_words
 from benchmark.config.resolve import method_label
-from benchmark.config.settings import find_setting
 from benchmark.engine.config import RunConfig
 from benchmark.errors import UserError
 from benchmark.present.page.command import command
@@ -87,7 +86,7 @@ class _Number:
         """A mean in % and as a number; None where a record does not have it."""
         if any(name not in record.summary for record in self.records):
             return None
-        return percent(self.mean(name)).removesuffix(" %"), self.mean(name)
+        return percent(self.mean(name)), self.mean(name)
 
     @property
     def spread(self) -> str:
@@ -117,10 +116,10 @@ def board_page(sources: Sequence[Source]) -> str:
     numbers = _numbers(sources, columns)
     settings = sorted({number.setting for number in numbers}, key=_by_use(numbers))
     return template(_HERE / "board.html").render(
+        name="board",
         version=benchmark.__version__,
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
-        script=(_HERE / "page.js").read_text(encoding="utf-8"),
-        more_script=(_HERE / "board.js").read_text(encoding="utf-8"),
+        script="".join((_HERE / name).read_text(encoding="utf-8") for name in ("page.js", "board.js")),
         sources=[_source(source) for source in sources],
         settings=settings,
         rows=_rows(numbers, settings, several=len(sources) > 1),
@@ -162,10 +161,8 @@ def _method(config: RunConfig) -> str:
         words = [method_label(config)]
     except UserError:  # a plugin's, or of another version
         words = [config.algo, *(f"{name}={value}" for name, value in sorted(config.hyper.items()))]
-    setting = nearest_setting(config, _OF_SETTING)
-    usual = {**vars(RunConfig()), **(find_setting(setting).values if setting else {})}
-    own = {name: getattr(config, name) for name in _OF_METHOD}
-    return ", ".join([*words, *(in_words(*item) for item in own.items() if item[1] != usual[item[0]])])
+    own = changes(nearest_setting(config, _OF_SETTING), config, _OF_METHOD)
+    return ", ".join([*words, *(in_words(*item) for item in own.items())])
 
 
 def _by_use(numbers: Sequence[_Number]) -> Any:
@@ -203,8 +200,8 @@ def _rows(numbers: Sequence[_Number], settings: Sequence[str], several: bool) ->
 def _cell(number: _Number, best: float | None, numbers: Sequence[_Number]) -> dict[str, Any]:
     return {
         "value": number.accuracy,
-        "text": percent(number.accuracy).removesuffix(" %"),
-        "spread": number.spread.removesuffix(" %"),
+        "text": percent(number.accuracy),
+        "spread": number.spread,
         "seeds": len(number.records),
         "best": number.accuracy == best,
         "state": number.state,
@@ -225,13 +222,13 @@ def _entry(number: _Number, splits: Mapping[tuple[str, int], str]) -> dict[str, 
     """What the list of numbers says of one."""
     sent = fmean(record.bytes_sent for record in number.records)
     samples = fmean(r.summary["samples"] + r.summary["adaptation_samples"] for r in number.records)
-    spread = f" ± {number.spread.removesuffix(' %')}" if number.spread else ""
+    spread = f" ± {number.spread}" if number.spread else ""
     return {
         "method": number.method,
         "words": [number.setting, number.source.name],
         "figures": (
             (str(len(number.records)), len(number.records)),
-            (percent(number.accuracy).removesuffix(" %") + spread, number.accuracy),
+            (percent(number.accuracy) + spread, number.accuracy),
             *(number.figure(name) for name in ("accuracy_worst10", "macro_f1", "auc")),
             (size(sent), sent),
             (f"{samples:,.0f}", samples),

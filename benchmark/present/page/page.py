@@ -79,6 +79,7 @@ def _html(content: Content) -> str:
     records, total, missing = content.records, len(content.cells), len(content.missing)
     users = {key: cell.studies for key, cell in content.planned.items()}
     return template(_HERE / "page.html").render(
+        name=f"{content.profile.name} profile",
         profile=content.profile,
         version=benchmark.__version__,
         style=(_HERE / "page.css").read_text(encoding="utf-8"),

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.config.flags import add_flag, path
+from benchmark.config.flags import add_flag, file_of, path
 from benchmark.console.terminal import percent, show, shown_path
 from benchmark.errors import UserError
 
@@ -26,7 +26,6 @@ EXAMPLES = """\
   python -m benchmark stages results/runs/ppfe-digits-s2-seed0-...
   python -m benchmark stages results/runs/ppfe-digits-s2-seed0-... --out stages.svg"""
 
-_ENDINGS = (".png", ".svg")
 _PER_CLIENT = ("epsilon", "beta", "edge", "weight_min", "weight_max", "effective_samples")
 _HINDSIGHT = "hindsight_test_accuracy"
 _SHARES = tuple(f"{kind}_{part}_accuracy" for kind in ("stage", "ensemble") for part in ("train", "test"))
@@ -35,31 +34,25 @@ _SHARES = tuple(f"{kind}_{part}_accuracy" for kind in ("stage", "ensemble") for 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_flag(parser, "RECORD_FOLDER", "folder of a finished run", path, dest="record")
-    add_flag(parser, "--out FILE", "the figure, .png or .svg (default: stages.png in the record)", path)
+    text = "the figure, .png or .svg (default: stages.png in the record)"
+    add_flag(parser, "--out FILE", text, file_of(".png", ".svg"))
 
 
 def execute(arguments: argparse.Namespace) -> None:
     """Print the table and save the figure."""
     folder: Path = arguments.record
     out: Path = arguments.out or folder / "stages.png"
-    if out.suffix.lower() not in _ENDINGS:
-        raise UserError(f"--out is {out}; expected the name of a .png or .svg file")
 
     from benchmark.records.gather import named_record
 
     record = named_record(folder)
     stages, title = read_stages(record), record.folder.name.rpartition("-")[0]
 
-    from benchmark.engine.files import make_folder_of, write_bytes, write_text
     from benchmark.papers.ppfe.figures.stage_record import stage_figure
+    from benchmark.present.pictures import write_picture
     from benchmark.render.picture import Picture
 
-    picture = Picture(out.stem, title, "", stage_figure(stages, title))
-    make_folder_of(out)
-    if out.suffix.lower() == ".svg":
-        write_text(out, picture.to_svg())
-    else:
-        write_bytes(out, picture.to_png())
+    write_picture(Picture(out.stem, title, "", stage_figure(stages, title)), out)
     show(Text(title, "bold"), "", Padding(_table(stages), (0, 0, 0, 2)), "", *_remarks(record, stages))
     print(f"figure  {shown_path(out)}")
 

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmark.papers.ppfe.figures.labels import stage_labels
 from benchmark.present.figures.style import tidy
 from benchmark.render.picture import grey, styled
 
@@ -60,17 +61,9 @@ def stage_figure(diagnostics: list[dict[str, Any]], title: str) -> Figure:
 def _stages(axes: Axes, diagnostics: Sequence[Mapping[str, Any]]) -> None:
     """Stage numbers and, below them, the personal layers."""
     numbers = [stage["stage"] for stage in diagnostics]
-    labels = [f"{stage['stage']}\n{_span(stage['personal'])}" for stage in diagnostics]
-    axes.set_xticks(numbers, labels)
+    axes.set_xticks(numbers, stage_labels(diagnostics))
     axes.set_xlim(numbers[0] - 0.5, numbers[-1] + 0.5)
     axes.grid(axis="x", visible=False)
-
-
-def _span(layers: Sequence[str]) -> str:
-    """``fc2–fc3`` for the personal layers of a stage."""
-    if not layers:
-        return "none"
-    return layers[0] if len(layers) == 1 else f"{layers[0]}–{layers[-1]}"
 
 
 def _accuracy(axes: Axes, diagnostics: Sequence[Mapping[str, Any]]) -> None:

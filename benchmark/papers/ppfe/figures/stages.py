@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
+from benchmark.papers.ppfe.figures.labels import stage_labels
 from benchmark.papers.ppfe.recorded import stages_of
 from benchmark.present.figures.style import End, label_ends, panels, tidy
 from benchmark.records.store import Record
@@ -61,14 +62,6 @@ def _panel(panel: Axes, records: list[Record]) -> None:
         panel.plot(numbers, mean, dashes, color=color, marker="o", markersize=4)
         ends.append(End(numbers[-1], float(mean[-1]), text, color))
     panel.margins(x=0.06, y=0.1)
-    labels = [f"{stage['stage']}\n{_span(stage['personal'])}" for stage in stages[0]]
-    panel.set_xticks(numbers, labels)
+    panel.set_xticks(numbers, stage_labels(stages[0]))
     tidy(panel, "stage", "test accuracy, %")
     label_ends(panel, ends)
-
-
-def _span(layers: list[str]) -> str:
-    """``fc2–fc3`` for the personal layers of a stage."""
-    if not layers:
-        return "none"
-    return layers[0] if len(layers) == 1 else f"{layers[0]}–{layers[-1]}"
