@@ -19,7 +19,7 @@ HELP = "rounds, bytes and samples until finished runs first reach an accuracy"
 USAGE = "FOLDER [FOLDER ...] [--targets X ...] [--json]"
 EXAMPLES = """\
   python -m benchmark cost results/runs                    to FedAvg's and Local Only's final accuracy
-  python -m benchmark cost results/paper/*-cifar10-shards5-seed0-* --targets 0.6 0.7
+  python -m benchmark cost results/paper/{fedper,fedrep}-cifar10-shards5-seed0-* --targets 0.6 0.7
   python -m benchmark --algo fedbabu --eval-adapted        a run that is evaluated fine-tuned on the way
 
 Runs on the same splits stand in one table. Runs are evaluated every --eval-every rounds."""

@@ -25,16 +25,14 @@ __all__ = ["DOCUMENTS", "LANDING", "Change", "made_by", "navigation", "pages"]
 
 Change = Callable[[str], str]
 
+_PAGES = "budgets calibration lite methods natural new-clients ppfe protocols tuning".split()
 # Documents of the checkout that are a page as they are, by their place.
 DOCUMENTS = {
     "docs/performance.md": "performance.md",
     "docs/reliability.md": "reliability.md",
     "docs/board.md": "board.md",
     "results/README.md": "results/index.md",
-    **{
-        f"results/{name}.md": f"results/{name}.md"
-        for name in ("budgets", "calibration", "lite", "methods", "natural", "ppfe", "protocols", "tuning")
-    },
+    **{f"results/{name}.md": f"results/{name}.md" for name in _PAGES},
 }
 _STUDIES = {
     "calibration": "calibration",
@@ -44,6 +42,7 @@ _STUDIES = {
     "methods": "methods",
     "budgets": "budgets targets",
     "natural": "natural",
+    "new-clients": "new-clients",
 }
 # Where links to whole documents lead that are pages only in parts.
 LANDING = {
