@@ -25,7 +25,11 @@ __all__ = ["DOCUMENTS", "LANDING", "Change", "made_by", "navigation", "pages"]
 
 Change = Callable[[str], str]
 
-_PAGES = "budgets calibration lite methods natural new-clients ppfe protocols tuning".split()
+# fmt: off
+_PAGES = (
+    "budgets", "calibration", "lite", "methods", "natural", "new-clients", "ppfe", "protocols", "tuning",
+)
+# fmt: on
 # Documents of the checkout that are a page as they are, by their place.
 DOCUMENTS = {
     "docs/performance.md": "performance.md",
