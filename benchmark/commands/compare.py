@@ -35,7 +35,7 @@ EXAMPLES = """\
 Runs that differ only in their seed count as one. Runs of one seed can be compared if they used the same
 split. They may differ in anything else (method, hyper-parameters, protocol); the output says in what.
 
---across compares methods over several settings and seeds: mean ranks, Friedman and Wilcoxon tests over
+--across compares methods over several settings and seeds: average ranks, Friedman and Wilcoxon tests over
 blocks, interquartile means, probabilities of improvement. A block is a setting and a seed with a run of every
 method."""
 

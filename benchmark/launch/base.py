@@ -173,9 +173,9 @@ def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
 def unavailable(cells: Sequence[Cell], data_dir: Path | None, download: bool = True) -> dict[str, str]:
     """The datasets of `cells` that cannot be had on this machine, and why not."""
     problems = {}
-    for name, config in {cell.config.dataset: cell.config for cell in cells}.items():
+    for name, embedding in dict.fromkeys((cell.config.dataset, cell.config.embedding) for cell in cells):
         try:
-            datasets.load(name, data_dir, download=download, embedding=config.embedding)
+            datasets.load(name, data_dir, download=download, embedding=embedding)
         except UserError as error:
             problems[name] = str(error)
     return problems

@@ -99,7 +99,7 @@ class RayCluster(Pool):
 
     def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
         """As `Launcher.unavailable`: what some machine lacks; workers download nothing."""
-        samples = list({cell.config.dataset: cell for cell in cells}.values())
+        samples = list({(cell.config.dataset, cell.config.embedding): cell for cell in cells}.values())
         answers = self._on_every_node(look, samples, self._execution.data_dir)
         try:
             found = self._ray.get(answers, timeout=_SECONDS_TO_LOOK)

@@ -19,10 +19,10 @@ from benchmark.studies.blocks import Blocks, listed
 from benchmark.studies.friedman import (
     Friedman,
     Pair,
+    average_ranks,
     critical_difference,
     friedman,
     groups,
-    mean_ranks,
     pairs,
 )
 from benchmark.studies.statistics import LEVEL
@@ -62,14 +62,14 @@ class Across:
 
     Attributes:
         scores: accuracies [B, methods].
-        ranks: mean ranks [methods].
+        ranks: average ranks [methods].
         pairs: Wilcoxon tests, of all pairs or of those with the reference.
     """
 
     def __init__(self, blocks: Blocks, reference: str = "") -> None:
         require_enough(blocks)
         self.blocks, self.scores = blocks, blocks.accuracies()
-        self.ranks = mean_ranks(self.scores)
+        self.ranks = average_ranks(self.scores)
         self.pairs = pairs(self.scores, blocks.methods.index(reference) if reference else None)
         self.reference = reference or blocks.methods[int(np.argmin(self.ranks))]
 
@@ -93,12 +93,12 @@ class Across:
 
     @cached_property
     def critical_difference(self) -> float | None:
-        """Of mean ranks, by Nemenyi; None of two methods."""
+        """Of average ranks, by Nemenyi; None of two methods."""
         return critical_difference(len(self.ranks), len(self.scores)) if self.test else None
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
-        """Methods whose mean ranks are nearer than the critical difference, the best first."""
+        """Methods whose average ranks are nearer than the critical difference, the best first."""
         if self.critical_difference is None:
             return []
         return [
@@ -108,7 +108,7 @@ class Across:
 
     @cached_property
     def standings(self) -> list[Standing]:
-        """All methods by mean rank, the best first."""
+        """All methods by average rank, the best first."""
         order = np.argsort(self.ranks, kind="stable")
         return [self._standing(int(place)) for place in order]
 

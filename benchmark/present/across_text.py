@@ -26,12 +26,12 @@ def heading(found: Across) -> str:
 
 
 def standings_table(found: Across) -> Table:
-    """A row for each method, by mean rank; columns in which nobody has anything are left out."""
+    """A row for each method, by average rank; columns in which nobody has anything are left out."""
     rows = [_cells(standing) for standing in found.standings]
     used = [place for place in range(1, len(rows[0]) - 1) if any(row[place] for row in rows)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("", overflow="fold", min_width=20)
-    heads = ("mean rank", "IQM", "interval", "P(better)", "interval", "p")
+    heads = ("average rank", "IQM", "interval", "P(better)", "interval", "p")
     for place in used:
         table.add_column(heads[place - 1], justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -69,7 +69,7 @@ def findings(found: Across) -> list[str]:
     lines = [f"Friedman test over blocks: {_words(found.test)}"]
     if found.settings_test:
         lines.append(f"over settings, means over seeds: {_words(found.settings_test)}")
-    lines.append(f"critical difference of mean ranks (Nemenyi, {LEVEL}): {found.critical_difference:.2f}")
+    lines.append(f"critical difference of average ranks (Nemenyi, {LEVEL}): {found.critical_difference:.2f}")
     lines += [f"not significantly different: {', '.join(group)}" for group in found.groups]
     if not found.test.significant:
         lines.append(
@@ -129,7 +129,7 @@ def explanation(chosen: bool) -> str:
         "blocks as independent, which seeds of one setting are not; this makes p too small."
     )
     if chosen:
-        text += " The reference is the method of the best mean rank; --against names another."
+        text += " The reference is the method of the best average rank; --against names another."
     return text
 
 

@@ -16,7 +16,16 @@ import numpy as np
 from benchmark.errors import UserError
 from benchmark.studies.statistics import LEVEL, direction, holm, wilcoxon
 
-__all__ = ["Friedman", "Pair", "critical_difference", "friedman", "groups", "least_p", "mean_ranks", "pairs"]
+__all__ = [
+    "Friedman",
+    "Pair",
+    "average_ranks",
+    "critical_difference",
+    "friedman",
+    "groups",
+    "least_p",
+    "pairs",
+]
 
 _DIGITS = 9  # floats must not decide ties
 
@@ -72,7 +81,7 @@ def _ranks(scores: np.ndarray) -> np.ndarray:
     return stats.rankdata(-scores.round(_DIGITS), axis=1)
 
 
-def mean_ranks(scores: np.ndarray) -> np.ndarray:
+def average_ranks(scores: np.ndarray) -> np.ndarray:
     """Ranks within blocks, averaged over these [methods]; 1 is the best, ties share their mean."""
     return _ranks(scores).mean(axis=0)
 
@@ -104,7 +113,7 @@ def friedman(scores: np.ndarray) -> Friedman:
 
 
 def critical_difference(methods: int, blocks: int, level: float = LEVEL) -> float:
-    """Difference of mean ranks from which on two methods differ significantly (Nemenyi, 1963).
+    """Difference of average ranks from which on two methods differ significantly (Nemenyi, 1963).
 
     q √(methods (methods + 1) / (6 blocks)), where q is the quantile of the studentized range with infinite
     degrees of freedom, divided by √2.
@@ -119,7 +128,7 @@ def groups(ranks: np.ndarray, distance: float) -> list[tuple[int, ...]]:
     """Methods that do not differ significantly: the lines of a critical-difference diagram.
 
     Args:
-        ranks: mean ranks [methods].
+        ranks: average ranks [methods].
         distance: the critical difference.
 
     Returns:

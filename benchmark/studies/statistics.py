@@ -14,11 +14,11 @@ import pandas as pd
 __all__ = [
     "LEVEL",
     "Comparison",
-    "average_ranks",
     "compare_with",
     "direction",
     "holm",
     "mean_and_std",
+    "ranks_by_column",
     "wilcoxon",
 ]
 
@@ -129,7 +129,7 @@ def compare_with(samples: Mapping[str, Mapping[Any, np.ndarray]], reference: str
     return comparisons
 
 
-def average_ranks(figures: pd.DataFrame) -> pd.DataFrame:
+def ranks_by_column(figures: pd.DataFrame) -> pd.DataFrame:
     """Ranks (1 is best, ties share their mean) by column, and their mean over columns as ``average``.
 
     Args:

@@ -338,14 +338,14 @@ def test_statistics_over_settings_are_those_of_the_blocks(tmp_path):
     table = make_table(results, "over-settings")
     facts = facts_frame(table).set_index("method")
     assert [*facts.index] == ["Ditto", "Local Only", "FedAvg"]
-    assert facts["mean_rank"].tolist() == [1, 2, 3]
+    assert facts["average_rank"].tolist() == [1, 2, 3]
     assert facts["improvement"].dropna().tolist() == [0, 0]
     for row in facts.index:
         values = np.sort([value for column in results.columns for value in results.values(row, column)])
         assert facts["iqm"][row] == pytest.approx(100 * values[2:6].mean())
         assert values[0] * 100 <= facts["iqm_low"][row] <= facts["iqm_high"][row] <= values[-1] * 100
     assert "4 of 4 settings have a record of every method: 8 blocks" in table.caption
-    assert "critical difference of mean ranks (Nemenyi, 0.05): 1.17" in table.caption  # 2.343 √(12 / 48)
+    assert "critical difference of average ranks (Nemenyi, 0.05): 1.17" in table.caption  # 2.343 √(12 / 48)
 
 
 def test_statistics_over_few_settings_are_not_shown(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from benchmark.errors import UserError
-from benchmark.studies.friedman import critical_difference, friedman, groups, least_p, mean_ranks, pairs
+from benchmark.studies.friedman import average_ranks, critical_difference, friedman, groups, least_p, pairs
 from benchmark.studies.statistics import holm, wilcoxon
 
 # Demšar (2006), table 6: AUC of C4.5 on 14 data sets, plain and with two parameters tuned (m, cf, both).
@@ -40,7 +40,7 @@ def rng():
 
 def test_the_published_example():
     """The paper's figures; its χ² is not corrected for ties, which are 78 / 840 of the variance here."""
-    assert mean_ranks(AUC) == pytest.approx([3.143, 2.000, 2.893, 1.964], abs=5e-4)
+    assert average_ranks(AUC) == pytest.approx([3.143, 2.000, 2.893, 1.964], abs=5e-4)
     found = friedman(AUC)
     uncorrected = found.chi2 * (1 - 78 / 840)
     assert uncorrected == pytest.approx(9.28, abs=0.005)
@@ -51,7 +51,7 @@ def test_the_published_example():
 
 def test_the_published_groups():
     """At 0.05 no pair differs; at 0.10 plain C4.5 is worse than with m, and than with both."""
-    ranks = mean_ranks(AUC)
+    ranks = average_ranks(AUC)
     assert groups(ranks, critical_difference(4, 14)) == [(3, 1, 2, 0)]
     assert groups(ranks, critical_difference(4, 14, level=0.10)) == [(3, 1, 2), (2, 0)]
 
@@ -71,7 +71,7 @@ def test_friedman_by_scipy_and_by_its_formula(rng):
     theirs = stats.friedmanchisquare(*scores.T)
     assert (found.chi2, found.p_chi2) == pytest.approx((theirs.statistic, theirs.pvalue))
     ranks = np.array([[sum(other >= own for other in row) for own in row] for row in scores]).mean(axis=0)
-    assert mean_ranks(scores) == pytest.approx(ranks)
+    assert average_ranks(scores) == pytest.approx(ranks)
     chi2 = 12 * 9 / (5 * 6) * ((ranks**2).sum() - 5 * 6**2 / 4)
     assert found.chi2 == pytest.approx(chi2)
     assert found.f == pytest.approx(8 * chi2 / (9 * 4 - chi2))
@@ -91,11 +91,11 @@ def test_blocks_of_one_order_have_the_exact_p():
 def test_equal_methods_do_not_differ():
     found = friedman(np.full((4, 3), 0.5))
     assert (found.chi2, found.f, found.p, found.significant) == (0, 0, 1, False)
-    assert mean_ranks(np.full((4, 3), 0.5)).tolist() == [2, 2, 2]
+    assert average_ranks(np.full((4, 3), 0.5)).tolist() == [2, 2, 2]
 
 
 def test_floats_do_not_decide_ranks():
-    assert mean_ranks(np.array([[0.3, 0.1 + 0.2, 0.1]])).tolist() == [1.5, 1.5, 3]
+    assert average_ranks(np.array([[0.3, 0.1 + 0.2, 0.1]])).tolist() == [1.5, 1.5, 3]
 
 
 def test_p_is_uniform_where_methods_are_equal():

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from benchmark.studies.statistics import (
-    average_ranks,
     compare_with,
     direction,
     holm,
     mean_and_std,
+    ranks_by_column,
     wilcoxon,
 )
 
@@ -135,18 +135,18 @@ def test_comparison_leaves_out_methods_without_a_common_pair():
     assert compare_with({"a": {"x": np.array([0.5])}, "b": {"y": np.array([0.4])}}, "a") == {}
 
 
-def test_average_ranks_by_hand():
+def test_ranks_by_column_by_hand():
     figures = pd.DataFrame(
         {"one": [0.9, 0.8, 0.8, np.nan], "two": [0.5, 0.7, 0.6, np.nan], "three": [0.1, np.nan, 0.3, np.nan]},
         index=list("abcd"),
     )
-    ranks = average_ranks(figures)
+    ranks = ranks_by_column(figures)
     assert list(ranks.columns) == ["one", "two", "average"]  # "three" lacks b; d has nothing at all
     assert ranks["average"].to_dict() == {"a": 2.0, "b": 1.75, "c": 2.25}
 
 
-def test_average_ranks_of_nothing():
-    assert average_ranks(pd.DataFrame({"one": [np.nan]}, index=["a"])).empty
+def test_ranks_by_column_of_nothing():
+    assert ranks_by_column(pd.DataFrame({"one": [np.nan]}, index=["a"])).empty
 
 
 def test_mean_and_std():

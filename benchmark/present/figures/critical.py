@@ -1,4 +1,4 @@
-"""The critical-difference diagram (Demšar, JMLR 7, 2006): mean ranks, and which of them do not differ."""
+"""The critical-difference diagram (Demšar, JMLR 7, 2006): average ranks, and which of them do not differ."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: fl
     """Mean ranks on an axis, the best at the right; thick lines join methods without significant difference.
 
     Args:
-        ranks: mean ranks [methods], 1 is the best.
+        ranks: average ranks [methods], 1 is the best.
         distance: the critical difference.
         blocks: over how many blocks ranks were averaged.
     """
@@ -48,7 +48,7 @@ def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: fl
         _labels(panel, [methods[place] for place in order], ranks[order], bars)
     caption = (
         f"Mean ranks by test accuracy over {blocks} blocks (a setting and a seed), 1 is the best. Thick "
-        "lines join methods whose mean ranks differ by less than the critical difference "
+        "lines join methods whose average ranks differ by less than the critical difference "
         f"CD = {distance:.2f} (Nemenyi test, {LEVEL}); it holds if the Friedman test finds a difference."
     )
     return Picture("critical-difference", "Mean ranks", caption, figure)

@@ -10,7 +10,7 @@ from benchmark.present.tables.places import Papers, bold, cells_of, facts_of, he
 from benchmark.records.store import Record
 from benchmark.render.table import Cell, Plain, Table
 from benchmark.studies.results import Results
-from benchmark.studies.statistics import average_ranks
+from benchmark.studies.statistics import ranks_by_column
 
 __all__ = ["accuracy", "best_round", "ranks", "significance", "spread", "worst10"]
 
@@ -117,7 +117,7 @@ def _test(results: Results, row: str, column: str) -> Cell:
 
 def ranks(results: Results) -> Table:
     """Rank of every method in every setting that all have, and the average."""
-    found = average_ranks(results.means())
+    found = ranks_by_column(results.means())
     columns = [str(name) for name in found.columns if name != "average"]
     text = "Rank by mean test accuracy, 1 is best; ties share their mean. "
     text += f"Only settings that all methods have: {len(columns)} of {len(results.columns)}."

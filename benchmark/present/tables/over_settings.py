@@ -1,4 +1,4 @@
-"""Methods over all settings of a study: mean ranks, tests over blocks, interquartile means."""
+"""Methods over all settings of a study: average ranks, tests over blocks, interquartile means."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from benchmark.studies.statistics import LEVEL
 __all__ = ["LEAST", "over_settings"]
 
 LEAST = 4  # settings; statistics over fewer say little
-_HEADS = ("mean rank", "interquartile mean", "interval", "P(better)", "p")
+_HEADS = ("average rank", "interquartile mean", "interval", "P(better)", "p")
 _FIELDS = (
-    "method", "mean_rank", "iqm", "iqm_low", "iqm_high", "improvement", "improvement_low",
+    "method", "average_rank", "iqm", "iqm_low", "iqm_high", "improvement", "improvement_low",
     "improvement_high", "p_holm",
 )  # fmt: skip
 
@@ -68,7 +68,7 @@ def _words(found: Across) -> str:
     p = p_value(found.test.p)
     return (
         f"{text} Friedman test (Iman–Davenport): p {p if p.startswith('<') else f'= {p}'}; critical "
-        f"difference of mean ranks (Nemenyi, {LEVEL}): {found.critical_difference:.2f}."
+        f"difference of average ranks (Nemenyi, {LEVEL}): {found.critical_difference:.2f}."
     )
 
 
@@ -77,7 +77,7 @@ def _row(standing: Standing) -> tuple[Cell, ...]:
     least, most = standing.improvement_interval or (None, None)
     facts: dict[str, Plain] = {
         "method": standing.method,
-        "mean_rank": standing.rank,
+        "average_rank": standing.rank,
         "iqm": 100 * standing.iqm,
         "iqm_low": None if low is None else 100 * low,
         "iqm_high": None if high is None else 100 * high,
