@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from benchmark.present.tables.captions import SELECTION, caption, notes
-from benchmark.present.tables.places import heads
+from benchmark.present.tables.places import heads, rules_between
 from benchmark.records.store import Record
 from benchmark.render.table import MISSING, Cell, Head, Table
 from benchmark.studies.results import Results
@@ -26,8 +26,6 @@ def communication(results: Results, remark: str = "") -> Table:
         remark: to stand in the caption, before seeds and protocol.
     """
     found = [line for column in results.columns for line in _lines(results, column)]
-    settings = [line["setting"] for line in found]
-    rules = [place for place in range(1, len(found)) if settings[place] != settings[place - 1]]
     text = (
         "Bytes of tensors sent over the whole run: up (clients to server), down (server to participants), "
         "broadcast (the last aggregate of a stage or run to every client). "
@@ -50,7 +48,7 @@ def communication(results: Results, remark: str = "") -> Table:
         heads=(Head("setting", words=True, once=True), *heads("method", "stage", *_FIGURES, "accuracy")),
         rows=tuple(map(_cells, found)),
         notes=notes(results),
-        rules=tuple(rules),
+        rules=rules_between([line["setting"] for line in found]),
         fields=_FIELDS,
     )
 

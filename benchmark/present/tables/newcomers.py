@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.present.tables.captions import SELECTION, caption, notes
-from benchmark.present.tables.places import heads
+from benchmark.present.tables.places import heads, rules_between
 from benchmark.records.store import Record
 from benchmark.render.table import MISSING, Cell, Head, Table
 from benchmark.studies.grid import Column
@@ -47,7 +47,6 @@ def newcomers(results: Results) -> Table:
     )
     if any("old" not in line or "part" not in line for line in lines):
         text += f" {MISSING}: no record."
-    settings = [line["setting"] for line in lines]
     return Table(
         title="Old and new clients",
         caption=caption(own, text),
@@ -57,7 +56,7 @@ def newcomers(results: Results) -> Table:
         ),
         rows=tuple(map(_cells, lines)),
         notes=notes(own),
-        rules=tuple(n for n in range(1, len(settings)) if settings[n] != settings[n - 1]),
+        rules=rules_between([line["setting"] for line in lines]),
         fields=_FIELDS,
     )
 

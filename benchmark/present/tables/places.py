@@ -10,7 +10,17 @@ from benchmark.render.table import MISSING, Cell, Head, Plain, Table
 from benchmark.studies.results import Place, Results
 from benchmark.studies.statistics import Comparison, mean_and_std
 
-__all__ = ["Papers", "bold", "cells_of", "facts_of", "heads", "lines_table", "places_table", "scaled"]
+__all__ = [
+    "Papers",
+    "bold",
+    "cells_of",
+    "facts_of",
+    "heads",
+    "lines_table",
+    "places_table",
+    "rules_between",
+    "scaled",
+]
 
 Papers = Mapping[Place, float]  # the paper's figures
 
@@ -155,6 +165,11 @@ def facts_of(test: Comparison | None) -> dict[str, Plain]:
         "p": test.p,
         "p_holm": test.p_holm,
     }
+
+
+def rules_between(keys: Sequence[object]) -> tuple[int, ...]:
+    """The lines above which a rule stands: those whose key is another than that of the line before."""
+    return tuple(place for place in range(1, len(keys)) if keys[place] != keys[place - 1])
 
 
 def heads(label: str, *figures: str) -> tuple[Head, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmark.present.tables.captions import SELECTION, caption, notes
-from benchmark.present.tables.places import heads
+from benchmark.present.tables.places import heads, rules_between
 from benchmark.render.table import MISSING, Cell, Head, Table
 from benchmark.studies.grid import Column
 from benchmark.studies.results import Results
@@ -19,7 +19,6 @@ _FIELDS = ("setting", "method", "budget", "rounds", "bytes", "samples", "accurac
 def spent(results: Results) -> Table:
     """A line for every method and budget."""
     lines = [line for group in _groups(results) for line in _lines(results, group)]
-    rules = [n for n in range(1, len(lines)) if lines[n]["setting"] != lines[n - 1]["setting"]]
     text = (
         "Budgets: equal rounds; as many rounds as fit into the bytes of FedAvg's and into twice its local "
         "epochs, which is what ends methods that send little; as many as fit into FedAvg's samples. "
@@ -41,7 +40,7 @@ def spent(results: Results) -> Table:
         ),
         rows=tuple(map(_cells, lines)),
         notes=notes(results),
-        rules=tuple(rules),
+        rules=rules_between([line["setting"] for line in lines]),
         fields=_FIELDS,
     )
 

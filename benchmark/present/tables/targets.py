@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmark.present.tables.captions import caption, notes
-from benchmark.present.tables.places import heads
+from benchmark.present.tables.places import heads, rules_between
 from benchmark.records.store import Record
 from benchmark.render.forms import percent
 from benchmark.render.table import MISSING, Cell, Head, Table
@@ -83,7 +83,6 @@ def targets_table(lines: list[dict[str, Any]], text: str, remarks: tuple[str, ..
         text += f" {MISSING}: no record."
     for line in lines:
         line["target_in_words"] = f"{line['target']} {percent(line['target_accuracy'])}".strip()
-    keys = [(line["setting"], line["target"]) for line in lines]
     partly = [
         f"{line['method']} on {line['setting']} reaches {line['target_in_words']} in {line['reached']} of "
         f"{line['seeds']} seeds"
@@ -100,7 +99,7 @@ def targets_table(lines: list[dict[str, Any]], text: str, remarks: tuple[str, ..
         ),
         rows=tuple(map(_cells, lines)),
         notes=(*partly, *remarks),
-        rules=tuple(n for n in range(1, len(keys)) if keys[n] != keys[n - 1]),
+        rules=rules_between([(line["setting"], line["target"]) for line in lines]),
         fields=_FIELDS,
     )
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from benchmark.present.tables.captions import SELECTION, TEST, reason
-from benchmark.present.tables.places import facts_of, heads, lines_table, scaled
+from benchmark.present.tables.places import facts_of, heads, lines_table, rules_between, scaled
 from benchmark.records.store import Record
 from benchmark.render.table import Cell, Head, Table
 from benchmark.studies.results import Place, Results
@@ -66,12 +66,10 @@ def points(results: Results) -> Table:
     for variant in results.grid.variants:
         titles.setdefault(variant.algo, []).append(variant.title)
     rows: list[list[Cell]] = []
-    rules = []
     for own in titles.values():
         default = own[0]
         best = _best(results, [(title, column) for title in own])
         tests = compare_with({title: results.samples(title, column) for title in own}, default)
-        rules.append(len(rows))
         for title in own:
             point = title.removeprefix(f"{default}, ") if title != default else "default"
             test, nothing = tests.get(title), Cell("") if title == default else None
@@ -95,7 +93,7 @@ def points(results: Results) -> Table:
         "the method that have a record."
     )
     columns = (Head("method", words=True), *heads("point", "accuracy", "against default", "p", _COST))
-    return lines_table(results, columns, rows, words, tuple(rules[1:]))
+    return lines_table(results, columns, rows, words, rules_between([row[0].value for row in rows]))
 
 
 def _accuracy(results: Results) -> str:
