@@ -16,7 +16,7 @@ from benchmark.records.record import Record
 __all__ = ["compare_records"]
 
 
-def compare_records(*runs: Runs, against: Runs | None = None) -> pd.DataFrame:
+def compare_records(*runs: Runs, against: str | Path | Record | None = None) -> pd.DataFrame:
     """Compare finished runs as ``python -m benchmark compare`` does: client by client, on equal splits.
 
     Runs that differ only in their seed are one candidate.
@@ -27,8 +27,8 @@ def compare_records(*runs: Runs, against: Runs | None = None) -> pd.DataFrame:
 
     Args:
         runs: results folders, folders of records, or records.
-        against: the run, in one of its seeds, that all others are compared with; None: the best of each
-            setting, which makes p somewhat too small.
+        against: the run (one of its records, or the folder of one) that all others are compared with; None:
+            the best of each setting, which makes p somewhat too small.
 
     Returns:
         A row a candidate, by setting, the best first: ``setting``, ``title``, ``seeds``, ``accuracy`` and

@@ -65,7 +65,7 @@ def run(
         device: auto, cpu, cuda or cuda:N.
         executor: auto, loop, threads or stacked.
         progress: show a bar (on a terminal or in a notebook) or lines.
-        again: run anew; a finished record of this run is removed once the new one is finished.
+        again: run anew; a finished record of this run stays unless the new one is finished.
         trackings: trackers that follow the run (`benchmark.track.base`).
         fields: further fields of `benchmark.engine.config.RunConfig`: rounds, lr, partition, clients, ...
 
@@ -94,13 +94,15 @@ def run(
     )
     record = record_of(config, execution.results_dir)
     old = record.folder.with_name(f"{record.folder.name}.old")
-    if again and record.done:
+    anew = again and record.done
+    if anew:
         shutil.rmtree(old, ignore_errors=True)
         record.folder.rename(old)
     try:
         summary = run_single(chosen, config, execution, quiet=not progress)
     except BaseException:
-        if old.exists() and not record.folder.exists():
+        if anew:
+            shutil.rmtree(record.folder, ignore_errors=True)
             old.rename(record.folder)
         raise
     shutil.rmtree(old, ignore_errors=True)

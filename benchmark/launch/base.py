@@ -27,12 +27,15 @@ __all__ = [
     "Launcher",
     "Options",
     "Outcome",
+    "Source",
     "Watcher",
     "absolute",
     "attempt",
+    "source_of",
     "unavailable",
 ]
 
+Source = tuple[str, int]  # a dataset, and the width of the embedding that its texts are read with
 PATIENCE = 2.0  # seconds between looks at runs that another process is making
 
 
@@ -131,8 +134,8 @@ class Launcher(ABC):
     def __exit__(self, *_: object) -> None:
         return
 
-    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
-        """The datasets of `cells` that cannot be had where these would run, and why not."""
+    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[Source, str]:
+        """The sources of `cells` that cannot be had where these would run, and why not."""
         return unavailable(cells, self._execution.data_dir, download)
 
     @abstractmethod
@@ -170,12 +173,17 @@ def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
         return Ended("failed", problem=problem, fault=traceback.format_exc())
 
 
-def unavailable(cells: Sequence[Cell], data_dir: Path | None, download: bool = True) -> dict[str, str]:
-    """The datasets of `cells` that cannot be had on this machine, and why not."""
+def source_of(cell: Cell) -> Source:
+    """What a cell reads its data from."""
+    return cell.config.dataset, cell.config.embedding
+
+
+def unavailable(cells: Sequence[Cell], data_dir: Path | None, download: bool = True) -> dict[Source, str]:
+    """The sources of `cells` that cannot be had on this machine, and why not."""
     problems = {}
-    for name, embedding in dict.fromkeys((cell.config.dataset, cell.config.embedding) for cell in cells):
+    for name, embedding in dict.fromkeys(map(source_of, cells)):
         try:
             datasets.load(name, data_dir, download=download, embedding=embedding)
         except UserError as error:
-            problems[name] = str(error)
+            problems[name, embedding] = str(error)
     return problems

@@ -22,7 +22,7 @@ from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 from benchmark.engine.records import Busy
 from benchmark.errors import UserError, optional
 from benchmark.experiment.runner import record_of
-from benchmark.launch.base import Ended, Options, absolute
+from benchmark.launch.base import Ended, Options, Source, absolute, source_of
 from benchmark.launch.pool import Pool
 from benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
 from benchmark.launch.registry import register
@@ -97,9 +97,9 @@ class RayCluster(Pool):
         selectors = [{"ray.io/node-id": node} for node in nodes]
         return [remote.options(label_selector=selector).remote(*arguments) for selector in selectors]
 
-    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[str, str]:
+    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[Source, str]:
         """As `Launcher.unavailable`: what some machine lacks; workers download nothing."""
-        samples = list({(cell.config.dataset, cell.config.embedding): cell for cell in cells}.values())
+        samples = list({source_of(cell): cell for cell in cells}.values())
         answers = self._on_every_node(look, samples, self._execution.data_dir)
         try:
             found = self._ray.get(answers, timeout=_SECONDS_TO_LOOK)
@@ -110,9 +110,9 @@ class RayCluster(Pool):
                 "requirements.txt, at the same versions"
             ) from error
         return {
-            name: f"on Ray worker {host}: {problem}"
+            source: f"on Ray worker {host}: {problem}"
             for host, absent in found
-            for name, problem in absent.items()
+            for source, problem in absent.items()
         }
 
     def submit(self, cells: Sequence[Cell]) -> Sequence[Future[Ended]]:

@@ -21,7 +21,7 @@ from benchmark.engine.files import write_bytes
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import record_of
 from benchmark.experiment.unrecorded import Quiet
-from benchmark.launch.base import Ended, attempt, unavailable
+from benchmark.launch.base import Ended, Source, attempt, unavailable
 from benchmark.launch.cores import use_share
 from benchmark.studies.grid import Cell
 
@@ -36,8 +36,8 @@ _RARELY = 4  # times the engine's seconds between checkpoints: between those tha
 _LEAST = 0.1  # seconds between looks for a checkpoint
 
 
-def look(cells: Sequence[Cell], data_dir: Path | None) -> tuple[str, dict[str, str]]:
-    """The name of this machine, and the datasets of `cells` that are not on it, with the reason."""
+def look(cells: Sequence[Cell], data_dir: Path | None) -> tuple[str, dict[Source, str]]:
+    """The name of this machine, and the sources of `cells` that are not on it, with the reason."""
     load_plugins()
     return socket.gethostname(), unavailable(cells, data_dir, download=False)
 

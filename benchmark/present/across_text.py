@@ -119,7 +119,7 @@ def explanation(chosen: bool) -> str:
     """
     text = (
         f"Test accuracy {SELECTION}, clients weighted by the samples they are evaluated on. A block is a "
-        "setting and a seed. Mean rank: ranks within blocks, 1 is the best, ties share their mean. IQM: "
+        "setting and a seed. Average rank: ranks within blocks, 1 is the best, ties share their mean. IQM: "
         "interquartile mean of accuracy over all runs, in %, not normalised by setting. P(better): "
         "probability, in %, that a run of the method is better than one of the reference on the same "
         f"setting, averaged over settings. Intervals: {100 * CONFIDENCE:g} %, percentiles of {RESAMPLES:,} "

@@ -1,15 +1,18 @@
 """`tune`: what is searched, what counts as a trial, and where the number of trials is told."""
 
+import argparse
 import dataclasses
 import json
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 from answers import refused
 
 from algorithms import ALGORITHMS
 from benchmark.cli import main
+from benchmark.commands import tune as tune_command
 from benchmark.engine.hyper import Between, parse_hyper, spaces
 from benchmark.experiment.tuning import RATE, earlier, search, space_of
 from benchmark.present.tables.captions import caption
@@ -137,6 +140,13 @@ def test_the_command_at_the_end_runs_and_tells_the_trials(tune, tmp_path, capsys
     capsys.readouterr()
     assert main(["board", str(tmp_path / "runs"), "--out", str(tmp_path / "board.html")]) == 0
     assert "tuning trials 2" in (tmp_path / "board.html").read_text()
+
+
+def test_where_trials_lie_and_how_many_there_are_if_nothing_is_said():
+    parser = argparse.ArgumentParser()
+    tune_command.add_arguments(parser)
+    chosen = parser.parse_args([])
+    assert (chosen.trials, chosen.results_dir) == (20, Path("results/tune"))
 
 
 def test_trials_that_diverge_count_and_are_not_repeated(tune, tmp_path, trained_rounds):

@@ -69,7 +69,11 @@ def test_hyper_parameters_and_ablations(root):
     assert variant.method == "ppfe-no-reduction"
 
 
-def test_a_finished_run_is_read_and_again_repeats_it(records, root, capsys):
+def _interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_finished_run_is_read_and_again_repeats_it(records, root, capsys, monkeypatch):
     folder = records[0].folder
     before = (folder / "done").stat().st_mtime_ns
     run("fedavg", results_dir=root, **{**TINY, "progress": True})
@@ -78,9 +82,13 @@ def test_a_finished_run_is_read_and_again_repeats_it(records, root, capsys):
     repeated = run("fedavg", results_dir=root, again=True, **TINY)
     assert (folder / "done").stat().st_mtime_ns > before
     assert repeated.summary["accuracy"] == records[0].summary["accuracy"]
+    assert not list(root.glob("*.old"))
     with pytest.raises(UserError, match="cuda"):
         run("fedavg", results_dir=root, again=True, **{**TINY, "device": "cuda:99"})
-    assert read_record(folder).digest == repeated.digest, "bad input loses nothing"
+    monkeypatch.setattr("benchmark.experiment.runner.run", _interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run("fedavg", results_dir=root, again=True, **TINY)
+    assert read_record(folder).digest == repeated.digest, "neither bad input nor an interruption loses it"
     assert not list(root.glob("*.old"))
 
 

@@ -106,9 +106,9 @@ def test_records_are_those_of_this_process_and_a_killed_worker_is_replaced(start
     assert launcher.unavailable(work) == {}
     elsewhere = Cell(dataclasses.replace(work[0].config, dataset="emnist"), "elsewhere", ())
     absent = launcher.unavailable([*work, elsewhere])
-    assert list(absent) == ["emnist"]
-    assert "on Ray worker" in absent["emnist"]
-    assert "--data-dir" in absent["emnist"]
+    assert list(absent) == [("emnist", 0)]
+    assert "on Ray worker" in absent["emnist", 0]
+    assert "--data-dir" in absent["emnist", 0]
     watcher = Killer(KILLED)
     outcome = launcher.run(work, watcher)
     assert capfd.readouterr() == ("", "")

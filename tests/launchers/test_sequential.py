@@ -90,5 +90,21 @@ def test_absent_datasets_are_named_once(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cells = [Cell(RunConfig(dataset=name), name, ("main",)) for name in ("emnist", "emnist", "digits")]
     found = unavailable(cells, tmp_path, download=False)
-    assert list(found) == ["emnist"]
-    assert "emnist" in found["emnist"]
+    assert list(found) == [("emnist", 0)]
+    assert "emnist" in found["emnist", 0]
+
+
+def test_cells_of_other_embeddings_are_run(tmp_path, monkeypatch):
+    """Texts read by vectors that are not here leave out the cells of these vectors alone."""
+    asked = []
+
+    def load(name, *_, embedding, **__):
+        asked.append((name, embedding))
+        if embedding == 300:
+            raise UserError("no vectors")
+
+    monkeypatch.setattr(base.datasets, "load", load)
+    configs = [RunConfig(dataset="sent140", embedding=width) for width in (300, 50, 300)]
+    cells = [Cell(config, "cell", ("main",)) for config in configs]
+    assert unavailable(cells, tmp_path) == {("sent140", 300): "no vectors"}
+    assert asked == [("sent140", 300), ("sent140", 50)]

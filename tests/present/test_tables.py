@@ -149,6 +149,7 @@ def test_not_significantly_worse_is_tested_over_clients_and_seeds(main, table):
     assert found["standard_error"].to_dict() == pytest.approx(errors)
     below = {row: -100 * np.mean(gap) for row, gap in zip(others, gaps, strict=True)}
     assert found["difference"].to_dict() == pytest.approx(below)
+    assert set(found["direction"]) == {-1}, "against the best"
     marked = {row for row in others if "†" in cell(table, row, column)}
     assert marked == {row for row, p in expected.items() if p >= 0.05}
 

@@ -21,7 +21,7 @@ _HEAD = 0.42  # inches above the axis: tick labels and the critical difference
 
 
 def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: float, blocks: int) -> Picture:
-    """Mean ranks on an axis, the best at the right; thick lines join methods without significant difference.
+    """Average ranks on an axis, the best at the right; thick lines join methods that do not differ.
 
     Args:
         ranks: average ranks [methods], 1 is the best.
@@ -36,7 +36,7 @@ def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: fl
     side = 0.3 + 0.065 * max(len(methods[place]) + 6 for place in order)
     width = max(3.4, 0.42 * len(order))
     with styled():
-        figure, (panel,) = panels(["Mean ranks"], width=width, height=height, left=side, right=side)
+        figure, (panel,) = panels(["Average ranks"], width=width, height=height, left=side, right=side)
         panel.set_axis_off()
         panel.set_xlim(len(order) + 0.05, 0.95)
         panel.set_ylim(_HEAD - height, _HEAD)  # inches, the axis at 0
@@ -47,11 +47,11 @@ def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: fl
             panel.plot(ends, [y, y], color="black", linewidth=3, solid_capstyle="butt")
         _labels(panel, [methods[place] for place in order], ranks[order], bars)
     caption = (
-        f"Mean ranks by test accuracy over {blocks} blocks (a setting and a seed), 1 is the best. Thick "
+        f"Average ranks by test accuracy over {blocks} blocks (a setting and a seed), 1 is the best. Thick "
         "lines join methods whose average ranks differ by less than the critical difference "
         f"CD = {distance:.2f} (Nemenyi test, {LEVEL}); it holds if the Friedman test finds a difference."
     )
-    return Picture("critical-difference", "Mean ranks", caption, figure)
+    return Picture("critical-difference", "Average ranks", caption, figure)
 
 
 def _axis(panel: Axes, methods: int, distance: float) -> None:

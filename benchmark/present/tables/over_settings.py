@@ -57,7 +57,7 @@ def _blocks(results: Results) -> Blocks:
 
 def _words(found: Across) -> str:
     text = (
-        f"Test accuracy {SELECTION}. Mean rank: within blocks, 1 is the best. Interquartile mean of accuracy "
+        f"Test accuracy {SELECTION}. Average rank: within blocks, 1 is best. Interquartile mean of accuracy "
         "in %, with its 95 % bootstrap interval (runs drawn within settings, two seeds or more of each). "
         f"P(better): probability in % that a run is better than one of {found.reference}, averaged over "
         f"settings. p: Wilcoxon signed-rank test over blocks against {found.reference}, Holm-corrected for "

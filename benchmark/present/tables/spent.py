@@ -79,7 +79,7 @@ def _lines(results: Results, group: list[Column]) -> list[dict[str, Any]]:
 def _ranks(results: Results, group: list[Column]) -> dict[str, dict[str, float]]:
     """By column and method, so that the order under one budget can be held against that under another.
 
-    Equal accuracies share their mean rank.
+    Equal accuracies share their average rank.
     """
     titles = [column.title for column in group]
     complete = [row for row in results.rows if all(results.at(row, title) for title in titles)]

@@ -73,7 +73,7 @@ def test_differences_are_of_the_best_other_with_its_own_test(tmp_path):
     assert printed_frame(table_of(tmp_path))["standard error"][0] == f"{line['standard_error']:.2f}"
     assert "Standard error: of the unweighted mean difference" in table_of(tmp_path).caption
     assert (line["compared"], line["others"], line["pairs"]) == (3, 9, 100)
-    assert line["verdict"] == "holds"
+    assert (line["verdict"], line["direction"]) == ("holds", 1)
     assert printed_frame(table_of(tmp_path))["verdict"][0] == "holds (3 of 9)"
 
 

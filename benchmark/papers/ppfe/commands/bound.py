@@ -205,8 +205,9 @@ def _remarks(label: str, own: Bound) -> list[str]:
         "the bounds on the weights, and the bound B on the loss multiplies everything. All count as 1 here.",
         "The values are neither probabilities nor accuracies. Above 1 a bound says nothing (it is vacuous), "
         "which is usual for networks of this size: only comparisons between architectures mean something.",
-        "Counted are the parameters that are trained, a convolution's kernel once. Personal in stage t are "
-        "the layers that the method keeps there; the theorem's own sum makes one more layer personal.",
+        "Counted are the parameters that are trained, a convolution's kernel once, and running statistics of "
+        "batch normalisation. Personal in stage t are the layers that the method keeps there; the theorem's "
+        "own sum makes one more layer personal.",
     ]
     larger = [str(t) for t, (shared, personal) in enumerate(own.stages, start=1) if personal > shared > 0]
     if larger:
