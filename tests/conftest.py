@@ -22,6 +22,7 @@ from benchmark.engine.records import RunRecord
 from benchmark.engine.rounds import run
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import Prepared, prepare, run_cell
+from benchmark.experiment.unrecorded import Quiet
 from benchmark.models import Params
 
 # Tiny tensors gain nothing from a second thread, and on a busy machine lose much by waiting for it.
@@ -85,16 +86,6 @@ def checkpoint_always(monkeypatch):
         checkpoint_seconds: float = 0.0
 
     monkeypatch.setattr("benchmark.experiment.execution.Execution", Always)
-
-
-class Quiet:
-    """An observer that does nothing."""
-
-    def start(self, rounds: int, done: int) -> None:
-        pass
-
-    def round(self, line: Any) -> None:
-        pass
 
 
 @dataclass

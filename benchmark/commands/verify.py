@@ -144,6 +144,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
     from benchmark.launch.cores import at_most
     from benchmark.records.archive import write_verdicts
     from benchmark.records.freshness import DIFFERENT
+    from benchmark.records.same_data import source_of
 
     asked = execution_of(arguments)
     asked.check_executor()
@@ -156,7 +157,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
     for record in records:
         total = len(record.rounds)
         rounds = total if arguments.all else arguments.rounds or min(ROUNDS, total)
-        dataset = data[record.config.dataset, record.config.embedding]
+        dataset = data[source_of(record.config)]
         execution = execution_for(record, asked)
         check_record(record, rounds, execution, dataset)
         work.append((record, rounds, execution, dataset))

@@ -127,8 +127,9 @@ class Estimator:
         """What is the same for all seeds."""
         config = dataclasses.replace(config, seed=0)
         if config.hash not in self._planned:
-            rehearsal = self.rehearse(config, config.samples_per_client)
-            with contextlib.suppress(UserError):  # a budget that allows no round ends before any is trained
+            rehearsing = self.rehearse(config, config.samples_per_client)
+            # A budget that allows no round ends before any is trained.
+            with rehearsing as rehearsal, contextlib.suppress(UserError):
                 algorithm = rehearsal.make(rehearsal.plan().rounds)
                 each = config.samples_per_client
                 asides = config.new_count * config.adapt_epochs * each  # which are no cost of the training
@@ -140,7 +141,6 @@ class Estimator:
                     planned_samples(algorithm) + asides,
                     {trunk: planned_epochs(algorithm, trunk.round) * each for trunk in trunks_of(algorithm)},
                 )
-            rehearsal.task.executor.close()
         return self._planned.setdefault(config.hash, _Planned(0, {}))
 
     def _measure(self, config: RunConfig) -> float:

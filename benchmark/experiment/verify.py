@@ -25,7 +25,7 @@ from benchmark.experiment.runner import prepare
 from benchmark.records.environment import environment
 from benchmark.records.freshness import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, code_of, write_verdict
 from benchmark.records.record import Record, read_record
-from benchmark.records.same_data import data_for
+from benchmark.records.same_data import Source, data_for, source_of
 
 __all__ = ["ROUNDS", "Gap", "Verdict", "check_record", "cores_for", "execution_for", "load_data", "verify"]
 
@@ -149,13 +149,13 @@ class Verdict:
         write_verdict(self.record.folder, self.to_dict(by))
 
 
-def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[tuple[str, int], datasets.Dataset]:
+def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[Source, datasets.Dataset]:
     """The datasets of some records, each read once; nothing is downloaded.
 
     Raises:
         UserError: one is not here.
     """
-    wanted = dict.fromkeys((record.config.dataset, record.config.embedding) for record in records)
+    wanted = dict.fromkeys(source_of(record.config) for record in records)
     return {
         (name, width): datasets.load(name, data_dir, download=False, embedding=width)
         for name, width in wanted

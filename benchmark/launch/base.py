@@ -19,6 +19,7 @@ from benchmark.engine.rounds import Observer
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import run_cell
+from benchmark.records.same_data import Source, source_of
 from benchmark.studies.grid import Cell
 
 __all__ = [
@@ -27,15 +28,12 @@ __all__ = [
     "Launcher",
     "Options",
     "Outcome",
-    "Source",
     "Watcher",
     "absolute",
     "attempt",
-    "source_of",
     "unavailable",
 ]
 
-Source = tuple[str, int]  # a dataset, and the width of the embedding that its texts are read with
 PATIENCE = 2.0  # seconds between looks at runs that another process is making
 
 
@@ -173,15 +171,10 @@ def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
         return Ended("failed", problem=problem, fault=traceback.format_exc())
 
 
-def source_of(cell: Cell) -> Source:
-    """What a cell reads its data from."""
-    return cell.config.dataset, cell.config.embedding
-
-
 def unavailable(cells: Sequence[Cell], data_dir: Path | None, download: bool = True) -> dict[Source, str]:
     """The sources of `cells` that cannot be had on this machine, and why not."""
     problems = {}
-    for name, embedding in dict.fromkeys(map(source_of, cells)):
+    for name, embedding in dict.fromkeys(source_of(cell.config) for cell in cells):
         try:
             datasets.load(name, data_dir, download=download, embedding=embedding)
         except UserError as error:

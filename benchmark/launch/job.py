@@ -16,10 +16,10 @@ from benchmark.experiment.display import CellProgress
 from benchmark.experiment.estimate import Estimator, network_label, together
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import record_of
-from benchmark.launch.base import Launcher, Options, Outcome, source_of
+from benchmark.launch.base import Launcher, Options, Outcome
 from benchmark.launch.cores import confined
 from benchmark.launch.registry import find
-from benchmark.records.same_data import Kind, data_for, refuse_other_data
+from benchmark.records.same_data import Kind, data_for, refuse_other_data, source_of
 from benchmark.records.store import Store
 from benchmark.studies.grid import Cell, Profile, Study, plan
 
@@ -122,9 +122,9 @@ class Job:
         """Run the cells whose data can be had (those of `unseen` were not here), and take up the records."""
         absent = launcher.unavailable(missing)
         for source, problem in absent.items():
-            count = sum(source_of(cell) == source for cell in missing)
+            count = sum(source_of(cell.config) == source for cell in missing)
             say(f"{count} cells stay missing: {problem}")
-        missing = [cell for cell in missing if source_of(cell) not in absent]
+        missing = [cell for cell in missing if source_of(cell.config) not in absent]
         if not missing:
             return Outcome()
         self._refuse_other_data(unseen)  # which may have been downloaded just now
@@ -192,7 +192,7 @@ class Job:
             state = "done" if expected is None else f"missing, about {duration(expected)}"
             if cell.config.hash in hopeless:
                 state = "diverged before, not run again"
-            if expected is not None and source_of(cell) in absent:
+            if expected is not None and source_of(cell.config) in absent:
                 state += f", {cell.config.dataset} is not here yet"
             print(f"{cell.title:{width}}  {state}  [{', '.join(cell.studies)}]")
         for study in self.outdated:

@@ -22,11 +22,12 @@ from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 from benchmark.engine.records import Busy
 from benchmark.errors import UserError, optional
 from benchmark.experiment.runner import record_of
-from benchmark.launch.base import Ended, Options, Source, absolute, source_of
+from benchmark.launch.base import Ended, Options, absolute
 from benchmark.launch.pool import Pool
 from benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
 from benchmark.launch.registry import register
 from benchmark.records.environment import COMMIT_VARIABLE, commit
+from benchmark.records.same_data import Source, source_of
 from benchmark.studies.grid import Cell
 
 __all__ = ["RayCluster", "connect", "divide"]
@@ -99,7 +100,7 @@ class RayCluster(Pool):
 
     def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[Source, str]:
         """As `Launcher.unavailable`: what some machine lacks; workers download nothing."""
-        samples = list({source_of(cell): cell for cell in cells}.values())
+        samples = list({source_of(cell.config): cell for cell in cells}.values())
         answers = self._on_every_node(look, samples, self._execution.data_dir)
         try:
             found = self._ray.get(answers, timeout=_SECONDS_TO_LOOK)

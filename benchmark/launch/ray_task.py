@@ -21,8 +21,9 @@ from benchmark.engine.files import write_bytes
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import record_of
 from benchmark.experiment.unrecorded import Quiet
-from benchmark.launch.base import Ended, Source, attempt, unavailable
+from benchmark.launch.base import Ended, attempt, unavailable
 from benchmark.launch.cores import use_share
+from benchmark.records.same_data import Source
 from benchmark.studies.grid import Cell
 
 __all__ = ["clean_up", "look", "read_files", "work", "write_files"]

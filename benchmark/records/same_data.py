@@ -16,7 +16,14 @@ import datasets
 from benchmark.engine.config import RunConfig
 from benchmark.errors import UserError
 
-__all__ = ["Data", "Kind", "copies", "data_for", "data_of", "refuse_other_data"]
+__all__ = ["Data", "Kind", "Source", "copies", "data_for", "data_of", "refuse_other_data", "source_of"]
+
+Source = tuple[str, int]  # a dataset, and the width of the embedding that its texts are read with
+
+
+def source_of(config: RunConfig) -> Source:
+    """What a run reads its data from, whatever it makes of them."""
+    return config.dataset, config.embedding
 
 
 class Kind(NamedTuple):

@@ -13,13 +13,14 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from benchmark.studies.statistics import DIGITS
+
 __all__ = ["CONFIDENCE", "RESAMPLES", "improvement", "improvement_interval", "iqm", "iqm_interval"]
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 _SEED = 0  # fixed: the same records give the same interval
 _CHUNK = 1_000  # resamples at once, for the memory
-_DIGITS = 9  # floats must not decide ties
 
 Interval = tuple[float, float]
 
@@ -96,7 +97,7 @@ def _repeated(parts: Sequence[np.ndarray]) -> bool:
 
 def _wins(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     """1 where ours is better, ½ where they tie [runs, runs]."""
-    return (np.sign((ours[:, None] - theirs[None, :]).round(_DIGITS)) + 1) / 2
+    return (np.sign((ours[:, None] - theirs[None, :]).round(DIGITS)) + 1) / 2
 
 
 def _percentiles(values: np.ndarray) -> Interval:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmark.errors import UserError
-from benchmark.studies.statistics import LEVEL, direction, holm, wilcoxon
+from benchmark.studies.statistics import DIGITS, LEVEL, direction, holm, wilcoxon
 
 __all__ = [
     "Friedman",
@@ -26,8 +26,6 @@ __all__ = [
     "least_p",
     "pairs",
 ]
-
-_DIGITS = 9  # floats must not decide ties
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def _ranks(scores: np.ndarray) -> np.ndarray:
     """Within each block; 1 is the best, ties share the mean of their ranks [blocks, methods]."""
     from scipy import stats
 
-    return stats.rankdata(-scores.round(_DIGITS), axis=1)
+    return stats.rankdata(-scores.round(DIGITS), axis=1)
 
 
 def average_ranks(scores: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from functools import cache
+from typing import Self
 
 import numpy as np
 import torch
@@ -28,10 +29,19 @@ __all__ = ["Rehearsal", "adapts", "canonical", "rehearse"]
 
 @dataclasses.dataclass(frozen=True)
 class Rehearsal:
-    """Everything of a run but its data and rounds; `make` builds the method for a number of rounds."""
+    """Everything of a run but its data and rounds; `make` builds the method for a number of rounds.
+
+    As a context it closes the executor of its task at the end.
+    """
 
     task: Task
     make: Callable[[int], Algorithm]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.task.executor.close()
 
     def plan(self) -> Plan:
         """The number of rounds that its budget allows, if all clients have equally many samples.
@@ -47,7 +57,7 @@ def rehearse(
 ) -> Rehearsal:
     """A run on noise, of which all clients share `samples` samples; no dataset is needed.
 
-    The executor of its task is to be closed.
+    The executor of its task is to be closed (see `Rehearsal`).
     """
     streams, (method, hyper, network) = Streams(config.seed), method_of(config)
     device = device or torch.device("cpu")
@@ -97,21 +107,16 @@ def adapts(config: RunConfig) -> bool:
 @cache
 def _adapts(identity: str) -> bool:
     config = RunConfig.from_dict(json.loads(identity))
-    rehearsal = rehearse(config, 1)
-    try:
+    with rehearse(config, 1) as rehearsal:
         return bool(rehearsal.make(config.rounds).adaptation())
-    finally:
-        rehearsal.task.executor.close()
 
 
 @cache
 def _allowed(identity: str) -> int:
     """The number of rounds that the budget of a configuration allows; 0: not one, which running it tells."""
     config = RunConfig.from_dict(json.loads(identity))
-    rehearsal = rehearse(config, config.samples_per_client)
-    try:
-        return rehearsal.plan().rounds
-    except UserError:
-        return 0
-    finally:
-        rehearsal.task.executor.close()
+    with rehearse(config, config.samples_per_client) as rehearsal:
+        try:
+            return rehearsal.plan().rounds
+        except UserError:
+            return 0

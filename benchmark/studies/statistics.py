@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 __all__ = [
+    "DIGITS",
     "LEVEL",
     "Comparison",
     "compare_with",
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 LEVEL = 0.05  # of significance
+DIGITS = 9  # of accuracies and their differences: floats must not decide ties
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def direction(first: npt.ArrayLike, second: npt.ArrayLike) -> int:
 
 def _differences(first: npt.ArrayLike, second: npt.ArrayLike) -> np.ndarray:
     """Rounded: 0.3 − 0.2 and 0.2 − 0.1 are a tie, for which floats must not decide."""
-    return (np.asarray(first, dtype=float) - np.asarray(second, dtype=float)).round(9)
+    return (np.asarray(first, dtype=float) - np.asarray(second, dtype=float)).round(DIGITS)
 
 
 def holm(values: Sequence[float]) -> list[float]:

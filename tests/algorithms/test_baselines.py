@@ -23,6 +23,7 @@ from benchmark.engine.streams import Streams
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import run_cell
+from benchmark.experiment.unrecorded import Quiet
 from benchmark.models import NETWORKS
 from datasets import Dataset, Samples, Split
 
@@ -687,17 +688,10 @@ def test_gigabytes_of_the_papers_runs(algo):
 
 
 def test_the_record_names_the_split(tiny, tmp_path):
-    class Silent:
-        def start(self, rounds, done):
-            pass
-
-        def round(self, line):
-            pass
-
     split = {}
     for algo in ("local", "fedrep"):
         execution = Execution(device="cpu", executor="loop", results_dir=tmp_path)
-        record = Path(run_cell(tiny(algo, rounds=1), execution, Silent())["record"])
+        record = Path(run_cell(tiny(algo, rounds=1), execution, Quiet())["record"])
         split[algo] = json.loads((record / "config.json").read_text())["split"]
     assert split["local"] == split["fedrep"]
     assert split["local"]["classes_per_client"] == [2, 2]

@@ -27,6 +27,7 @@ import datasets
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import record_of, run_cell
+from benchmark.experiment.unrecorded import Quiet
 from benchmark.records.archive import unpacked, write_pack
 from benchmark.records.record import BadRecord, read_record
 
@@ -92,15 +93,7 @@ def test_command_lines(tmp_path, monkeypatch):
 
 def _go(tiny, algo, root):
     execution = Execution(device="cpu", executor="loop", results_dir=root, checkpoint_seconds=0)
-    run_cell(tiny(algo), execution, _Quiet())
-
-
-class _Quiet:
-    def start(self, rounds, done):
-        pass
-
-    def round(self, line):
-        pass
+    run_cell(tiny(algo), execution, Quiet())
 
 
 def _results(folder):
@@ -156,7 +149,7 @@ def test_flips(kind, tiny, tmp_path, capsys):
 
 
 def _stop(config, root):
-    class Stop(_Quiet):
+    class Stop(Quiet):
         def round(self, line):
             if line["round"] == 2:
                 raise KeyboardInterrupt

@@ -13,15 +13,8 @@ from benchmark.engine.kept import MODELS, PREDICTIONS
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import run_cell
+from benchmark.experiment.unrecorded import Quiet
 from benchmark.records.record import read_record
-
-
-class Quiet:
-    def start(self, rounds, done):
-        pass
-
-    def round(self, line):
-        pass
 
 
 @pytest.fixture

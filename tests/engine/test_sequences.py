@@ -15,6 +15,7 @@ from benchmark.engine.executors import EXECUTORS
 from benchmark.errors import UserError
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.runner import run_cell
+from benchmark.experiment.unrecorded import Quiet
 from datasets import LAWS, load
 
 SMALL = {
@@ -49,13 +50,6 @@ def _no_cache_of_the_user(monkeypatch, tmp_path_factory):
 @pytest.fixture
 def played(files, tmp_path):
     """The summary of a run and its lines."""
-
-    class Quiet:
-        def start(self, rounds, done):
-            pass
-
-        def round(self, line):
-            pass
 
     def go(algo, dataset, executor="loop", **changes):
         values = {**SMALL, "samples_per_client": SAMPLES[dataset], **changes}

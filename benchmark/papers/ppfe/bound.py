@@ -175,8 +175,5 @@ def sizes_of(config: RunConfig, data_dir: Path | None) -> Sizes:
 
 def capacities_of(config: RunConfig) -> list[tuple[int, int]]:
     """(shared, personal) parameters of each stage of the configured method, built but not trained."""
-    rehearsal = rehearse(config, 1)
-    try:
+    with rehearse(config, 1) as rehearsal:
         return rehearsal.make(config.rounds).capacities()
-    finally:
-        rehearsal.task.executor.close()

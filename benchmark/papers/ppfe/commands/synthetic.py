@@ -127,8 +127,9 @@ def _write(
     tables: dict[str, list[dict[str, Any]]],
     tie: float,
 ) -> list[Path]:
-    from benchmark.engine.files import write_bytes, write_text
+    from benchmark.engine.files import write_text
     from benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
+    from benchmark.present.pictures import write_picture
     from benchmark.render.formats.markdown import grid
 
     seeds = errors["seed"].nunique()
@@ -140,9 +141,9 @@ def _write(
     write_text(files[0], errors.to_csv(index=False, lineterminator="\n"))
     write_text(files[1], "\n\n".join(["# Synthetic linear study", *sections, _notes(tie)]) + "\n")
     for picture in (clients_picture(errors), ratio_picture(errors)):
-        files += [folder / f"{picture.name}.svg", folder / f"{picture.name}.png"]
-        write_text(files[-2], picture.to_svg())
-        write_bytes(files[-1], picture.to_png())
+        for ending in ("svg", "png"):
+            files.append(folder / f"{picture.name}.{ending}")
+            write_picture(picture, files[-1])
     return files
 
 

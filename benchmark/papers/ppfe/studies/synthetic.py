@@ -10,6 +10,7 @@ import pandas as pd
 
 from benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE
 from benchmark.papers.ppfe.synthetic.study import METHODS, PROFILES, run_studies
+from benchmark.present.tables.places import rules_between
 from benchmark.render.table import Cell, Head, Plain, Table
 from benchmark.studies.grid import Profile
 from benchmark.studies.statistics import mean_and_std
@@ -32,12 +33,9 @@ def compute(profile: str, seeds: Sequence[int] | None) -> pd.DataFrame:
 def tables(numbers: pd.DataFrame, profile: Profile) -> list[Table]:
     """Test error of every method at every point."""
     rows: list[tuple[Cell, ...]] = []
-    rules: list[int] = []
-    before = ""
+    studies: list[str] = []
     for (study, clients, ratio), own in numbers.groupby(["study", "clients", "r_p"], sort=False):
-        if rows and study != before:
-            rules.append(len(rows))
-        before = str(study)
+        studies.append(str(study))
         point = {"K": str(clients), "r_p": str(ratio), "n_k": str(own["samples"].iloc[0])}
         errors = {str(method): mean_and_std(found["mse"].tolist()) for method, found in own.groupby("method")}
         facts: dict[str, Plain] = {"study": str(study), **point, "seeds": own["seed"].nunique()}
@@ -57,7 +55,7 @@ def tables(numbers: pd.DataFrame, profile: Profile) -> list[Table]:
             caption=caption.strip(),
             heads=tuple(map(Head, ("K", "r_p", "n_k", *METHODS.values()))),
             rows=tuple(rows),
-            rules=tuple(rules),
+            rules=rules_between(studies),
             fields=("study", "K", "r_p", "n_k", "method", "mean", "std", "seeds"),
             line="cell",
         )
