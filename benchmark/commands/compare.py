@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import JustifyMethod
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from benchmark.config.flags import add_flag, file_of, path
@@ -189,11 +188,11 @@ def _copies(records: Sequence[Record]) -> str:
 
 def _show(group: Group, reference: Candidate, rows: Sequence[Row]) -> None:
     """The table of one group."""
-    from benchmark.console.terminal import show
+    from benchmark.console.terminal import open_table, show
 
     heads = ["", "seeds", "accuracy", "difference", "error", "pairs", "p", ""]
     heads += ["by seed"] * any(map(_tells_seeds, rows))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = open_table()
     for place, head in enumerate(heads):
         name = place == 0
         justify: JustifyMethod = "right" if 2 <= place <= 6 else "left"

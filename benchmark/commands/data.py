@@ -12,7 +12,7 @@ from rich.table import Table
 
 from benchmark.config.fields import DATA_FIELDS, changes, describe_split
 from benchmark.config.flags import add_data, add_flag, config_of, file_of
-from benchmark.console.terminal import show, shown_path
+from benchmark.console.terminal import open_table, show, shown_path
 from benchmark.errors import UserError, flag
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _clients(table: pd.DataFrame, full: bool) -> Table:
     if not full and len(rows) > 2 * _ENDS + 1:
         left_out = f"({len(rows) - 2 * _ENDS} more, --full shows all)"
         rows = [*rows[:_ENDS], ("...", "", "", "", left_out), *rows[-_ENDS:]]
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    made = open_table()
     for head in ("client", "train", "test", "classes"):
         made.add_column(head, justify="right", no_wrap=True)
     made.add_column("which, the most frequent first", no_wrap=not full)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from benchmark.config.fields import as_typed
 from benchmark.config.flags import add_flag
-from benchmark.console.terminal import Console, show
+from benchmark.console.terminal import Console, open_table, show
 from benchmark.errors import UserError, flag, nearest
 
 HELP = "methods with their hyper-parameters and ablations, settings, datasets, networks, partitions, studies"
@@ -327,7 +327,7 @@ def _show_table(title: str, flags: str, rows: list[dict[str, Any]]) -> None:
     # On a narrow terminal titles go, since names say as much: figures must not be cut.
     wide = Console().width >= _WIDE
     shown = [name for name in rows[0] if name != "title" or wide]
-    table = Table(box=None, pad_edge=False, padding=(0, 1 + wide, 0, 0), header_style="dim")
+    table = open_table(1 + wide)
     for name in shown:
         justify: JustifyMethod = "right" if isinstance(rows[0][name], int) else "left"
         table.add_column(name, justify=justify, no_wrap=name != "title")

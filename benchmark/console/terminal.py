@@ -8,8 +8,19 @@ import sys
 from pathlib import Path
 
 import rich.console
+from rich.table import Table
 
-__all__ = ["Console", "duration", "in_notebook", "is_interactive", "percent", "say", "show", "shown_path"]
+__all__ = [
+    "Console",
+    "duration",
+    "in_notebook",
+    "is_interactive",
+    "open_table",
+    "percent",
+    "say",
+    "show",
+    "shown_path",
+]
 
 _PLAIN_WIDTH = 110  # columns of output that goes to a file or pipe
 
@@ -39,6 +50,11 @@ def show(*parts: rich.console.RenderableType) -> None:
         for part in parts:
             console.print(part)
     print("\n".join(line.rstrip() for line in text.get().splitlines()))
+
+
+def open_table(gap: int = 2) -> Table:
+    """A table without lines, `gap` spaces between its columns."""
+    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
 
 
 def say(text: str) -> None:

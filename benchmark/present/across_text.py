@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from benchmark.console.terminal import open_table
 from benchmark.present.across import Across, Standing
 from benchmark.present.tables.captions import SELECTION
 from benchmark.render.forms import p_value, percent
@@ -29,7 +30,7 @@ def standings_table(found: Across) -> Table:
     """A row for each method, by average rank; columns in which nobody has anything are left out."""
     rows = [_cells(standing) for standing in found.standings]
     used = [place for place in range(1, len(rows[0]) - 1) if any(row[place] for row in rows)]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = open_table()
     table.add_column("", overflow="fold", min_width=20)
     heads = ("average rank", "IQM", "interval", "P(better)", "interval", "p")
     for place in used:

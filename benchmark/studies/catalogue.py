@@ -58,6 +58,7 @@ _OWN = Study(
     tables=("accuracy", "significance", "differences", "worst10", "communication"),
     reference="FedAvg+FT",
     figures=("client-accuracies",),  # curves of so many rows cannot be told apart
+    ranked=True,
     on_request=("lite", "paper"),
 )
 
@@ -83,6 +84,7 @@ _NATURAL = Study(
     {"paper": _side_by_side("hapt", "shakespeare", "letters-s10")},
     tables=("accuracy", "significance", "worst10", "spread", "clients"),
     figures=("client-accuracies",),
+    ranked=True,
     on_request=("paper",),
 )
 

@@ -131,6 +131,7 @@ class Study:
         paper: the same table as a publication prints it.
         axis: what the columns of a sweep vary, with its unit.
         settings_as_rows: print settings as rows and methods as columns, as the paper does.
+        ranked: order rows by mean accuracy in the first column, best first, those without a record last.
         computed: what makes its numbers without runs; in all profiles, or in those of `grids`.
         on_request: profiles in which it is made only if it is named, not with all the others.
         borrows: shows runs of other studies and asks for none itself.
@@ -146,6 +147,7 @@ class Study:
     paper: PrintedTable | None = None
     axis: str = ""
     settings_as_rows: bool = False
+    ranked: bool = False
     computed: Computed | None = None
     on_request: Collection[str] = ()
     borrows: bool = False

@@ -43,9 +43,12 @@ class Results:
     def grid(self) -> Grid:
         return self.study.grid(self.profile)
 
-    @property
+    @cached_property
     def rows(self) -> list[str]:
-        return [variant.title for variant in self.grid.variants]
+        titles = [variant.title for variant in self.grid.variants]
+        if not self.study.ranked:
+            return titles
+        return sorted(titles, key=lambda title: self.mean(title, self.columns[0]) or 0.0, reverse=True)
 
     @property
     def columns(self) -> list[str]:

@@ -224,6 +224,16 @@ def test_differences_from_nothing_are_refused(main):
         make_table(main, "differences")
 
 
+def test_ranked_rows_are_ordered_by_accuracy_in_the_first_column(tmp_path):
+    for variant, share in ((LOCAL, 0.4), (TUNED, 0.8), (DITTO, 0.6)):
+        write_record(tmp_path, configure(variant, ONE, PROFILE), shares=np.full(20, share))
+    write_record(tmp_path, configure(REP, OTHER, PROFILE), shares=np.full(20, 0.9))
+    results = read(dataclasses.replace(MAIN, ranked=True), tmp_path)
+    for table in (make_table(results, kind) for kind in ("accuracy", "significance", "worst10")):
+        rows = [row[0].value for row in table.rows]
+        assert rows == ["FedAvg+FT", "Ditto", "Local Only", "FedAvg", "FedRep", "Staged"], table.name
+
+
 def test_only_the_first_table_bears_the_name_and_title_of_its_study(main, folder):
     names = [(table.name, table.title) for table in make_tables(main)]
     assert names[0] == ("main", MAIN.title)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from benchmark.config.fields import DATA_FIELDS, describe_split
 from benchmark.config.flags import add_data, add_flag, add_method, configure, number
-from benchmark.console.terminal import percent
+from benchmark.console.terminal import open_table, percent
 from benchmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _indented(table: Table) -> Padding:
 
 
 def _table(*heads: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = open_table()
     for head in heads:
         table.add_column(head, justify="left" if head == "method" else "right", no_wrap=True)
     return table

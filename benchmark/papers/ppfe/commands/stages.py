@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmark.config.flags import add_flag, file_of, path
-from benchmark.console.terminal import percent, show, shown_path
+from benchmark.console.terminal import open_table, percent, show, shown_path
 from benchmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def read_stages(record: Record) -> list[dict[str, Any]]:
 
 def _table(stages: Sequence[dict[str, Any]]) -> Table:
     """One column a stage."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = open_table()
     table.add_column("", no_wrap=True)
     for stage in stages:
         table.add_column(f"stage {stage['stage']}", justify="right", no_wrap=True)
