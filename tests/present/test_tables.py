@@ -296,6 +296,14 @@ def test_seeds_are_marked_where_methods_of_a_setting_differ_in_them(tmp_path):
     assert markdown(table).split("\n- ")[0].count("‡") == 1
 
 
+def test_where_most_rows_have_fewer_seeds_the_note_names_the_others(tmp_path):
+    for variant in ROWS:
+        write_record(tmp_path, configure(variant, ONE, PROFILE))
+    write_record(tmp_path, configure(DITTO, ONE, PROFILE, 1))
+    note = make_table(read(MAIN, tmp_path), "accuracy").notes[0]
+    assert note == f"‡ fewer seeds than others of the setting: all but Ditto on {ONE.title} (seed 0)"
+
+
 def test_seeds_can_be_chosen(folder):
     assert read(MAIN, folder, seeds=(0, 1)).seeds == [0, 1]
     assert read(MAIN, folder).seeds == [0, 1, 2]

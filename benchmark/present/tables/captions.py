@@ -178,14 +178,19 @@ def reason(results: Results, place: Place) -> str:
 
 
 def _places(results: Results, places: Sequence[Place]) -> str:
-    """``all on A (seed 0); Ditto / FedPer on B (seeds 0, 1)``: a column at a time."""
+    """``all on A (seed 0); Ditto / FedPer on B (seeds 0, 1)``: a column at a time.
+
+    Where that is shorter, it names the rows that are not meant: ``all but FedAvg on A (seed 0)``.
+    """
     rows: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for row, column in sorted(places, key=lambda place: results.columns.index(place[1])):
         rows.setdefault((column, tuple(results.records[row, column])), []).append(row)
     texts = []
     for (column, found), some in rows.items():
-        everything = len(some) > 1 and len(some) == sum(place[1] == column for place in results.records)
-        names = "all" if everything else " / ".join(some)
+        others = [place[0] for place in results.records if place[1] == column and place[0] not in some]
+        names = " / ".join(some)
+        if len(some) > 1 and len(others) < len(some):
+            names = f"all but {' / '.join(others)}" if others else "all"
         texts.append(f"{names} on {column} (seed{'s' * (len(found) > 1)} {', '.join(map(str, found))})")
     return "; ".join(texts)
 
