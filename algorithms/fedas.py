@@ -63,7 +63,10 @@ class Fisher(Rule):
     """Adds up the squared norms of the batches' gradients, and changes nothing else."""
 
     def __call__(self, step: Step) -> Tensor:
+        statistics = {n: t.clone() for n, t in step.params.items() if n in step.network.buffers}
         gradients, losses = step.gradient({n: t for n, t in step.params.items() if n != TRACE})
+        for name, tensor in statistics.items():
+            step.params[name].copy_(tensor)
         squares = [gradient.square().flatten(1).sum(1) for gradient in gradients.values()]
         step.params[TRACE].add_(torch.stack(squares).sum(0).unsqueeze(1))
         return losses
@@ -91,8 +94,8 @@ class FedAS(Algorithm):
     Defaults: one epoch of alignment at rate 0.01 without momentum (written into clientas.py, with batches of
     16; here they have the size of the others). 5 local epochs in system/examples.sh.
 
-    Deviations: every client aligns the body that the server sends. Dropout stays on while the trace is
-    summed. Local SGD has momentum (none there).
+    Deviations: every client aligns the body that the server sends. Dropout and batch normalisation are in
+    training mode while the trace is summed. Local SGD has momentum (none there).
 
     Traps: the official server hands out its model itself, and clients align it in place: each participant
     begins from what the ones before it have left. The trace is of batch gradients, not of single samples', so

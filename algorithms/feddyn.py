@@ -78,7 +78,8 @@ class FedDyn(Algorithm):
 
     def __init__(self, task: Task, hyper: FedDynHyper) -> None:
         super().__init__(task, hyper)
-        zeros = {name: torch.zeros_like(tensor) for name, tensor in self.server.items()}
+        buffers = self.network.buffers  # the server takes their mean: a variance may become negative
+        zeros = {name: torch.zeros_like(t) for name, t in self.server.items() if name not in buffers}
         self.clients = ClientStore(beside(DRIFT, zeros), task.data.clients)
         self._drift, self._mean = zeros, clone(self.server)  # mean h_k of all clients, last mean of models
         self._participants = 0
@@ -103,7 +104,7 @@ class FedDyn(Algorithm):
     def upload(self, outcome: Outcome) -> Params:
         model = select(outcome.models["model"], self.server)
         old = within(DRIFT, self.clients.gather(outcome.clients))
-        outcome.found = beside(DRIFT, {n: old[n] + model[n] - self.server[n] for n in self.server})
+        outcome.found = beside(DRIFT, {n: h + model[n] - self.server[n] for n, h in old.items()})
         return model
 
     def keep(self, outcome: Outcome) -> None:
@@ -115,7 +116,7 @@ class FedDyn(Algorithm):
         self._drift = {
             name: old + share * (mean[name] - self.server[name]) for name, old in self._drift.items()
         }
-        self.server = {name: tensor + self._drift[name] for name, tensor in mean.items()}
+        self.server = {**mean, **{name: mean[name] + drift for name, drift in self._drift.items()}}
 
     def broadcast(self) -> Params:
         return self._mean if self.hyper.evaluate == "mean" else self.server

@@ -77,8 +77,8 @@ class MOON(Algorithm):
 
     Deviations: The features are the inputs of the last layer, as under the official ``--use_project_head 0``
     and in PFLlib; by default main.py puts a projection of two layers before the last one, for all methods.
-    The mean is unweighted unless ``--aggregation samples``. Where a network has dropout, all three models
-    have it, there the trained one alone. The passes of the two frozen models are metered.
+    The mean is unweighted unless ``--aggregation samples``. Dropout and batch normalisation are in training
+    mode in all three models, there in the trained one alone. The passes of the two frozen models are metered.
 
     Traps: In the first round there is no previous model and nothing is contrasted, as here. With a part of
     the clients in a round, one that takes part later for the first time contrasts with a random model of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -9,7 +11,8 @@ from torch import Tensor
 from algorithms.registry import register
 from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import Phase
+from benchmark.engine.local import LocalCall, Phase
+from benchmark.engine.message import Message
 from benchmark.engine.step import Rule, Step
 
 __all__ = ["PerFedAvg"]
@@ -90,6 +93,16 @@ class PerFedAvg(Algorithm):
         hyper = self.hyper
         rule = Meta(hyper.alpha, hyper.delta if hyper.second_order else None)
         return [replace(phase, rule=rule) for phase in super().phases(round)]
+
+    def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
+        sizes, part = self.task.data.train_sizes, self.metered(round)
+        self.meter.charge(sum(math.ceil(part * sizes[client]) for client in clients))
+        return super().begin(clients, message, round)
+
+    def metered(self, round: int) -> float:
+        """The second-order term differentiates a third of the samples twice."""
+        second = self.hyper.second_order and round <= self.task.rounds
+        return self.config.local_epochs / 3 if second else 0
 
     def adaptation(self) -> list[Phase]:
         if not self.hyper.ft_epochs:

@@ -53,6 +53,11 @@ def test_per_fedavgs_step_is_that_of_maml_on_a_quadratic(second):
     torch.testing.assert_close(step.params["w.at"], w - rate * slope, rtol=1e-3, atol=1e-4)
 
 
+def test_per_fedavgs_second_order_counts_the_batches_that_it_takes_twice(tiny, play):
+    found = [play(tiny("per-fedavg", {"second_order": second})).summary for second in (False, True)]
+    assert found[1]["samples"] * 3 == pytest.approx(found[0]["samples"] * 4, rel=0.03)
+
+
 def test_apfls_gradient_of_alpha_is_that_of_finite_differences():
     x = torch.tensor([[[1.0, -1.0]], [[0.3, 2.0]]])
     common, personal = torch.tensor([[0.0, 1.0], [1.0, 1.0]]), torch.tensor([[2.0, 0.0], [-1.0, 0.5]])
@@ -250,6 +255,18 @@ def test_fedamps_cloud_models_are_those_mixtures(tiny, ready):
         close(tensor[0], initial[name] + expected)
 
 
+def test_fedamps_distances_leave_running_statistics_out(tiny, ready):
+    """Clients whose weights are alike have all of each other's model."""
+    algorithm = ready(tiny("fedamp", network="resnet8-bn")).algorithm
+    initial, buffers = algorithm.task.initial, algorithm.network.buffers
+    for client in (1, 4):
+        own = {n: t + client * (n in buffers) for n, t in initial.items()}
+        algorithm.clients.scatter([client], {n: t[None] for n, t in own.items()})
+    call = algorithm.begin([1], message := algorithm.message([1], 2), 2)
+    close({n: message.own[f"cloud.{n}"][0] for n in buffers}, {n: initial[n] + 4 for n in buffers})
+    assert not buffers & call.constants["cloud"].keys()
+
+
 # IFCA
 
 
@@ -361,6 +378,17 @@ def test_fedavgm_without_momentum_is_fedavg_and_with_it_sums_the_changes(tiny, p
         algorithm.aggregate({"a": torch.tensor([mean])})
     # v = 0.2, w = 0.6; then v = 0.1 + (0.6 − 0.7) = 0, w = 0.6
     assert algorithm.server["a"].item() == pytest.approx(0.6)
+
+
+def test_nesterovs_step_looks_ahead(ready, tiny):
+    hyper = {"server_momentum": 0.5, "server_rate": 2.0, "nesterov": True}
+    algorithm = ready(tiny("fedavgm", hyper)).algorithm
+    algorithm.server = {"a": torch.tensor([1.0])}
+    algorithm._velocity = {"a": torch.zeros(1)}
+    for mean in (0.8, 0.7):
+        algorithm.aggregate({"a": torch.tensor([mean])})
+    # v = 0.2, w = 1 − 2 (0.2 + 0.1) = 0.4; then v = 0.1 − 0.3 = −0.2, w = 0.4 − 2 (−0.3 − 0.1) = 1.2
+    assert algorithm.server["a"].item() == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize(

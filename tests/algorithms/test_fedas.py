@@ -1,5 +1,7 @@
 """FedAS: alignment, Fisher traces and the mean weighted by them, by plain autograd."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -43,6 +45,16 @@ def test_the_trace_is_a_sum_over_batches(begun):
     _, _, parts = begun("fedas", None, (1,), lr=1e-12, batch_size=5)
     traces = [float(outcome.models["model"]["fisher.trace"]) for outcome in (whole, parts)]
     assert traces[1] > 3 * traces[0]  # four batches, each of at least about the same norm
+
+
+def test_the_trace_leaves_running_statistics_as_they_were(tiny, ready):
+    algorithm = ready(tiny("fedas", network="resnet8-bn")).algorithm
+    call = algorithm.begin([1], algorithm.message([1], 1), 1)
+    found = []
+    for phases in (call.phases, call.phases[:-1]):
+        models = algorithm.task.executor.train(replace(call, phases=phases)).models["model"]
+        found.append({name: models[name] for name in algorithm.network.buffers})
+    close(*found)
 
 
 def test_bodies_are_averaged_by_their_traces(tiny, ready):

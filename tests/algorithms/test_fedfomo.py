@@ -64,6 +64,18 @@ def test_a_participant_adds_models_in_proportion_to_their_gains(tiny, ready):
     assert mixed_any
 
 
+def test_distances_leave_running_statistics_out(tiny, ready, monkeypatch):
+    """Two models of the same weights and losses have the same gain."""
+    algorithm = ready(tiny("fedfomo", network="resnet8-bn")).algorithm
+    first = {n: t[None] for n, t in algorithm.task.initial.items()}
+    same = {n: t + (n not in algorithm.network.buffers) for n, t in first.items()}
+    other = {n: t + 5 if n in algorithm.network.buffers else t for n, t in same.items()}
+    losses = iter([2.0, 1.0, 1.0])
+    monkeypatch.setattr(algorithm, "_losses", lambda clients, model: torch.tensor([next(losses)]))
+    _, gains = algorithm._mixture([1], first, [same, other])
+    assert gains.tolist() == [[0.5, 0.5]]
+
+
 def test_without_a_gain_a_client_goes_back_to_its_first_model(tiny, ready):
     algorithm = prepared(tiny, ready)
     kept = row(algorithm.clients.gather([3]), 0)

@@ -129,10 +129,11 @@ def test_fedbn_needs_batch_normalisation(tiny, launch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("algo", ["fedadam", "fedavgm"])
+@pytest.mark.parametrize("algo", ["fedadam", "fedavgm", "feddyn"])
 def test_optimisers_of_the_server_take_the_mean_of_statistics(algo, tiny, ready):
     """A step on a variance may make it negative."""
     algorithm = ready(tiny(algo, network="small-bn")).algorithm
+    algorithm.message([0, 1, 2], 1)
     mean = {name: torch.full_like(tensor, 0.5) for name, tensor in algorithm.server.items()}
     algorithm.aggregate(mean)
     for name, tensor in algorithm.server.items():
