@@ -6,7 +6,7 @@ import dataclasses
 from typing import TypeVar
 
 from benchmark.engine.algorithm import Algorithm
-from benchmark.errors import unknown
+from benchmark.errors import check_name, unknown
 
 __all__ = ["ALGORITHMS", "find", "register"]
 
@@ -19,17 +19,22 @@ def register(cls: type[A]) -> type[A]:
     """Class decorator: make a method known by its `name`.
 
     Raises:
-        ValueError: the name is taken, or the class lacks what lists and tables say of a method.
+        ValueError: the name is taken or could not be typed, or the class lacks what lists and tables say of a
+            method.
     """
+    if not (isinstance(cls, type) and issubclass(cls, Algorithm)):
+        raise ValueError(f"{cls!r:.60} is no subclass of Algorithm")
     for attribute in ("name", "title", "reference"):
         if not getattr(cls, attribute, ""):
             raise ValueError(f"{cls.__module__}.{cls.__name__} has no `{attribute}`: give it one")
+    for kind, name in (("method", cls.name), *(("ablation", name) for name in cls.ablations)):
+        check_name(kind, name)
     if cls.name in ALGORITHMS:
         raise ValueError(f"two methods are called '{cls.name}'")
     if twin := next((other for other in ALGORITHMS.values() if other.title == cls.title), None):
         raise ValueError(f"the title {cls.title!r} of '{cls.name}' is that of '{twin.name}'")
-    if "__dataclass_fields__" not in vars(cls.Hyper):
-        raise ValueError(f"{cls.Hyper.__name__} of '{cls.name}' is no dataclass")
+    if not isinstance(cls.Hyper, type) or "__dataclass_fields__" not in vars(cls.Hyper):
+        raise ValueError(f"{getattr(cls.Hyper, '__name__', cls.Hyper)} of '{cls.name}' is no dataclass")
     for spec in dataclasses.fields(cls.Hyper):
         if "doc" not in spec.metadata or spec.default is dataclasses.MISSING:
             raise ValueError(f"{spec.name} of {cls.Hyper.__name__} is no `option(default, doc)`")

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from benchmark.cli import main
 
-if __name__ == "__main__":
+def start() -> int:
+    """Carry out the process's command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that has no λ shows a ?
-    sys.exit(main())
+    try:
+        from benchmark.cli import main  # takes a moment, in which somebody may press Ctrl-C
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(start())

@@ -44,6 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
+    except PermissionError as error:
+        if error.filename is None:
+            traceback.print_exc()
+            return 1
+        print(
+            f"error: {error.filename}: {error.strerror}; give yourself access to it, or name another place",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print("interrupted; to continue, give the same command again", file=sys.stderr)
         return 130

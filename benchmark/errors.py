@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["NotDefined", "UserError", "check_range", "flag", "is_plain", "nearest", "optional", "unknown"]
+__all__ = [
+    "NotDefined",
+    "UserError",
+    "check_name",
+    "check_range",
+    "flag",
+    "is_plain",
+    "nearest",
+    "optional",
+    "unknown",
+]
 
 
 class UserError(Exception):
@@ -19,6 +30,22 @@ class UserError(Exception):
 
 class NotDefined(UserError):
     """A method was asked for on data that it is not defined for; studies leave such cells out."""
+
+
+def check_name(kind: str, name: object) -> None:
+    """Refuse a name that cannot be typed as one word, or that would lead out of a results folder.
+
+    Args:
+        kind: what is called so, for the message.
+
+    Raises:
+        ValueError: another character, or another type than text.
+    """
+    if not (isinstance(name, str) and re.fullmatch(r"[^\W_][\w.+-]*", name)):
+        raise ValueError(
+            f"a {kind} is called {name!r:.60}; expected letters, digits, '-', '_' and '.', the first one a "
+            "letter or a digit"
+        )
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

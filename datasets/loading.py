@@ -114,6 +114,8 @@ def _not_found(info: DatasetInfo, roots: list[Path], problem: str) -> UserError:
     for layout in info.layouts:
         places[Path(layout.folder).is_absolute()].append(f"{layout.title} in {layout.folder}")
     looked = ", and for ".join(" or ".join(some) for some in places.values() if some)
+    if not looked:
+        return UserError(f"dataset '{info.name}' has neither a `builtin` nor layouts of files; give it one")
     below = " and ".join(map(str, roots))
     return UserError(
         f"dataset '{info.name}' was not found: looked below {below} for {looked}; {problem}; put files "
@@ -125,12 +127,26 @@ def _not_found(info: DatasetInfo, roots: list[Path], problem: str) -> UserError:
 def _made(info: DatasetInfo, builtin: Callable[[], tuple[Samples, Samples]]) -> tuple[Samples, Samples]:
     """What a dataset without files makes, checked."""
     try:
-        train, test = builtin()
+        made = builtin()
     except OSError as error:
         raise UserError(f"dataset '{info.name}' cannot be read: {one_line(error)}") from error
+    parts = made if isinstance(made, tuple) and len(made) == 2 else ()
+    if not parts or not all(
+        isinstance(part, Samples) and isinstance(part.x, np.ndarray) and isinstance(part.y, np.ndarray)
+        for part in parts
+    ):
+        raise UserError(
+            f"the `builtin` of '{info.name}' does not return two `Samples` of NumPy arrays, one for training "
+            "and one for testing; mend it"
+        )
+    train, test = parts
+    if info.kind == "images" and ({len(info.mean), len(info.std)} - {1, info.shape[0]} or min(info.std) <= 0):
+        raise UserError(
+            f"'{info.name}' has mean {info.mean} and std {info.std}; expected a number for each of its "
+            f"{info.shape[0]} channels, std above 0"
+        )
     for half, part in (("training", train), ("test", test)):
-        x, y = np.asarray(part.x), np.asarray(part.y)
-        if problem := _misfit(info, x, y):
+        if problem := _misfit(info, part.x, part.y):
             raise UserError(f"the {half} part of '{info.name}' has {problem}; mend its `builtin`")
     return train, test
 

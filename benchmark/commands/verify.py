@@ -161,7 +161,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         execution = execution_for(record, asked)
         check_record(record, rounds, execution, dataset)
         work.append((record, rounds, execution, dataset))
-    verdicts = []
+    verdicts, kept = [], None
     for place, (record, rounds, execution, dataset) in enumerate(work, start=1):
         name = record.folder.name if pack else shown_path(record.folder)
         headline = f"{place}/{len(work)} {name}: {_span(rounds, len(record.rounds))} again"
@@ -169,16 +169,19 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         with cores, RunProgress(headline, headline, resumes=False) as progress:
             verdict = verify(record, rounds, execution, dataset, progress)
         told = verdict.to_dict(arguments.by or "")
-        if pack:
-            kept = write_verdicts(pack, {record.folder.name: told})
-        else:
-            verdict.save(arguments.by or "")
         verdicts.append({"record": name, **told})
         if not arguments.json:
             print("\n".join(_lines(name, verdict)), flush=True)
+        try:
+            if pack:
+                kept = write_verdicts(pack, {record.folder.name: told})
+            else:
+                verdict.save(arguments.by or "")
+        except UserError as error:
+            say(f"the verdict is not kept: {error}")
     for line in (*gathered.left_out, *elsewhere):
         say(f"left out: {line}")
-    if pack:
+    if kept:
         say(f"verdicts: {shown_path(kept)}")
     if arguments.json:
         print(json.dumps(verdicts))

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmark.errors import UserError, unknown
+from benchmark.errors import UserError, check_name, unknown
 from datasets.own import OWN_DATA, is_own
 
 __all__ = ["LOADED", "VARIABLE", "load_plugins", "take_plugins"]
@@ -151,6 +151,7 @@ def _check(kind: str, name: str, found: Any, expected: Any) -> None:
         raise ValueError(
             f"the {kind} '{name}' is of type {type(found).__name__}; expected {article} {expected.__name__}"
         )
+    check_name(kind, name)
     if kind == "setting":
         if missing := {"dataset", "partition"} - {*found.values}:
             raise ValueError(f"the setting '{name}' has no {min(missing)}")

@@ -25,7 +25,7 @@ from benchmark.engine.message import Combiner, Message, WeightedMean
 from benchmark.engine.params import clone, expand, nbytes, select
 from benchmark.engine.schedule import Schedule
 from benchmark.engine.streams import Streams
-from benchmark.errors import NotDefined
+from benchmark.errors import NotDefined, UserError
 from benchmark.models import Network, Params
 
 __all__ = ["Algorithm", "Member", "NoHyper", "Task", "Traffic", "Trunk"]
@@ -127,6 +127,12 @@ class Algorithm:
     def __init__(self, task: Task, hyper: Any) -> None:
         self.task, self.hyper = task, hyper
         self.config, self.network = task.config, task.network
+        for layer in (*self.shared_layers(), *self.personal_layers()):
+            if layer not in self.network.names:
+                raise UserError(
+                    f"'{self.name}' shares or keeps a layer '{layer}'; expected a tuple of some of: "
+                    f"{', '.join(self.network.names)}"
+                )
         self.server: Params = clone(select(task.initial, self.shared_tensors()))
         self.clients = ClientStore(select(task.initial, self.personal_tensors()), task.data.clients)
         self.meter = Meter()

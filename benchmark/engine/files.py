@@ -169,6 +169,7 @@ def save_tensors(path: Path, value: Any) -> None:
     """Write nested containers of tensors and plain values atomically."""
 
     def write(temporary: Path) -> None:
+        temporary.touch()  # where that is forbidden, Python says so more plainly than torch
         try:
             torch.save(value, temporary)
         except RuntimeError as error:  # torch reports a full disk so
@@ -181,8 +182,10 @@ def load_tensors(path: Path, device: torch.device) -> Any:
     """What `save_tensors` wrote, on a device.
 
     Raises:
-        ValueError: the file is damaged: its parts have checksums (CRC-32), which PyTorch only writes.
+        OSError: the file cannot be opened.
+        ValueError: it is damaged: its parts have checksums (CRC-32), which PyTorch only writes.
     """
+    path.open("rb").close()
     try:
         with zipfile.ZipFile(path) as parts:
             damaged = parts.testzip()
@@ -197,10 +200,8 @@ def load_tensors(path: Path, device: torch.device) -> Any:
 
 def set_aside(path: Path, reason: object) -> None:
     """Rename a file that cannot be used, ``NAME.pt`` to ``NAME.damaged.pt``, and say so in a line."""
-    aside = path.with_name(f"{path.stem}.damaged{path.suffix}")
-    with contextlib.suppress(FileNotFoundError):  # another process was faster
+    aside, done = path.with_name(f"{path.stem}.damaged{path.suffix}"), ""
+    with contextlib.suppress(OSError):  # another process was faster, or it is forbidden
         path.replace(aside)
-    print(
-        f"{path} is damaged ({reason}); set aside as {aside.name}, its rounds are trained again",
-        file=sys.stderr,
-    )
+        done = f"set aside as {aside.name}, "
+    print(f"{path} is damaged ({reason}); {done}its rounds are trained again", file=sys.stderr)

@@ -141,6 +141,21 @@ class LocalCall:
             },
         )
 
+    def check(self) -> None:
+        """Refuse what cannot be carried out as it is meant.
+
+        Raises:
+            UserError: `phases` is no list of them, or a phase names a model or a layer that there is not.
+        """
+        if not isinstance(self.phases, list) or not all(isinstance(phase, Phase) for phase in self.phases):
+            raise UserError(f"`phases` gives {self.phases!r:.60}; expected a list of `Phase`")
+        for phase in self.phases:
+            if (model := self.models.get(phase.model)) is None:
+                raise UserError(f"a phase trains '{phase.model}'; the call's models are {[*self.models]}")
+            known = dict.fromkeys([*model.network.names, *(name.partition(".")[0] for name in model.params)])
+            if strange := next((name for name in phase.rates if name not in known), None):
+                raise UserError(f"a phase has a rate for '{strange}'; the model has {', '.join(known)}")
+
 
 @dataclass
 class Outcome:

@@ -127,13 +127,23 @@ class _Loop:
                 return
 
     def _try(self, path: Path, take: Callable[[], bool]) -> bool:
-        """Whether something was taken from a file; one that does not do is set aside."""
+        """Whether something was taken from a file; one that does not do is set aside.
+
+        Raises:
+            UserError: it cannot be opened.
+        """
         try:
             return take()
         except (MemoryError, torch.OutOfMemoryError):
             raise
+        except OSError as error:
+            raise UserError(
+                f"cannot read {path}: {error.strerror or error}; give yourself access to it, or remove it to "
+                "train its rounds again"
+            ) from error
         except Exception as error:  # damage, or whatever a method makes of the state that other code wrote
-            set_aside(path, error if isinstance(error, ValueError) else "other code has written it")
+            other = f"other code has written it: {type(error).__name__}: {error}"
+            set_aside(path, error if isinstance(error, ValueError) else other)
             return False
 
     def _load(self, load: Callable[[Algorithm], None]) -> None:
@@ -193,6 +203,7 @@ class _Loop:
         for clients in chunks(cohort):
             call = algorithm.begin(clients, message.part(slice(done, done + len(clients))), number)
             done += len(clients)
+            call.check()
             outcome = self.executor.train(call)
             ledger.charge_training(outcome)
             trained = outcome.loss + _largest(outcome.models.values())

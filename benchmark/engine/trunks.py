@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from inspect import getattr_static
@@ -20,6 +21,7 @@ from benchmark.engine.files import load_tensors, save_tensors
 from benchmark.engine.origins import deciding
 from benchmark.engine.records import FORMAT
 from benchmark.engine.sources import SOURCES, digest
+from benchmark.errors import UserError
 
 __all__ = ["TrunkStore", "common_fields", "trunks_of"]
 
@@ -60,6 +62,8 @@ def common_fields(config: RunConfig) -> dict[str, Any]:
 class TrunkStore:
     """Trunks of one results folder, under ``<results-dir>/.cache``; safe to delete at any time.
 
+    A folder that cannot be used is no error: a line says so, and rounds are trained again.
+
     Args:
         data: checksums of the split and of what it divides.
         environment: of the run. Only the code (of all methods: any may have made it), libraries and hardware
@@ -86,10 +90,13 @@ class TrunkStore:
     def save(self, trunk: Trunk, state: Mapping[str, Any], lines: list[dict[str, Any]]) -> None:
         """Keep the state after the last round of `trunk`, unless it is there."""
         path = self.path(trunk)
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._prune()
-            save_tensors(path, {"of": self._name(trunk), "state": dict(state), "lines": lines})
+        try:
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._prune()
+                save_tensors(path, {"of": self._name(trunk), "state": dict(state), "lines": lines})
+        except (OSError, UserError) as error:
+            print(f"common rounds are not kept: {error}", file=sys.stderr)
 
     def load(self, trunk: Trunk, device: torch.device) -> dict[str, Any] | None:
         """What `save` kept, or None.
@@ -98,11 +105,15 @@ class TrunkStore:
             ValueError: it is damaged, or another trunk.
         """
         path = self.path(trunk)
-        if not path.exists():
+        try:
+            if not path.exists():
+                return None
+            with contextlib.suppress(OSError):
+                os.utime(path)  # used now
+            found = load_tensors(path, device)
+        except OSError as error:
+            print(f"common rounds are trained again: {error}", file=sys.stderr)
             return None
-        with contextlib.suppress(OSError):
-            os.utime(path)  # used now
-        found = load_tensors(path, device)
         if not isinstance(found, dict) or found.get("of") != self._name(trunk):
             raise ValueError("it has other rounds")
         return found

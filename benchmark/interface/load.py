@@ -56,6 +56,12 @@ def load_records(*runs: Runs, level: Level = "runs") -> pd.DataFrame:
 def records_of(runs: Iterable[Runs]) -> list[Record]:
     """The records, each run once."""
     load_plugins()
+    runs = list(runs)
+    if strange := next((one for one in runs if not isinstance(one, Runs)), None):
+        raise UserError(
+            f"{strange!r:.60} is neither a folder nor a record; give each as an argument of its own, as in "
+            "load_records(*records)"
+        )
     folders = [one.folder if isinstance(one, Record) else Path(one).expanduser() for one in runs]
     if not folders:
         raise UserError("no runs are given; expected results folders, folders of records, or records")

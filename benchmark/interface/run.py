@@ -80,6 +80,14 @@ def run(
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         _check(name, value)
+    if not isinstance(hyper, Mapping | None):
+        raise UserError(f"hyper is {hyper!r:.60}; expected a dictionary of hyper-parameters by name")
+    places = {"results_dir": results_dir, "data_dir": data_dir or "."}
+    for name, place in {**places, "device": device, "executor": executor}.items():
+        if not (isinstance(place, str) or (name in places and isinstance(place, Path))) or not str(place):
+            raise UserError(f"{name} is {place!r:.60}; expected {'a folder' if name in places else 'a name'}")
+    if not isinstance(trackings, Sequence) or not all(hasattr(one, "check") for one in trackings):
+        raise UserError(f"trackings is {trackings!r:.60}; expected a list of trackers")
     words = [f"{name}={as_typed(value)}" for name, value in (hyper or {}).items()]
     arguments = argparse.Namespace(algo=name_of(algo), setting=setting, ablation=ablation, set=words, **given)
     chosen, config = configure(arguments)

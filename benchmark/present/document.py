@@ -40,7 +40,8 @@ class Document:
         try:
             text = read_bytes(path).decode()
         except (OSError, ValueError) as error:
-            raise UserError(f"cannot read {path}: {error}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"cannot read {path}: {reason}; give a text file that you may read") from error
         self._break = "\r\n" if "\r\n" in text else "\n"
         self._text = text.replace("\r\n", "\n")
         self.parts: dict[str, tuple[int, int]] = {}

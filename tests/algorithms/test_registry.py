@@ -126,10 +126,16 @@ class Undocumented:
     ("attribute", "value", "problem"),
     [
         ("name", "", "has no `name`"),
+        ("name", "../../halved", "a method is called '../../halved'; expected letters"),
+        ("name", "--halved", "a method is called '--halved'"),
+        ("name", "my halved", "a method is called 'my halved'"),
+        ("name", 3, "a method is called 3"),
+        ("ablations", {"no/half": {}}, "an? ablation is called 'no/half'"),
         ("title", "", "has no `title`"),
         ("reference", "", "has no `reference`"),
         ("Hyper", type("Bare", (), {}), "Bare of 'halved' is no dataclass"),
         ("Hyper", type("Bare", (Undocumented,), {}), "Bare of 'halved' is no dataclass"),
+        ("Hyper", {"rate": 0.5}, "{'rate': 0.5} of 'halved' is no dataclass"),
         ("Hyper", Undocumented, r"rate of Undocumented is no `option\(default, doc\)`"),
     ],
 )
@@ -139,6 +145,11 @@ def test_what_lists_and_tables_need_is_asked_for_at_once(attribute, value, probl
     with pytest.raises(ValueError, match=problem):
         register(method)
     assert "halved" not in ALGORITHMS
+
+
+def test_a_class_of_another_kind_is_no_method():
+    with pytest.raises(ValueError, match="is no subclass of Algorithm"):
+        register(Undocumented)
 
 
 def test_an_option_without_a_default_is_refused():

@@ -241,3 +241,13 @@ def test_a_fault_of_ours_shows_its_traceback(capsys, monkeypatch):
     assert main(["list", "settings"]) == 1
     assert "Traceback" in (shown := capsys.readouterr().err)
     assert "ZeroDivisionError: a fault" in shown
+
+
+def test_a_place_without_permission_is_one_line(monkeypatch, capsys):
+    def closed(words):
+        raise PermissionError(13, "Permission denied", "/closed")
+
+    monkeypatch.setattr("benchmark.cli._dispatch", closed)
+    assert main(["report"]) == 2
+    expected = "error: /closed: Permission denied; give yourself access to it, or name another place\n"
+    assert capsys.readouterr() == ("", expected)

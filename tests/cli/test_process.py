@@ -70,3 +70,19 @@ def test_letters_that_the_output_lacks():
     out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, err) == (0, "")
     assert "concentration ? of" in out
+
+
+def test_an_interruption_while_the_program_is_imported():
+    code = (
+        "import sys\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'benchmark.cli':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+        "from benchmark.__main__ import start\n"
+        "sys.exit(start())"
+    )
+    process = start("-c", code)
+    assert process.communicate(timeout=WAIT) == ("", "interrupted\n")
+    assert process.returncode == 130

@@ -224,13 +224,40 @@ LABELS = np.arange(8, dtype=np.int64) % 2
         (IMAGES, LABELS + 1, "labels 1..2 instead of 0..1"),
         (IMAGES[:6], LABELS, r"images \[6, 1, 4, 4\] and labels \[8\] instead of one label an image"),
         (IMAGES, LABELS[:, None], r"labels \[8, 1\] instead of one label an image"),
-        (IMAGES.tolist(), LABELS, "int64 images and int64 labels instead of"),
         (IMAGES[:0], LABELS[:0], "no images"),
     ],
 )
 def test_what_a_dataset_makes_itself_is_checked(x, y, problem, monkeypatch):
     monkeypatch.setattr(datasets.loading, "DATASETS", {"own": own(x, y)})
     with pytest.raises(UserError, match=f"training part of 'own' has .*{problem}"):
+        load("own")
+
+
+HALF = Samples(IMAGES, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("made", "changes", "problem"),
+    [
+        (None, {}, "does not return two `Samples`"),
+        (HALF, {}, "does not return two `Samples`"),
+        ((HALF, LABELS), {}, "does not return two `Samples`"),
+        ((HALF, Samples(IMAGES.tolist(), LABELS)), {}, "does not return two `Samples` of NumPy arrays"),
+        ((HALF, HALF), {"mean": (0.5, 0.5, 0.5)}, "expected a number for each of its 1 channels"),
+        ((HALF, HALF), {"std": (0.0,)}, "std above 0"),
+    ],
+)
+def test_what_its_author_has_mistaken_is_told(made, changes, problem, monkeypatch):
+    info = dataclasses.replace(own(IMAGES, LABELS), builtin=lambda: made, **changes)
+    monkeypatch.setattr(datasets.loading, "DATASETS", {"own": info})
+    with pytest.raises(UserError, match=f"'own' .*{problem}"):
+        load("own")
+
+
+def test_a_dataset_without_samples_and_files_is_told(monkeypatch):
+    info = dataclasses.replace(own(IMAGES, LABELS), builtin=None)
+    monkeypatch.setattr(datasets.loading, "DATASETS", {"own": info})
+    with pytest.raises(UserError, match="'own' has neither a `builtin` nor layouts"):
         load("own")
 
 

@@ -195,6 +195,17 @@ def test_a_damaged_checkpoint_is_set_aside(damage, tiny, launch, unbroken, tmp_p
     assert (again.folder / "checkpoint.damaged.pt").exists()
 
 
+def test_a_checkpoint_that_cannot_be_opened_stays(tiny, launch, tmp_path):
+    """Here a folder, elsewhere a file of another user: it may be whole."""
+    kill(launch, tiny("fedper"), tmp_path, 2)
+    checkpoint = record_in(tmp_path) / "checkpoint.pt"
+    checkpoint.unlink()
+    checkpoint.mkdir()
+    with pytest.raises(UserError, match=r"cannot read .*checkpoint\.pt: Is a directory; give your"):
+        launch(tiny("fedper"), tmp_path)
+    assert checkpoint.is_dir()
+
+
 def test_a_checkpoint_of_another_configuration_is_not_used(tiny, launch, unbroken, tmp_path):
     kill(launch, tiny("fedper"), tmp_path / "a", 2)
     kill(launch, tiny("fedper", seed=1), tmp_path / "b", 2)
@@ -492,6 +503,19 @@ def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_ro
     assert launch(tiny("fedavg-ft"), tmp_path).content() == unbroken("fedavg-ft").content()
     assert trained_rounds[:4] == [1, 2, 3, 4]
     assert torch.load(trunk, weights_only=True)["lines"]
+
+
+@pytest.mark.parametrize("broken", ["cache", "trunk"])
+def test_beginnings_that_cannot_be_opened_are_no_error(broken, tiny, launch, unbroken, tmp_path, capsys):
+    if broken == "cache":
+        (tmp_path / ".cache").write_text("no folder")
+    else:
+        launch(tiny("fedavg"), tmp_path)
+        (trunk,) = (tmp_path / ".cache").glob("trunk-*.pt")
+        trunk.unlink()
+        trunk.mkdir()
+    assert launch(tiny("fedavg-ft"), tmp_path).content() == unbroken("fedavg-ft").content()
+    assert "common rounds are" in capsys.readouterr().err
 
 
 def test_beginnings_that_nobody_uses_are_deleted(tiny, launch, tmp_path):

@@ -14,6 +14,7 @@ from benchmark.engine.executors import EXECUTORS, LoopExecutor
 from benchmark.engine.local import Phase
 from benchmark.engine.params import clone, expand
 from benchmark.engine.sgd import LocalWork
+from benchmark.errors import UserError
 
 FIRST = 1
 
@@ -201,6 +202,24 @@ def test_compute_is_what_the_phases_say(algo, tiny, ready, unbroken):
         assert line["steps"] == line["participants"] * steps
     adapting = sum(phase.epochs * phase.passes for phase in algorithm.adaptation()) + algorithm.metered(5)
     assert [line["adaptation_samples"] for line in unbroken(algo).lines] == [0, 0, 0, 6 * 20 * adapting]
+
+
+@pytest.mark.parametrize(
+    ("hook", "value", "problem"),
+    [
+        ("shared_layers", ("nope",), "'fedavg' shares or keeps a layer 'nope'; expected a tuple of"),
+        ("shared_layers", "fc1", "shares or keeps a layer 'f'"),
+        ("personal_layers", ("fc9",), "shares or keeps a layer 'fc9'"),
+        ("phases", [Phase({"Conv1": 0.1}, 1)], "a phase has a rate for 'Conv1'; the model has conv1, "),
+        ("phases", [Phase({"conv1": 0.1}, 1, model="own")], r"a phase trains 'own'; .* are \['model'\]"),
+        ("phases", None, "`phases` gives None; expected a list of `Phase`"),
+        ("phases", Phase({"conv1": 0.1}, 1), "expected a list of `Phase`"),
+    ],
+)
+def test_mistakes_of_a_method_are_told(hook, value, problem, tiny, play, monkeypatch):
+    monkeypatch.setattr(ALGORITHMS["fedavg"], hook, lambda self, *round: value)
+    with pytest.raises(UserError, match=problem):
+        play(tiny("fedavg"))
 
 
 def test_totals_of_the_summary_are_sums_of_the_rounds(algo, unbroken):

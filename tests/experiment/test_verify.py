@@ -14,6 +14,7 @@ from benchmark.engine.config import RunConfig
 from benchmark.engine.executors import EXECUTORS
 from benchmark.engine.executors.threads import available_cores
 from benchmark.engine.seal import seal
+from benchmark.errors import UserError
 from benchmark.records.freshness import code_of, outdated, write_verdict
 from benchmark.records.store import Store
 
@@ -253,6 +254,17 @@ def test_another_number_of_rounds_is_different(copy, verify, monkeypatch, traine
     assert code == 1
     assert "plan, rounds: 4 recorded, 5 found" in out
     assert not trained_rounds
+
+
+def test_a_verdict_that_cannot_be_kept_is_told(copy, verify, monkeypatch):
+    def forbidden(self, by):
+        raise UserError("cannot write verified.json")
+
+    monkeypatch.setattr("benchmark.experiment.verify.Verdict.save", forbidden)
+    code, out, err = verify(copy("fedper"))
+    assert code == 0
+    assert out.startswith("bit-equal")
+    assert "the verdict is not kept: cannot write verified.json" in err
 
 
 # -- several ----------------------------------------------------------------------------------------

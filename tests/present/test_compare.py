@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -311,6 +312,21 @@ def test_what_has_no_result_is_told_and_left_out_of_a_results_folder(tmp_path, c
     assert f"left out: damaged record, not used: {damaged.name}: clients.csv" in err
     assert f"left out: 1 in {tmp_path} whose training diverged ({diverged.name})" in err
     assert f"left out: 1 in {tmp_path} not finished" in err
+
+
+def test_a_record_that_cannot_be_opened_is_left_out(tmp_path, compare, monkeypatch):
+    _, _, closed = (write_record(tmp_path, config_of(algo)) for algo in ("ditto", "fedper", "fedavg"))
+    exists = Path.exists
+
+    def guarded(path):
+        if path.parent.name == closed.name:
+            raise PermissionError(13, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", guarded)
+    code, _, err = compare(tmp_path)
+    assert code == 0
+    assert f"left out: damaged record, not used: {closed.name}: Permission denied" in err
 
 
 def test_two_records_of_one_run_that_differ_are_refused(tmp_path, compare):
