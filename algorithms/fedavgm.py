@@ -38,8 +38,8 @@ class FedAvgM(Algorithm):
     Source: Hsu et al., 2019, section 4.2; there is no official code.
 
     Defaults: β = 0.9 and η = 0.1. The paper keeps η at 1 and chooses β and the clients' rate. With η = 1 the
-    digits with two classes a client stay at guessing or diverge, with either step; with η = 0.1 a change that
-    lasts moves the server as far as in FedAvg.
+    digits with two classes a client stay near guessing or diverge, with either step; with η = 0.1 a change
+    that lasts moves the server as far as in FedAvg.
 
     Deviations: the step is that of the paper's equation; its experiments, and Flower's reproduction
     (baselines/fedavgm), take Nesterov's, along (w − w̄) + β v: ``nesterov``. The mean is unweighted unless
