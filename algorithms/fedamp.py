@@ -88,11 +88,6 @@ class FedAMP(Algorithm):
     def shared_layers(self) -> tuple[str, ...]:
         return ()
 
-    @property
-    def _trained(self) -> list[str]:
-        """What distances are of: not running statistics."""
-        return [name for name in self.network.shapes() if name not in self.network.buffers]
-
     def phases(self, round: int) -> list[Phase]:
         objective = Attracted(self.hyper.lam / self.hyper.alpha)
         return [replace(phase, objective=objective) for phase in super().phases(round)]
@@ -102,7 +97,7 @@ class FedAMP(Algorithm):
         own, met = self.clients.gather(clients), self.clients.met
         if not met:
             return Message({}, beside(CLOUD, own))
-        others, trained = self.clients.gather(met), select(own, self._trained)
+        others, trained = self.clients.gather(met), select(own, self.network.trainable)
         squares = torch.stack([squared_distance(others, row(trained, k)) for k in range(len(clients))])
         same = torch.tensor([[client == other for other in met] for client in clients], device=squares.device)
         weights = attention(squares.masked_fill(same, torch.inf), self.hyper.alpha, self.hyper.sigma)
@@ -115,7 +110,7 @@ class FedAMP(Algorithm):
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        call.constants[CLOUD] = select(within(CLOUD, message.own), self._trained)
+        call.constants[CLOUD] = select(within(CLOUD, message.own), self.network.trainable)
         return call
 
     def upload(self, outcome: Outcome) -> Params:

@@ -78,8 +78,8 @@ class FedDyn(Algorithm):
 
     def __init__(self, task: Task, hyper: FedDynHyper) -> None:
         super().__init__(task, hyper)
-        buffers = self.network.buffers  # the server takes their mean: a variance may become negative
-        zeros = {name: torch.zeros_like(t) for name, t in self.server.items() if name not in buffers}
+        # Of buffers the server takes the mean: a variance may become negative.
+        zeros = {name: torch.zeros_like(self.server[name]) for name in self.network.trainable}
         self.clients = ClientStore(beside(DRIFT, zeros), task.data.clients)
         self._drift, self._mean = zeros, clone(self.server)  # mean h_k of all clients, last mean of models
         self._participants = 0

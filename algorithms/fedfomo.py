@@ -125,8 +125,8 @@ class FedFomo(Algorithm):
         """The clients' mixtures of `first` and N `models`, and the gains [m, N], scaled for preferences."""
         losses = torch.stack([self._losses(clients, model) for model in [first, *models]], 1)
         steps = [{name: model[name] - old for name, old in first.items()} for model in models]
-        trained = [name for name in first if name not in self.network.buffers]
-        sizes = [torch.stack([s[n].abs().flatten(1).sum(1) for n in trained]).sum(0) for s in steps]
+        trained = [select(step, self.network.trainable) for step in steps]
+        sizes = [torch.stack([t.abs().flatten(1).sum(1) for t in step.values()]).sum(0) for step in trained]
         gains = (losses[:, :1] - losses[:, 1:]) / torch.stack(sizes, 1)
         gains = gains.nan_to_num(0)  # 0 / 0: it is `first`
         shares, mixed = F.normalize(gains.clamp(min=0), p=1, dim=1), dict(first)

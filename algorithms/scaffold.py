@@ -63,7 +63,7 @@ class Scaffold(Algorithm):
 
     def __init__(self, task: Task, hyper: ScaffoldHyper) -> None:
         super().__init__(task, hyper)
-        trained = {name: tensor for name, tensor in self.server.items() if name not in self.network.buffers}
+        trained = select(self.server, self.network.trainable)
         zeros = beside(CONTROL, {name: torch.zeros_like(tensor) for name, tensor in trained.items()})
         self.server |= zeros
         self.clients = ClientStore(zeros, task.data.clients)

@@ -44,22 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
-    except PermissionError as error:
-        if error.filename is None:
-            traceback.print_exc()
-            return 1
-        print(
-            f"error: {error.filename}: {error.strerror}; give yourself access to it, or name another place",
-            file=sys.stderr,
-        )
-        return 2
     except KeyboardInterrupt:
         print("interrupted; to continue, give the same command again", file=sys.stderr)
         return 130
     except BrokenPipeError:
         _drop_output()
         return 141
-    except Exception:
+    except Exception as error:
+        if isinstance(error, PermissionError) and error.filename is not None:
+            advice = "give yourself access to it, or name another place"
+            print(f"error: {error.filename}: {error.strerror}; {advice}", file=sys.stderr)
+            return 2
         traceback.print_exc()
         return 1
     return 0

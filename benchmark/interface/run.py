@@ -80,14 +80,22 @@ def run(
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         _check(name, value)
-    if not isinstance(hyper, Mapping | None):
-        raise UserError(f"hyper is {hyper!r:.60}; expected a dictionary of hyper-parameters by name")
-    places = {"results_dir": results_dir, "data_dir": data_dir or "."}
-    for name, place in {**places, "device": device, "executor": executor}.items():
-        if not (isinstance(place, str) or (name in places and isinstance(place, Path))) or not str(place):
-            raise UserError(f"{name} is {place!r:.60}; expected {'a folder' if name in places else 'a name'}")
-    if not isinstance(trackings, Sequence) or not all(hasattr(one, "check") for one in trackings):
-        raise UserError(f"trackings is {trackings!r:.60}; expected a list of trackers")
+    is_list = isinstance(trackings, Sequence)
+    for name, value, fits, expected in (
+        ("hyper", hyper, isinstance(hyper, Mapping | None), "a dictionary of hyper-parameters by name"),
+        ("results_dir", results_dir, isinstance(results_dir, str | Path) and results_dir != "", "a folder"),
+        ("data_dir", data_dir, isinstance(data_dir, str | Path | None), "a folder"),
+        ("device", device, isinstance(device, str), "a name"),
+        ("executor", executor, isinstance(executor, str), "a name"),
+        (
+            "trackings",
+            trackings,
+            is_list and all(hasattr(t, "check") for t in trackings),
+            "a list of trackers",
+        ),
+    ):
+        if not fits:
+            raise UserError(f"{name} is {value!r:.60}; expected {expected}")
     words = [f"{name}={as_typed(value)}" for name, value in (hyper or {}).items()]
     arguments = argparse.Namespace(algo=name_of(algo), setting=setting, ablation=ablation, set=words, **given)
     chosen, config = configure(arguments)

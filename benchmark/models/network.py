@@ -72,6 +72,12 @@ class Network:
         return {name for layer in self.layers for name in layer.buffers}
 
     @property
+    def trainable(self) -> list[str]:
+        """Names of all tensors that have a gradient, in network order: all but `buffers`."""
+        buffers = self.buffers
+        return [name for name in self.keys() if name not in buffers]
+
+    @property
     def normalisation(self) -> set[str]:
         """Names of all tensors of batch normalisation (`Layer.normalisation`)."""
         return {name for layer in self.layers for name in layer.normalisation}

@@ -97,18 +97,12 @@ def named_record(folder: Path) -> Record:
     return read_record(path)
 
 
-def _finished(folder: Path) -> bool:
-    try:
-        return (folder / "done").exists()
-    except OSError:
-        return True  # the store has a remark about it
-
-
 def _results(folder: Path, path: Path) -> Gathered:
     store = Store.scan(path)
     if not store.records():
         raise UserError(f"{folder} holds no finished run; give records, or a results folder that has some")
-    open_ = [p for p in path.iterdir() if FOLDER.fullmatch(p.name) and not _finished(p)]
+    finished = {record.folder for record in store.records()} | {found.folder for found in store.damaged}
+    open_ = [p for p in path.iterdir() if FOLDER.fullmatch(p.name) and p not in finished]
     diverged = sorted(p.name for p in open_ if p.name[-10:] in store.failed)
     lines = store.remarks()
     if diverged:
