@@ -110,7 +110,7 @@ class FedAMP(Algorithm):
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        call.constants[CLOUD] = select(within(CLOUD, message.own), self.network.trainable)
+        call.constants[CLOUD] = within(CLOUD, message.own)
         return call
 
     def upload(self, outcome: Outcome) -> Params:

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmark.engine.params import squared_distance
+from benchmark.engine.params import select, squared_distance
 from benchmark.models import DropoutSource, Network, Params
 
 __all__ = ["Noise", "Objective", "Rule", "Step"]
@@ -140,8 +140,12 @@ class Step:
         )
 
     def squared_distance(self, others: Mapping[str, Tensor]) -> Tensor:
-        """Each client's squared Euclidean distance [m] between the model's tensors and `others` [m, ...]."""
-        return squared_distance(self.params, others)
+        """Each client's squared Euclidean distance [m] between the model's tensors and `others` [m, ...].
+
+        Buffers (`Layer.buffers`: running statistics), which have no gradient, do not count.
+        """
+        fixed = self.network.buffers
+        return squared_distance(self.params, select(others, [name for name in others if name not in fixed]))
 
     def loss(self) -> Tensor:
         """Each client's objective [m]: the phase's own, else cross-entropy."""

@@ -283,3 +283,22 @@ def test_passes_through_other_models_leave_their_statistics_alone(tiny, ready):
     for name in task.network.buffers:
         assert torch.equal(other[name][0], task.initial[name])
         assert not torch.equal(outcome.models["model"][name][0], task.initial[name])
+
+
+def test_a_distance_of_models_leaves_statistics_out(tiny, ready):
+    """The first loss of a pull to the received model is the cross-entropy, as nothing has moved yet."""
+    task = ready(tiny("fedavg", network="small-bn")).algorithm.task
+    received = {name: tensor + (name in task.network.buffers) for name, tensor in task.initial.items()}
+    seen = []
+
+    def pulled(step):
+        distance = step.squared_distance(step.constants["received"])
+        seen.append(distance.detach())
+        return step.cross_entropy() + distance
+
+    phase = dataclasses.replace(Phase.of(task.network.names, 0.05, 1), objective=pulled)
+    model = LocalModel(task.network, expand(task.initial, 1))
+    constants = {"received": expand(received, 1)}
+    task.executor.train(LocalCall(1, [0], {"model": model}, [phase], constants=constants))
+    assert seen[0] == 0
+    assert seen[-1] > 0
