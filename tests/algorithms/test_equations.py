@@ -256,14 +256,18 @@ def test_fedamps_cloud_models_are_those_mixtures(tiny, ready):
 
 
 def test_fedamps_distances_leave_running_statistics_out(tiny, ready):
-    """Clients whose weights are alike have all of each other's model."""
-    algorithm = ready(tiny("fedamp", network="resnet8-bn")).algorithm
-    initial, buffers = algorithm.task.initial, algorithm.network.buffers
-    for client in (1, 4):
-        own = {n: t + client * (n in buffers) for n, t in initial.items()}
-        algorithm.clients.scatter([client], {n: t[None] for n, t in own.items()})
-    message = algorithm.message([1], 2)
-    close({n: message.own[f"cloud.{n}"][0] for n in buffers}, {n: initial[n] + 4 for n in buffers})
+    """Clients whose weights are alike have all of each other's model, and nothing pulls them."""
+    losses = []
+    for strength in (0.0, 10.0):
+        algorithm = ready(tiny("fedamp", {"lam": strength}, network="resnet8-bn", **ONE_STEP)).algorithm
+        initial, buffers = algorithm.task.initial, algorithm.network.buffers
+        for client in (1, 4):
+            own = {n: t + client * (n in buffers) for n, t in initial.items()}
+            algorithm.clients.scatter([client], {n: t[None] for n, t in own.items()})
+        message = algorithm.message([1], 2)
+        close({n: message.own[f"cloud.{n}"][0] for n in buffers}, {n: initial[n] + 4 for n in buffers})
+        losses.append(algorithm.task.executor.train(algorithm.begin([1], message, 2)).loss)
+    close(losses[1], losses[0])
 
 
 # IFCA
