@@ -3,7 +3,7 @@
 Every class is a Gaussian of the features; all classes of a client share one covariance, so the Bayes rule
 is linear and can stand in for the network's last layer. Nothing here knows clients, rounds or networks.
 All values are float64 on the CPU: in float32 the scatter of a few thousand 128-dimensional features loses
-the small directions that the head divides by, and the matrices are too small for a GPU to pay.
+the small directions that the head divides by. Whether a GPU would be faster has not been measured.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ from benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe
 from benchmark.config.resolve import method_label, resolve
 from benchmark.console.terminal import say, shown_path
 from benchmark.engine.config import RunConfig
+from benchmark.experiment.divergence import run_judged
 from benchmark.experiment.execution import Execution
 from benchmark.experiment.progress import RunProgress
-from benchmark.experiment.runner import record_of, run_cell
+from benchmark.experiment.runner import record_of
 from benchmark.experiment.unrecorded import Quiet
 from benchmark.records.freshness import outdated
 from benchmark.records.record import read_record
@@ -32,7 +33,7 @@ def run_single(setting: str, config: RunConfig, execution: Execution, quiet: boo
         quiet: no progress; notes are printed all the same.
 
     Returns:
-        The summary, as `benchmark.experiment.runner.run_cell`.
+        The summary, as `benchmark.experiment.divergence.run_judged`.
 
     Raises:
         UserError: bad input; nothing is left half-written.
@@ -49,17 +50,17 @@ def run_single(setting: str, config: RunConfig, execution: Execution, quiet: boo
         ]
     )
     if record.done:
-        summary = run_cell(config, execution, Quiet())
+        summary = run_judged(config, execution, Quiet())
         if not quiet:
             say(f"{headline} | already finished, not run again")
         if outdated(config, summary, read_record(record.folder).verified):
             say(_OUTDATED)
         return summary
     if quiet:
-        return run_cell(config, execution, Quiet())
+        return run_judged(config, execution, Quiet())
     resumes = (record.folder / "checkpoint.pt").exists()
     with RunProgress(headline, f"preparing {config.dataset}", resumes) as progress:
-        return run_cell(config, execution, progress)
+        return run_judged(config, execution, progress)
 
 
 def _describe_setting(setting: str, config: RunConfig) -> str:

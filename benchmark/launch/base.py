@@ -17,8 +17,8 @@ from benchmark.config.plugins import load_plugins
 from benchmark.engine.records import Busy
 from benchmark.engine.rounds import Observer
 from benchmark.errors import UserError
+from benchmark.experiment.divergence import run_judged
 from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import run_cell
 from benchmark.records.same_data import Source, source_of
 from benchmark.studies.grid import Cell
 
@@ -160,7 +160,7 @@ def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
         load_plugins()  # which a new process has not
         # A method's notes are in its summary; printed for every cell they would drown the progress.
         with contextlib.redirect_stderr(io.StringIO()):
-            return Ended("done", run_cell(cell.config, execution, observer))
+            return Ended("done", run_judged(cell.config, execution, observer))
     except UserError as error:
         problem = " ".join(str(error).splitlines())
         if isinstance(error, Busy):

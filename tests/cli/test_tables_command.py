@@ -158,7 +158,7 @@ def test_a_diverged_cell_is_not_run_again_until_its_folder_is_removed(command, t
 def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_path):
     from benchmark.launch import base
 
-    done, run = [], base.run_cell
+    done, run = [], base.run_judged
 
     def interrupted(config, execution, observer):
         if done:
@@ -167,7 +167,7 @@ def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_pat
         return run(config, execution, observer)
 
     with monkeypatch.context() as patch:
-        patch.setattr(base, "run_cell", interrupted)
+        patch.setattr(base, "run_judged", interrupted)
         assert command("--only pair").code == 130
     answer = command("--only pair")
     assert (answer.code, "1 of 2 cells to run" in answer.err) == (0, True)
@@ -178,7 +178,7 @@ def test_a_cell_that_fails_by_a_fault_of_the_program_is_a_failure_of_the_command
 ):
     from benchmark.launch import base
 
-    monkeypatch.setattr(base, "run_cell", lambda config, execution, observer: 1 / 0)
+    monkeypatch.setattr(base, "run_judged", lambda config, execution, observer: 1 / 0)
     answer = command("--only pair")
     assert answer.code == 1
     assert answer.err.count("ZeroDivisionError") >= 2

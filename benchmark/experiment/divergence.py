@@ -1,0 +1,38 @@
+"""Training that has diverged although all of its values are finite."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmark.engine.config import RunConfig
+from benchmark.engine.rounds import Observer
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.runner import run_cell
+from benchmark.records.record import read_record
+from datasets import DATASETS
+
+__all__ = ["run_judged"]
+
+FAR = 10  # times the loss of guessing; what methods add to the loss stays below
+
+
+def run_judged(config: RunConfig, execution: Execution, observer: Observer) -> dict[str, Any]:
+    """`run_cell`, with one more of its warnings where training ended far above the loss of guessing.
+
+    Raises:
+        UserError: as `run_cell`.
+    """
+    summary = run_cell(config, execution, observer)
+    loss = read_record(Path(summary["record"])).rounds[-1]["loss"]
+    guessing = math.log(DATASETS[config.dataset].classes)
+    if loss <= FAR * guessing:
+        return summary
+    text = (
+        f"training has probably diverged: its loss in the last round is {loss:.3g}, that of guessing "
+        f"{guessing:.2f}; try a smaller --lr"
+    )
+    print(f"warning: {text}", file=sys.stderr, flush=True)
+    return {**summary, "warnings": [*summary.get("warnings", ()), text]}

@@ -1,0 +1,22 @@
+"""What is said of a run that has diverged although all of its values are finite."""
+
+import pytest
+
+from benchmark.experiment import divergence
+from benchmark.experiment.execution import Execution
+from benchmark.experiment.unrecorded import Quiet
+from benchmark.records.record import read_record
+
+
+@pytest.mark.parametrize(("far", "told"), [(0.1, True), (divergence.FAR, False)])
+def test_a_loss_far_above_that_of_guessing_is_told(far, told, tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(divergence, "FAR", far)
+    execution = Execution(device="cpu", results_dir=tmp_path)
+    summary = divergence.run_judged(tiny("fedavg"), execution, Quiet())
+    loss = read_record(tmp_path / summary["record"]).rounds[-1]["loss"]
+    line = (
+        f"training has probably diverged: its loss in the last round is {loss:.3g}, that of guessing 2.30; "
+        "try a smaller --lr"
+    )
+    assert summary.get("warnings", []) == [line] * told
+    assert capsys.readouterr().err == f"warning: {line}\n" * told
