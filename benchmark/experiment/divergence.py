@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
+from benchmark.console.terminal import say
 from benchmark.engine.config import RunConfig
 from benchmark.engine.rounds import Observer
 from benchmark.experiment.execution import Execution
@@ -34,5 +34,5 @@ def run_judged(config: RunConfig, execution: Execution, observer: Observer) -> d
         f"training has probably diverged: its loss in the last round is {loss:.3g}, that of guessing "
         f"{guessing:.2f}; try a smaller --lr"
     )
-    print(f"warning: {text}", file=sys.stderr, flush=True)
+    say(f"warning: {text}")
     return {**summary, "warnings": [*summary.get("warnings", ()), text]}
