@@ -194,9 +194,8 @@ def _show(group: Group, reference: Candidate, rows: Sequence[Row]) -> None:
     heads += ["by seed"] * any(map(_tells_seeds, rows))
     table = open_table()
     for place, head in enumerate(heads):
-        name = place == 0
         justify: JustifyMethod = "right" if 2 <= place <= 6 else "left"
-        table.add_column(head, justify=justify, overflow="fold", min_width=20 * name, no_wrap=1 <= place <= 6)
+        table.add_column(head, justify=justify, overflow="fold", no_wrap=2 <= place <= 6)
     for row in rows:
         table.add_row(*_cells(row, row.candidate is reference)[: len(heads)])
     show(Text(group.setting, "bold"), "", Padding(table, (0, 0, 0, 2)), "")
@@ -221,7 +220,7 @@ def _cells(row: Row, is_reference: bool) -> list[str]:
         str(row.test.pairs),
         p_value(row.test.p_holm),
         row.verdict,
-        ", ".join(by_seed) if _tells_seeds(row) else "",
+        "\n".join(by_seed) if _tells_seeds(row) else "",
     ]
 
 

@@ -111,7 +111,22 @@ def test_seeds_count_as_one_and_only_common_ones_are_compared(tmp_path, compare)
     assert fedper["difference"] == pytest.approx(np.mean([*fedper["difference_by_seed"].values()]))
     code, out, _ = compare(tmp_path)
     (line,) = (line for line in out.splitlines() if line.startswith("  fedper"))
-    assert (code, "1, 2" in line, "1: −" in line, "2: −" in line) == (0, True, True, True)
+    assert (code, "1, 2" in line, "1: −" in line, "2: −" in out) == (0, True, True, True)
+
+
+@pytest.mark.parametrize("seeds", [3, 12])
+def test_the_difference_of_every_seed_is_shown_whole(tmp_path, compare, seeds):
+    long = {"hyper": {"head_epochs": 3, "body_epochs": 2}}
+    for seed in range(seeds):
+        write_record(tmp_path, config_of("ditto", seed), 0.7)
+        write_record(tmp_path, config_of("fedrep", seed, **long), 0.5)
+        write_record(tmp_path, config_of("fedrep", seed), 0.4)
+    (group,) = numbers(compare(tmp_path, "--json"))
+    _, out, _ = compare(tmp_path)
+    last = [line.rsplit(maxsplit=2)[-2:] for line in out.splitlines()]
+    for run in group["runs"][1:]:
+        for seed, gap in run["difference_by_seed"].items():
+            assert [f"{seed}:", f"−{-100 * gap:.2f}"] in last
 
 
 def test_what_has_no_split_in_common_with_the_reference_says_so(tmp_path, compare):
