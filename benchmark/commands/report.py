@@ -45,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(
         more,
         "--into FILE ...",
-        "update tables in documents: the main table and its figure between the lines "
-        "'<!-- main table: begin -->' and '<!-- main table: end -->'; for other tables, write "
-        "'table NAME' instead of 'main table'",
+        "update tables and figures in documents: the main table and its figure between the lines "
+        "'<!-- main table: begin -->' and '<!-- main table: end -->'; for other tables and figures, "
+        "write 'table NAME' or 'figure NAME' instead of 'main table'",
         path,
         default=[],
     )

@@ -7,6 +7,7 @@ from own_studies import MAIN
 from record_folders import write_record
 
 from benchmark.cli import main
+from benchmark.present.figures import make_figures
 from benchmark.present.page.front import PICTURE, DocumentParts, table_names
 from benchmark.present.tables import make_table
 from benchmark.records.store import Store
@@ -15,6 +16,7 @@ from benchmark.studies.grid import Variant, configure
 from benchmark.studies.results import collect
 
 QUICK = PROFILES["quick"]
+FIGURE = "<!-- figure main-learning-curves: begin -->\n<!-- figure main-learning-curves: end -->\n"
 TEXT = "# Title\n\n<!-- main table: begin -->\n\nolder\n\n<!-- main table: end -->\n\nThe end.\n"
 
 
@@ -80,6 +82,29 @@ def test_any_table_of_a_study_can_stand_in_a_document(root, tmp_path, capsys):
     assert "Standard deviation" in second
 
 
+def test_a_figure_of_a_study_can_stand_in_a_document(root, tmp_path, capsys):
+    document = tmp_path / "NOTES.md"
+    document.write_text(FIGURE)
+    assert main(["report", "--results-dir", str(root), "--into", str(document)]) == 0
+    assert "NOTES.md: figure main-learning-curves" in capsys.readouterr().out
+    results = collect(MAIN, QUICK, Store.scan(root), None)
+    (drawn,) = (figure for figure in make_figures(results) if figure.name == "main-learning-curves")
+    text = document.read_text()
+    assert f"![{drawn.title}](records/main-learning-curves.png)" in text
+    assert drawn.caption in text
+    assert (root / "main-learning-curves.png").read_bytes() == drawn.to_png()
+
+
+def test_a_figure_without_records_is_refused(root, tmp_path, capsys):
+    document = tmp_path / "NOTES.md"
+    document.write_text(FIGURE.replace("learning-curves", "budgets-bytes"))
+    assert main(["report", "--results-dir", str(root), "--into", str(document)]) == 2
+    answer = capsys.readouterr().err
+    assert "there is no figure main-budgets-bytes; made in" in answer
+    assert "main-learning-curves" in answer
+    assert [path.name for path in root.glob("*.png")] == []
+
+
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_names_of_tables_are_those_of_their_files(profile, tmp_path):
     store = Store.scan(tmp_path)
@@ -104,6 +129,10 @@ GOOD = "<!-- table main: begin -->\nold\n<!-- table main: end -->\n"
         (GOOD.replace("old", "<!-- table few: begin -->\n<!-- table few: end -->"), "stands inside"),
         (f"{GOOD}\n{GOOD}", "stands there twice"),
         ("nothing\n", "needs the lines '<!-- main table: begin -->'"),
+        (
+            FIGURE.replace("main-", "mian-"),
+            "no study draws a figure 'mian-learning-curves'; names of figures begin with",
+        ),
     ],
 )
 def test_bad_lines_are_one_line_and_nothing_is_written(text, message, root, tmp_path, capsys):

@@ -1,8 +1,8 @@
-"""Tables and a figure in documents that people write, renewed from records.
+"""Tables and figures in documents that people write, renewed from records.
 
 A document names them in its lines (`benchmark.present.document`): ``main table`` for the learning curves of
 the main study, then its table as far as there are records; ``table NAME`` for any table that is made from
-runs, gaps included, or by a study that computes its tables itself.
+runs, gaps included, or by a study that computes its tables itself; ``figure NAME`` for a figure of either.
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from benchmark.engine.files import write_bytes
 from benchmark.errors import UserError, unknown
 from benchmark.present.document import Document, lines_of
+from benchmark.present.figures import make_figures
 from benchmark.present.figures.curves import learning_curves
 from benchmark.present.tables import make_table
 from benchmark.records.store import Store
 from benchmark.render.formats.markdown import body
+from benchmark.render.picture import Picture
 from benchmark.render.table import Table
 from benchmark.studies.catalogue import STUDIES
 from benchmark.studies.grid import Grid, Profile, Study
@@ -28,8 +32,26 @@ from benchmark.studies.results import Results, collect
 
 __all__ = ["PICTURE", "DocumentParts", "table_names"]
 
-_FRONT, _TABLE = "main table", "table "  # names of parts
+Made = TypeVar("Made", Table, Picture)
+_FRONT, _TABLE, _FIGURE = "main table", "table ", "figure "  # names of parts
 PICTURE = "front.png"  # in the results folder
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a document gets: text, and above it a picture that is kept in the results folder."""
+
+    text: str
+    alt: str = ""
+    file: str = ""
+    png: bytes = b""
+
+    def markdown(self, root: Path, folder: Path) -> str:
+        """The part in a document in `folder`; the picture lies in `root`."""
+        if not self.file:
+            return self.text
+        place = quote(Path(os.path.relpath(root / self.file, folder)).as_posix())
+        return f"![{self.alt}]({place})\n\n{self.text}"
 
 
 def table_names(profile: Profile) -> dict[str, tuple[Study, str]]:
@@ -48,16 +70,22 @@ def _computing(name: str) -> Study | None:
     return next((study for study in computing if f"{name}-".startswith(f"{study.name}-")), None)
 
 
-def _named(tables: Iterable[Table], name: str, root: Path) -> Table:
-    """The table of this name.
+def _drawing(name: str) -> Study | None:
+    """The study that draws the figure of this name; which figures it has shows only then."""
+    found = (s for s in STUDIES.values() if f"{name}-".startswith(f"{s.name}-") and (s.figures or s.computed))
+    return max(found, key=lambda study: len(study.name), default=None)
+
+
+def _named(made: Iterable[Made], name: str, kind: str, root: Path) -> Made:
+    """The table or figure of this name.
 
     Raises:
         UserError: there is none.
     """
-    made = {table.name: table for table in tables}
-    if name not in made:
-        raise UserError(f"there is no table {name}; made in {root}: {', '.join(made) or 'none'}")
-    return made[name]
+    found = {one.name: one for one in made}
+    if name not in found:
+        raise UserError(f"there is no {kind} {name}; made in {root}: {', '.join(found) or 'none'}")
+    return found[name]
 
 
 class DocumentParts:
@@ -71,54 +99,71 @@ class DocumentParts:
         self._profile, self._tables = profile, table_names(profile)
         documents = [Document(path) for path in dict.fromkeys(paths)]
         self._wanted = [(document, self._parts(document)) for document in documents]
-        self._new: dict[str, str] = {}
-        self._picture: bytes | None = None
+        self._new: dict[str, _Part] = {}
 
     def _parts(self, document: Document) -> list[str]:
         """The names of the parts to renew."""
-        wanted = [name for name in document.parts if name == _FRONT or name.startswith(_TABLE)]
+        wanted = [name for name in document.parts if name == _FRONT or name.startswith((_TABLE, _FIGURE))]
         if not wanted:
             raise UserError(
                 f"{document.path} needs the lines {lines_of(_FRONT)}, in this order, "
-                "or such lines with 'table NAME'"
+                "or such lines with 'table NAME' or 'figure NAME'"
             )
         for name in wanted:
-            table = name.removeprefix(_TABLE)
-            if name != _FRONT and table not in self._tables and _computing(table) is None:
-                error = unknown("table", table, self._tables)
-                raise UserError(f"{document.path}: {error}")
+            kind, _, asked = name.partition(" ")
+            if name.startswith(_FIGURE) and _drawing(asked) is None:
+                drawing = ", ".join(s.name for s in STUDIES.values() if s.figures or s.computed)
+                raise UserError(
+                    f"{document.path}: no study draws a figure '{asked}'; names of figures begin with "
+                    f"that of their study: {drawing}"
+                )
+            if name.startswith(_TABLE) and asked not in self._tables and _computing(asked) is None:
+                raise UserError(f"{document.path}: {unknown(kind, asked, self._tables)}")
         return wanted
 
     def make(self, store: Store, seeds: Sequence[int] | None = None) -> None:
         """Make all parts; nothing is written yet.
 
         Raises:
-            UserError: the main table is wanted, or a computed one, and there is nothing to make it from.
+            UserError: the main table is wanted, a figure or a computed table, and there is nothing to make it
+                from.
         """
         computed = cache(partial(self._computed, root=store.root))  # once a study, however many tables
         for name in {name for _, wanted in self._wanted for name in wanted}:
-            if name != _FRONT:
-                wanted = name.removeprefix(_TABLE)
-                if study := _computing(wanted):
-                    self._new[name] = body(_named(computed(study.name), wanted, store.root))
-                else:
-                    study, kind = self._tables[wanted]
-                    self._new[name] = body(make_table(collect(study, self._profile, store, seeds), kind))
-                continue
-            results = _known(self._profile, store, seeds)
-            figure = learning_curves(results)
-            if figure is None:
-                raise UserError(f"there are no records of the study main in {store.root}; make some first")
-            self._picture = figure.to_png()
-            table = make_table(results, "accuracy")
-            self._new[name] = f"**{table.title}.**\n\n{body(table)}"
+            asked = name.partition(" ")[2]
+            if name == _FRONT:
+                self._new[name] = self._front(store, seeds)
+            elif name.startswith(_FIGURE):
+                study = _drawing(asked)
+                assert study is not None  # `_parts` has looked
+                made = (
+                    computed(study.name)[1]
+                    if study.computed
+                    else make_figures(collect(study, self._profile, store, seeds))
+                )
+                picture = _named(made, asked, "figure", store.root)
+                self._new[name] = _Part(picture.caption, picture.title, f"{asked}.png", picture.to_png())
+            elif study := _computing(asked):
+                self._new[name] = _Part(body(_named(computed(study.name)[0], asked, "table", store.root)))
+            else:
+                study, kind = self._tables[asked]
+                self._new[name] = _Part(body(make_table(collect(study, self._profile, store, seeds), kind)))
 
-    def _computed(self, study: str, root: Path) -> list[Table]:
+    def _front(self, store: Store, seeds: Sequence[int] | None) -> _Part:
+        results = _known(self._profile, store, seeds)
+        figure = learning_curves(results)
+        if figure is None:
+            raise UserError(f"there are no records of the study main in {store.root}; make some first")
+        table = make_table(results, "accuracy")
+        text = f"**{table.title}.**\n\n{body(table)}"
+        return _Part(text, "Learning curves of the runs in the table", PICTURE, figure.to_png())
+
+    def _computed(self, study: str, root: Path) -> tuple[list[Table], list[Picture]]:
         computed = STUDIES[study].computed
-        return computed.make(self._profile, root)[0] if computed else []
+        return computed.make(self._profile, root) if computed else ([], [])
 
     def write(self, root: Path) -> list[tuple[Path, list[str]]]:
-        """Write the picture of the main table into the results folder, then the documents.
+        """Write the pictures into the results folder, then the documents.
 
         Returns:
             The documents and the names of their parts.
@@ -126,12 +171,12 @@ class DocumentParts:
         Raises:
             UserError: something cannot be written.
         """
-        if self._picture is not None:
-            write_bytes(root / PICTURE, self._picture)
+        for part in self._new.values():
+            if part.file:
+                write_bytes(root / part.file, part.png)
         for document, wanted in self._wanted:
-            place = quote(Path(os.path.relpath(root / PICTURE, document.path.parent)).as_posix())
-            picture = f"![Learning curves of the runs in the table]({place})\n\n"
-            document.save({name: picture * (name == _FRONT) + self._new[name] for name in wanted})
+            folder = document.path.parent
+            document.save({name: self._new[name].markdown(root, folder) for name in wanted})
         return [(document.path, wanted) for document, wanted in self._wanted]
 
 
