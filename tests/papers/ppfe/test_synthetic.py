@@ -10,7 +10,7 @@ import pytest
 from benchmark.cli import main
 from benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
 from benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE, UNIFORM, draw
-from benchmark.papers.ppfe.synthetic.ridge import Ridge, errors, fedavg, local, ppfe
+from benchmark.papers.ppfe.synthetic.ridge import Ridge, errors, fedavg, fedavg_ft, local, ppfe
 from benchmark.papers.ppfe.synthetic.study import METHODS, Profile, Study, run_studies
 
 # Specification, section 6: test MSE of Local, FedAvg, PPFE, and PPFE with one λ.
@@ -89,6 +89,16 @@ def test_one_stage_is_fedavg(small):
     np.testing.assert_allclose(ppfe(problem, [PENALTIES]), fedavg(problem, PENALTIES), atol=1e-13)
 
 
+def test_fine_tuned_fedavg_is_a_ridge_step_from_fedavg(small):
+    x, y, problem = small
+    found, averaged = fedavg_ft(problem, 0.3, PENALTIES), fedavg(problem, np.array([0.3]))[..., 0]
+    for place, penalty in enumerate(PENALTIES):
+        plain = [averaged[k] + solve(x[k], y[k] - x[k] @ averaged[k], penalty) for k in range(len(x))]
+        np.testing.assert_allclose(found[..., place], plain, atol=1e-12)
+    huge = fedavg_ft(problem, 0.3, np.array([1e9]))[..., 0]
+    np.testing.assert_allclose(huge, averaged, atol=1e-7)
+
+
 def test_one_client_and_one_stage_is_local(small):
     problem = small[2].first(1)
     np.testing.assert_allclose(ppfe(problem, [PENALTIES]), local(problem, PENALTIES), atol=1e-13)
@@ -101,7 +111,15 @@ def test_later_stages_under_a_huge_penalty_leave_fedavg(small):
     np.testing.assert_allclose(found, fedavg(problem, PENALTIES), atol=1e-7)
 
 
-@pytest.mark.parametrize("fit", [local, fedavg, lambda problem, zero: ppfe(problem, [zero] * 4)])
+@pytest.mark.parametrize(
+    "fit",
+    [
+        local,
+        fedavg,
+        lambda problem, zero: ppfe(problem, [zero] * 4),
+        lambda problem, zero: fedavg_ft(problem, 0, zero),
+    ],
+)
 def test_all_recover_a_common_truth_without_noise(fit):
     federation = draw(seed=0, clients=4, samples=40, dimension=12, noise_variance=0)
     y, y_test = federation.responses(0.0)
@@ -151,7 +169,8 @@ def mean_of(frame, study, r_p, method):
 
 @pytest.mark.parametrize("r_p", sorted(REFERENCE_B))
 def test_reference_values_of_study_b(reference_run, r_p):
-    found = [mean_of(reference_run, "B", r_p, method) for method in METHODS]
+    given = ("local", "fedavg", "ppfe", "ppfe-one-lambda")
+    found = [mean_of(reference_run, "B", r_p, method) for method in given]
     assert found == pytest.approx(REFERENCE_B[r_p], rel=TOLERANCE)
 
 
@@ -166,6 +185,9 @@ def test_the_papers_claims_hold(reference_run):
     get = partial(mean_of, reference_run)
     for study, r_p in (("A", "0.5"), ("B", "0.25"), ("B", "0.5"), ("B", UNIFORM)):
         assert get(study, r_p, "ppfe") < min(get(study, r_p, "local"), get(study, r_p, "fedavg"))
+    # Its first personal step alone does as well.
+    for r_p in ("0.25", "0.5", "1.0", UNIFORM):
+        assert get("B", r_p, "fedavg-ft") == pytest.approx(get("B", r_p, "ppfe"), rel=0.02)
     # At the ends PPFE is as good as the method made for them.
     assert get("B", "0.0", "ppfe") == pytest.approx(get("B", "0.0", "fedavg"), rel=0.01)
     assert get("B", "1.0", "ppfe") == pytest.approx(get("B", "1.0", "local"), rel=0.03)
@@ -190,7 +212,10 @@ def test_the_largest_lambda_among_equals_is_taken():
     assert (loose["validation_mse"] <= 1.05 * strict["validation_mse"]).all()
     assert (strict["lambda"] <= loose["lambda"]).all()
     assert (
-        blind["lambda"] == pd.Series({"local": 1e3, "fedavg": 1e3, "ppfe": 1e4, "ppfe-one-lambda": 1e4})
+        blind["lambda"]
+        == pd.Series(
+            {"local": 1e3, "fedavg": 1e3, **dict.fromkeys(("fedavg-ft", "ppfe", "ppfe-one-lambda"), 1e4)}
+        )
     ).all()
 
 

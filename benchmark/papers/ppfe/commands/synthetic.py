@@ -161,5 +161,5 @@ def _notes(tie: float) -> str:
         "study and seed have the same draws. λ is chosen for each method on a held-out fifth of the training "
         f"samples: {chosen}; the fit is then repeated on all samples. PPFE, one λ: its first stage has the λ "
         f"of the others, where PPFE's has FedAvg's. PPFE sends {STAGES * DIMENSION} floats a client in "
-        f"{STAGES} stages, FedAvg {DIMENSION} in one, Local Only none."
+        f"{STAGES} stages, FedAvg and FedAvg+FT (not in the paper) {DIMENSION} in one, Local Only none."
     )

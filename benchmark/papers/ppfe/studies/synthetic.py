@@ -46,7 +46,7 @@ def tables(numbers: pd.DataFrame, profile: Profile) -> list[Table]:
         f"{profile.warning} Mean squared test error of ridge regressions, mean over clients; smaller is "
         f"better, bold: smallest of its row. Noise floor: {NOISE_VARIANCE:g}. K clients, personalization "
         f"ratio r_p, n_k training samples each. {many} {', '.join(map(str, seeds))}. The paper prints no "
-        "numbers for this study."
+        "numbers for this study, and has no FedAvg+FT in it."
     )
     return [
         Table(

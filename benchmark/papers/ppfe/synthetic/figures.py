@@ -19,6 +19,7 @@ __all__ = ["clients_picture", "ratio_picture"]
 _LOOKS: dict[str, dict[str, Any]] = {
     "local": {"marker": "s"},
     "fedavg": {"marker": "^"},
+    "fedavg-ft": {"marker": "v", "linewidth": 4.5, "markersize": 9},  # wide: PPFE is nearly the same
     "ppfe-one-lambda": {"marker": "D", "linestyle": "--", "markerfacecolor": "white"},
     "ppfe": {"marker": "o", "linewidth": 2},  # last, and so on top
 }
@@ -114,6 +115,8 @@ def _finish(figure: Figure, axes: Axes) -> None:
         [titles[i] for i in order],
         loc="outside upper left",
         ncols=len(order),
+        columnspacing=1.2,
+        handlelength=1.6,
         frameon=False,
     )
 

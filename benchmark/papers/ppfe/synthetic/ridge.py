@@ -1,4 +1,4 @@
-"""Local, FedAvg and PPFE for linear clients: sums of ridge solutions, for all clients and all λ at once.
+"""Local, FedAvg, FedAvg+FT and PPFE for linear clients: sums of ridge solutions, all clients and λ at once.
 
 ``ridge_k(r; λ) = (X_kᵀX_k/n + λI)⁻¹ X_kᵀr/n`` is a division in the eigenbasis of X_kᵀX_k/n, which is found
 once per client. Shapes: K clients, n samples, d features, L values of λ that are tried side by side.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["Ridge", "errors", "fedavg", "local", "ppfe"]
+__all__ = ["Ridge", "errors", "fedavg", "fedavg_ft", "local", "ppfe"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,20 @@ def fedavg(problem: Ridge, penalty: np.ndarray) -> np.ndarray:
     """
     mean = problem.mean(problem.solve(problem.zero(penalty), penalty))
     return np.broadcast_to(mean, (len(problem.target), *mean.shape))
+
+
+def fedavg_ft(problem: Ridge, common: float, penalty: np.ndarray) -> np.ndarray:
+    """FedAvg's weights, to which each client adds its ridge solution for what remains [K, d, L].
+
+    The paper does not compare it: it is PPFE's first personal step without any other.
+
+    Args:
+        common: FedAvg's λ.
+        penalty: λ [L] of the personal step.
+    """
+    averaged = problem.mean(problem.solve(problem.zero(penalty), np.full_like(penalty, common)))
+    fitted = problem.rotate(averaged)
+    return problem.rows.mT @ (fitted + problem.solve(fitted, penalty))
 
 
 def ppfe(problem: Ridge, penalties: Sequence[np.ndarray]) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from benchmark.papers.ppfe.synthetic.model import UNIFORM, Federation, Ratio, draw
-from benchmark.papers.ppfe.synthetic.ridge import Ridge, errors, fedavg, local, ppfe
+from benchmark.papers.ppfe.synthetic.ridge import Ridge, errors, fedavg, fedavg_ft, local, ppfe
 
 __all__ = ["METHODS", "PROFILES", "STAGES", "TIE", "Profile", "Study", "run_studies", "summarise"]
 
@@ -29,6 +29,7 @@ TIE = 0.002  # validation errors that differ by at most this share count as equa
 METHODS = {
     "local": "Local Only",
     "fedavg": "FedAvg",
+    "fedavg-ft": "FedAvg+FT",
     "ppfe": "PPFE",
     "ppfe-one-lambda": "PPFE, one λ",
 }
@@ -89,8 +90,9 @@ def run_studies(profile: Profile, seeds: Iterable[int], tie: float = TIE) -> pd.
         One row per study, point, method and seed. Columns: ``study``, ``clients`` (K), ``samples`` (n_k),
         ``r_p`` (text: a number, or U(0,1)), ``method``, ``seed``, ``mse`` (test error, mean over clients),
         ``mse_std`` (its standard deviation over clients), ``lambda`` (the one chosen: of all stages for
-        Local, FedAvg and PPFE with one λ, which halves it from stage to stage; of stage 2 for PPFE, whose
-        first stage has FedAvg's), ``validation_mse`` (what has chosen it).
+        Local, FedAvg and PPFE with one λ, which halves it from stage to stage; of the personal step for
+        FedAvg+FT and of stage 2 for PPFE, which begin with FedAvg's), ``validation_mse`` (what has chosen
+        it).
     """
     rows = []
     for seed in seeds:
@@ -140,7 +142,10 @@ def _points(study: Study, federation: Federation, tie: float) -> list[dict[str, 
 
 def _compare(fitted: Ridge, held_out: Part, whole: Ridge, test: Part, tie: float) -> list[dict[str, object]]:
     """Choose every method's λ on the held-out samples, fit again on all of them, and test."""
-    common = np.nan  # FedAvg's λ, with which PPFE's first stage repeats it
+    common = np.nan  # FedAvg's λ, with which FedAvg+FT and PPFE's first stage repeat it
+
+    def fine_tuned(problem: Ridge, penalty: np.ndarray) -> np.ndarray:
+        return fedavg_ft(problem, common, penalty)
 
     def staged(problem: Ridge, penalty: np.ndarray) -> np.ndarray:
         later = [penalty * DECAY**stage for stage in range(STAGES - 1)]
@@ -152,6 +157,7 @@ def _compare(fitted: Ridge, held_out: Part, whole: Ridge, test: Part, tie: float
     methods: dict[str, tuple[Callable[[Ridge, np.ndarray], np.ndarray], np.ndarray]] = {
         "local": (local, GRID),
         "fedavg": (fedavg, GRID),
+        "fedavg-ft": (fine_tuned, PERSONAL_GRID),
         "ppfe": (staged, PERSONAL_GRID),
         "ppfe-one-lambda": (one_lambda, PERSONAL_GRID),
     }
