@@ -195,7 +195,7 @@ def _show(group: Group, reference: Candidate, rows: Sequence[Row]) -> None:
     table = open_table()
     for place, head in enumerate(heads):
         justify: JustifyMethod = "right" if 2 <= place <= 6 else "left"
-        table.add_column(head, justify=justify, overflow="fold", no_wrap=2 <= place <= 6)
+        table.add_column(head, justify=justify, overflow="fold", no_wrap=place not in (0, 1, 7))
     for row in rows:
         table.add_row(*_cells(row, row.candidate is reference)[: len(heads)])
     show(Text(group.setting, "bold"), "", Padding(table, (0, 0, 0, 2)), "")

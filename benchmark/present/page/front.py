@@ -128,19 +128,17 @@ class DocumentParts:
             UserError: the main table is wanted, a figure or a computed table, and there is nothing to make it
                 from.
         """
-        computed = cache(partial(self._computed, root=store.root))  # once a study, however many tables
-        for name in {name for _, wanted in self._wanted for name in wanted}:
+        # Once a study, however many of its tables and figures are wanted.
+        computed = cache(partial(self._computed, root=store.root))
+        drawn = cache(lambda study: make_figures(collect(STUDIES[study], self._profile, store, seeds)))
+        for name in dict.fromkeys(name for _, wanted in self._wanted for name in wanted):
             asked = name.partition(" ")[2]
             if name == _FRONT:
                 self._new[name] = self._front(store, seeds)
             elif name.startswith(_FIGURE):
                 study = _drawing(asked)
                 assert study is not None  # `_parts` has looked
-                made = (
-                    computed(study.name)[1]
-                    if study.computed
-                    else make_figures(collect(study, self._profile, store, seeds))
-                )
+                made = computed(study.name)[1] if study.computed else drawn(study.name)
                 picture = _named(made, asked, "figure", store.root)
                 self._new[name] = _Part(picture.caption, picture.title, f"{asked}.png", picture.to_png())
             elif study := _computing(asked):

@@ -185,9 +185,9 @@ def test_the_papers_claims_hold(reference_run):
     get = partial(mean_of, reference_run)
     for study, r_p in (("A", "0.5"), ("B", "0.25"), ("B", "0.5"), ("B", UNIFORM)):
         assert get(study, r_p, "ppfe") < min(get(study, r_p, "local"), get(study, r_p, "fedavg"))
-    # Its first personal step alone does as well.
-    for r_p in ("0.25", "0.5", "1.0", UNIFORM):
-        assert get("B", r_p, "fedavg-ft") == pytest.approx(get("B", r_p, "ppfe"), rel=0.02)
+    # One personal step after FedAvg comes close.
+    for study, r_p in (("A", "0.5"), ("B", "0.25"), ("B", "0.5"), ("B", "1.0"), ("B", UNIFORM)):
+        assert get(study, r_p, "fedavg-ft") == pytest.approx(get(study, r_p, "ppfe"), rel=0.02)
     # At the ends PPFE is as good as the method made for them.
     assert get("B", "0.0", "ppfe") == pytest.approx(get("B", "0.0", "fedavg"), rel=0.01)
     assert get("B", "1.0", "ppfe") == pytest.approx(get("B", "1.0", "local"), rel=0.03)

@@ -5,6 +5,7 @@ import pytest
 
 from benchmark.cli import main
 from benchmark.papers.ppfe.studies import synthetic
+from benchmark.papers.ppfe.synthetic.study import Profile, Study
 from benchmark.studies import catalogue
 
 
@@ -56,3 +57,27 @@ def test_it_has_no_settings(tables, tmp_path):
     assert "synthetic is computed, without runs; drop --settings" in err
     assert err.count("\n") == 1
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"study,clients\n", b"\xff\x00", None])
+def test_damaged_numbers_are_refused_and_nothing_is_written(damage, tables, tmp_path, monkeypatch, capsys):
+    chosen = catalogue.PROFILES["quick"].name
+    points = Profile({"A": Study("", (2, 3), (0.5,), 20), "B": Study("", (3,), (0.0, "U(0,1)"), 20)}, seeds=1)
+    monkeypatch.setitem(synthetic.PROFILES, chosen, points)
+    root, document = tmp_path / "results", tmp_path / "NOTES.md"
+    document.write_text("<!-- table synthetic: begin -->\nstale\n<!-- table synthetic: end -->\n")
+    assert tables("--only synthetic")[0] == 0
+    if damage is None:
+        (root / "synthetic.json").unlink()
+    else:
+        (root / "synthetic.csv").write_bytes(damage)
+    report = ["report", "--only", "synthetic", "--results-dir", str(root), "--into", str(document)]
+    assert main(report) == 2
+    err = capsys.readouterr().err
+    assert "synthetic.csv is damaged or without its synthetic.json; remove it" in err
+    assert err.count("\n") == 1
+    assert "stale" in document.read_text()
+    (root / "synthetic.csv").unlink()
+    assert tables("--only synthetic")[0] == 0
+    assert main(report) == 0
+    assert "stale" not in document.read_text()

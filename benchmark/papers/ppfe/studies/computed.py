@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from benchmark.engine.files import read_json, write_json, write_text
+from benchmark.errors import UserError
 from benchmark.studies.grid import Profile
 
 if TYPE_CHECKING:
@@ -55,11 +56,8 @@ class Kept:
 
     def is_done(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> bool:
         """Whether the numbers are there and up to date."""
-        try:
-            found = read_json(self._about(root)).get("key")
-        except (OSError, ValueError):
-            return False
-        return self._numbers(root).exists() and found == self._key(profile, seeds)
+        found = self._known(root)
+        return self._is_whole(found, root) and found.get("key") == self._key(profile, seeds)
 
     def fill(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> None:
         """Compute the numbers and keep them.
@@ -69,26 +67,46 @@ class Kept:
         """
         numbers = self._module.compute(profile.name, seeds)
         write_text(self._numbers(root), numbers.to_csv(index=False, lineterminator="\n"))
-        write_json(self._about(root), {"key": self._key(profile, seeds)})
+        write_json(self._about(root), {"key": self._key(profile, seeds), "sha256": self.digest(root)})
 
     def digest(self, root: Path) -> str:
         """Changes with the numbers; empty if there are none."""
         path = self._numbers(root)
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
     def make(self, profile: Profile, root: Path) -> tuple[list[Table], list[Picture]]:
-        """Tables and figures from the numbers that are kept; none if there are no numbers."""
+        """Tables and figures from the numbers that are kept; none if there are no numbers.
+
+        Raises:
+            UserError: the numbers are not those that were written.
+        """
         import pandas as pd
 
         path = self._numbers(root)
         if not path.exists():
             return [], []
+        if not self._is_whole(self._known(root), root):
+            raise UserError(
+                f"{path} is damaged or without its {self._about(root).name}; remove it and compute it again: "
+                f"python -m benchmark tables --profile {profile.name} --only {self.name}"
+            )
         numbers = pd.read_csv(path, dtype=dict.fromkeys(self._module.TEXT, "str"))
         return self._module.tables(numbers, profile), self._module.figures(numbers, profile)
 
     @property
     def _module(self) -> Module:
         return cast(Module, importlib.import_module(self.module))
+
+    def _known(self, root: Path) -> dict[str, str]:
+        """What was written beside the numbers; empty if that cannot be read."""
+        try:
+            found = read_json(self._about(root))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _is_whole(self, known: dict[str, str], root: Path) -> bool:
+        return bool(digest := self.digest(root)) and known.get("sha256") == digest
 
     def _numbers(self, root: Path) -> Path:
         return root / f"{self.name}.csv"

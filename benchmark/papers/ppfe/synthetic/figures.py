@@ -55,7 +55,7 @@ def ratio_picture(errors: pd.DataFrame) -> Picture:
             drawn = own["r_p"] == UNIFORM
             _line(axes, method, own["r_p"][~drawn].astype(float), own["mse"][~drawn])
             if drawn.any():
-                apart = pd.Series(_APART + _ASIDE * (place - 1.5), index=own.index[drawn])
+                apart = pd.Series(_APART + _ASIDE * (place - (len(_LOOKS) - 1) / 2), index=own.index[drawn])
                 _line(axes, method, apart, own["mse"][drawn], label="")
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1, _APART], ["0", "0.25", "0.5", "0.75", "1", UNIFORM])
         axes.axvline((1 + _APART) / 2, color="#d0d0d0", linewidth=0.7)

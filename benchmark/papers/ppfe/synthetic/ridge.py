@@ -82,7 +82,7 @@ def fedavg(problem: Ridge, penalty: np.ndarray) -> np.ndarray:
 def fedavg_ft(problem: Ridge, common: float, penalty: np.ndarray) -> np.ndarray:
     """FedAvg's weights, to which each client adds its ridge solution for what remains [K, d, L].
 
-    The paper does not compare it: it is PPFE's first personal step without any other.
+    PPFE's first stage and one personal step, without a second shared one. The paper does not compare it.
 
     Args:
         common: FedAvg's λ.
