@@ -64,15 +64,19 @@ def table_names(profile: Profile) -> dict[str, tuple[Study, str]]:
     }
 
 
-def _computing(name: str) -> Study | None:
-    """The study that computes the table of this name itself; which tables it has shows only then."""
-    computing = (study for study in STUDIES.values() if study.computed is not None)
-    return next((study for study in computing if f"{name}-".startswith(f"{study.name}-")), None)
+def _computing() -> list[Study]:
+    """The studies that compute their tables themselves; which tables these are shows only then."""
+    return [study for study in STUDIES.values() if study.computed is not None]
 
 
-def _drawing(name: str) -> Study | None:
-    """The study that draws the figure of this name; which figures it has shows only then."""
-    found = (s for s in STUDIES.values() if f"{name}-".startswith(f"{s.name}-") and (s.figures or s.computed))
+def _drawing() -> list[Study]:
+    """The studies that have figures; which figures these are shows only when they are drawn."""
+    return [study for study in STUDIES.values() if study.figures or study.computed]
+
+
+def _owner(name: str, studies: Iterable[Study]) -> Study | None:
+    """Of `studies`, the one whose name begins that of a table or figure."""
+    found = (study for study in studies if f"{name}-".startswith(f"{study.name}-"))
     return max(found, key=lambda study: len(study.name), default=None)
 
 
@@ -110,15 +114,14 @@ class DocumentParts:
                 "or such lines with 'table NAME' or 'figure NAME'"
             )
         for name in wanted:
-            kind, _, asked = name.partition(" ")
-            if name.startswith(_FIGURE) and _drawing(asked) is None:
-                drawing = ", ".join(s.name for s in STUDIES.values() if s.figures or s.computed)
+            asked = name.partition(" ")[2]
+            if name.startswith(_FIGURE) and _owner(asked, _drawing()) is None:
                 raise UserError(
                     f"{document.path}: no study draws a figure '{asked}'; names of figures begin with "
-                    f"that of their study: {drawing}"
+                    f"that of their study: {', '.join(study.name for study in _drawing())}"
                 )
-            if name.startswith(_TABLE) and asked not in self._tables and _computing(asked) is None:
-                raise UserError(f"{document.path}: {unknown(kind, asked, self._tables)}")
+            if name.startswith(_TABLE) and asked not in self._tables and _owner(asked, _computing()) is None:
+                raise UserError(f"{document.path}: {unknown('table', asked, self._tables)}")
         return wanted
 
     def make(self, store: Store, seeds: Sequence[int] | None = None) -> None:
@@ -136,12 +139,12 @@ class DocumentParts:
             if name == _FRONT:
                 self._new[name] = self._front(store, seeds)
             elif name.startswith(_FIGURE):
-                study = _drawing(asked)
+                study = _owner(asked, _drawing())
                 assert study is not None  # `_parts` has looked
                 made = computed(study.name)[1] if study.computed else drawn(study.name)
                 picture = _named(made, asked, "figure", store.root)
                 self._new[name] = _Part(picture.caption, picture.title, f"{asked}.png", picture.to_png())
-            elif study := _computing(asked):
+            elif study := _owner(asked, _computing()):
                 self._new[name] = _Part(body(_named(computed(study.name)[0], asked, "table", store.root)))
             else:
                 study, kind = self._tables[asked]

@@ -100,10 +100,9 @@ class Kept:
     def _known(self, root: Path) -> dict[str, str]:
         """What was written beside the numbers; empty if that cannot be read."""
         try:
-            found = read_json(self._about(root))
+            return read_json(self._about(root))
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
 
     def _is_whole(self, known: dict[str, str], root: Path) -> bool:
         return bool(digest := self.digest(root)) and known.get("sha256") == digest

@@ -88,8 +88,7 @@ def fedavg_ft(problem: Ridge, common: float, penalty: np.ndarray) -> np.ndarray:
         common: FedAvg's λ.
         penalty: λ [L] of the personal step.
     """
-    averaged = problem.mean(problem.solve(problem.zero(penalty), np.full_like(penalty, common)))
-    fitted = problem.rotate(averaged)
+    fitted = problem.rotate(fedavg(problem, np.array([common]))[0])  # the same for all λ
     return problem.rows.mT @ (fitted + problem.solve(fitted, penalty))
 
 
