@@ -91,8 +91,9 @@ def execute(arguments: argparse.Namespace) -> None:
     print(f"{profile.name}: {len(store.records())} runs; rendered {', '.join(written)}")
     for line in lines:
         print(f"  {line}")
-    for document, names in parts.write(root):
-        print(f"  {shown_path(document)}: {', '.join(names)}")
+    for document, names, others in parts.write(root):
+        kept = f"; no table or figure, left as it is: {', '.join(others)}" if others else ""
+        print(f"  {shown_path(document)}: {', '.join(names)}{kept}")
     if project:
         print(f"  {publish(entity, project, profile, store)}")
 

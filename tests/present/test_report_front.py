@@ -95,6 +95,15 @@ def test_a_figure_of_a_study_can_stand_in_a_document(root, tmp_path, capsys):
     assert (root / "main-learning-curves.png").read_bytes() == drawn.to_png()
 
 
+def test_parts_of_other_names_are_named_and_stay(root, tmp_path, capsys):
+    document, other = tmp_path / "NOTES.md", FIGURE.replace("figure", "figures")
+    document.write_text(FIGURE + other)
+    assert main(["report", "--results-dir", str(root), "--into", str(document)]) == 0
+    answer = capsys.readouterr().out
+    assert "figure main-learning-curves; no table or figure, left as it is: figures main-" in answer
+    assert document.read_text().endswith(other)
+
+
 def test_a_figure_without_records_is_refused(root, tmp_path, capsys):
     document = tmp_path / "NOTES.md"
     document.write_text(FIGURE.replace("learning-curves", "budgets-bytes"))

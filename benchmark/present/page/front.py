@@ -163,11 +163,11 @@ class DocumentParts:
         computed = STUDIES[study].computed
         return computed.make(self._profile, root) if computed else ([], [])
 
-    def write(self, root: Path) -> list[tuple[Path, list[str]]]:
+    def write(self, root: Path) -> list[tuple[Path, list[str], list[str]]]:
         """Write the pictures into the results folder, then the documents.
 
         Returns:
-            The documents and the names of their parts.
+            The documents, the names of the parts that were renewed, and of those that were not.
 
         Raises:
             UserError: something cannot be written.
@@ -178,7 +178,10 @@ class DocumentParts:
         for document, wanted in self._wanted:
             folder = document.path.parent
             document.save({name: self._new[name].markdown(root, folder) for name in wanted})
-        return [(document.path, wanted) for document, wanted in self._wanted]
+        return [
+            (document.path, wanted, [name for name in document.parts if name not in wanted])
+            for document, wanted in self._wanted
+        ]
 
 
 def _known(profile: Profile, store: Store, seeds: Sequence[int] | None) -> Results:
