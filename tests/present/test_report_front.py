@@ -3,6 +3,7 @@
 from functools import cache
 
 import pytest
+from matplotlib.figure import Figure
 from own_studies import MAIN
 from record_folders import write_record
 
@@ -11,6 +12,7 @@ from benchmark.present.figures import make_figures
 from benchmark.present.page.front import PICTURE, DocumentParts, table_names
 from benchmark.present.tables import make_table
 from benchmark.records.store import Store
+from benchmark.render.picture import Picture
 from benchmark.studies.catalogue import PROFILES, STUDIES
 from benchmark.studies.grid import Variant, configure
 from benchmark.studies.results import collect
@@ -93,6 +95,17 @@ def test_a_figure_of_a_study_can_stand_in_a_document(root, tmp_path, capsys):
     assert f"![{drawn.title}](records/main-learning-curves.png)" in text
     assert drawn.caption in text
     assert (root / "main-learning-curves.png").read_bytes() == drawn.to_png()
+
+
+def test_captions_are_text_not_markup(root, tmp_path, monkeypatch):
+    drawn = Picture("main-learning-curves", "Curves [all]", "β * <b>", Figure())
+    monkeypatch.setattr("benchmark.present.page.front.make_figures", lambda results: [drawn])
+    document = tmp_path / "NOTES.md"
+    document.write_text(FIGURE)
+    write_parts(document, QUICK, Store.scan(root))
+    text = document.read_text()
+    assert "![Curves \\[all\\]](records/" in text
+    assert "β \\* \\<b>" in text
 
 
 def test_parts_of_other_names_are_named_and_stay(root, tmp_path, capsys):

@@ -23,7 +23,7 @@ from benchmark.present.figures import make_figures
 from benchmark.present.figures.curves import learning_curves
 from benchmark.present.tables import make_table
 from benchmark.records.store import Store
-from benchmark.render.formats.markdown import body
+from benchmark.render.formats.markdown import body, escape
 from benchmark.render.picture import Picture
 from benchmark.render.table import Table
 from benchmark.studies.catalogue import STUDIES
@@ -143,7 +143,9 @@ class DocumentParts:
                 assert study is not None  # `_parts` has looked
                 made = computed(study.name)[1] if study.computed else drawn(study.name)
                 picture = _named(made, asked, "figure", store.root)
-                self._new[name] = _Part(picture.caption, picture.title, f"{asked}.png", picture.to_png())
+                self._new[name] = _Part(
+                    escape(picture.caption), escape(picture.title), f"{asked}.png", picture.to_png()
+                )
             elif study := _owner(asked, _computing()):
                 self._new[name] = _Part(body(_named(computed(study.name)[0], asked, "table", store.root)))
             else:
