@@ -44,7 +44,7 @@ def load_records(*runs: Runs, level: Level = "runs") -> pd.DataFrame:
         Accuracies are in 0..1, bytes in bytes, times in seconds. Figures that a row lacks are missing.
 
     Raises:
-        UserError: a folder without finished runs, or with damaged ones.
+        UserError: a folder without finished runs, or a damaged one that is named itself.
     """
     makers = {"runs": _run, "rounds": _rounds, "clients": _clients}
     if level not in makers:

@@ -86,7 +86,10 @@ def _prose(text: str) -> list[str]:
 def make() -> Site:
     """All pages."""
     raw = {
-        path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.md")
+        path.relative_to(SOURCE).as_posix(): _absolute(
+            path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()
+        )
+        for path in SOURCE.rglob("*.md")
     }
     for name in registries.DOCUMENTS:
         if (ROOT / name).exists():

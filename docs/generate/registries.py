@@ -53,6 +53,8 @@ LANDING = {
     "README.md": ("index.md", ""),
     "CONTRIBUTING.md": ("extend/index.md", ""),
     "docs/methods.md": ("methods/index.md", ""),
+    "datasets/laws": ("laws.md", ""),
+    "benchmark/engine/config.py": ("configuration.md", ""),
 }
 
 

@@ -233,3 +233,11 @@ def test_on_cpus_calls_of_the_large_network_are_short_unless_asked_otherwise():
     for row in cells(CPU, 1, ["digits"], ("plain", "loop"), apart=False, epochs={"digits": 2}):
         assert row["local_epochs"] == 2
         assert row["seconds"] * row["samples_per_second"] == pytest.approx(2 * 10 * 60)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_the_committed_tables_are_those_of_the_committed_measurements(kind):
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    found = load(docs / f"speed-{kind}.json")
+    document = Document(docs / "performance.md")
+    assert document.with_parts({part_of(kind): as_markdown(found)}) == document.with_parts({})
