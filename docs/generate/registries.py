@@ -27,7 +27,8 @@ Change = Callable[[str], str]
 
 # fmt: off
 _PAGES = (
-    "budgets", "calibration", "lite", "methods", "natural", "new-clients", "ppfe", "protocols", "tuning",
+    "budgets", "calibration", "lite", "methods", "natural", "new-clients", "ppfe", "protocols", "synthetic",
+    "tuning",
 )
 # fmt: on
 # Documents of the checkout that are a page as they are, by their place.
@@ -47,6 +48,7 @@ _STUDIES = {
     "budgets": "budgets targets",
     "natural": "natural",
     "new-clients": "new-clients",
+    "synthetic": "synthetic",
 }
 # Where links to whole documents lead that are pages only in parts.
 LANDING = {

@@ -46,6 +46,7 @@ def test_everything_has_a_page():
     for folder, registry in (("methods", ALGORITHMS), ("datasets", DATASETS), ("networks", ARCHITECTURES)):
         names = {name for name in registry if not name.startswith("notebook")}
         assert {f"{folder}/{name}.md" for name in names} <= made
+    assert {f"results/{path.stem}.md" for path in (ROOT / "results").glob("[a-z]*.md")} <= made
     for page, names in (("laws.md", LAWS), ("commands.md", command_names())):
         assert set(names) <= pages.anchors_of(site().pages[page])
     for field in RunConfig().to_dict():
