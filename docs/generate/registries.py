@@ -25,20 +25,7 @@ __all__ = ["DOCUMENTS", "LANDING", "Change", "made_by", "navigation", "pages"]
 
 Change = Callable[[str], str]
 
-# fmt: off
-_PAGES = (
-    "budgets", "calibration", "lite", "methods", "natural", "new-clients", "ppfe", "protocols", "synthetic",
-    "tuning",
-)
-# fmt: on
-# Documents of the checkout that are a page as they are, by their place.
-DOCUMENTS = {
-    "docs/performance.md": "performance.md",
-    "docs/reliability.md": "reliability.md",
-    "docs/board.md": "board.md",
-    "results/README.md": "results/index.md",
-    **{f"results/{name}.md": f"results/{name}.md" for name in _PAGES},
-}
+# Pages of results and the studies behind them, at the paper's scale.
 _STUDIES = {
     "calibration": "calibration",
     "protocols": "protocols",
@@ -49,6 +36,15 @@ _STUDIES = {
     "natural": "natural",
     "new-clients": "new-clients",
     "synthetic": "synthetic",
+}
+_RESULTS = (*_STUDIES, "lite")
+# Documents of the checkout that are a page as they are, by their place.
+DOCUMENTS = {
+    "docs/performance.md": "performance.md",
+    "docs/reliability.md": "reliability.md",
+    "docs/board.md": "board.md",
+    "results/README.md": "results/index.md",
+    **{f"results/{name}.md": f"results/{name}.md" for name in _RESULTS},
 }
 # Where links to whole documents lead that are pages only in parts.
 LANDING = {
@@ -97,7 +93,7 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
 def made_by(document: str) -> str:
     """The commands that plan and make the tables of a document of results; empty for others."""
     name = document.removeprefix("results/").removesuffix(".md")
-    if name not in (*_STUDIES, "lite"):
+    if name not in _RESULTS:
         return ""
     words = "--profile lite" if name == "lite" else f"--profile paper --only {_STUDIES[name]}"
     return (
