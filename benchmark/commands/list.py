@@ -26,7 +26,7 @@ EXAMPLES = """\
   python -m benchmark list
   python -m benchmark list methods
   python -m benchmark list methods ppfe fedrep     the card of each: what is sent and kept, costs, sources
-  python -m benchmark list methods all --markdown > docs/methods.md
+  python -m benchmark list methods all --markdown > cards.md
   python -m benchmark list settings --json"""
 
 _WIDE = 100  # columns

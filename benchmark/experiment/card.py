@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from benchmark.config.resolve import resolve
@@ -76,6 +77,7 @@ def _prepared(algo: str, **changes: Any) -> Prepared:
     return prepare(resolve(config), Execution(device="cpu"), noise(config.dataset, samples * 4))
 
 
+@cache
 def _costs(algo: str) -> dict[str, float]:
     """What a run of the setting costs by the method's own declaration, to which the tests hold the ledger."""
     prepared = _prepared(algo, samples_per_client=4, test_samples_per_client=4)

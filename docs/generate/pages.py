@@ -184,8 +184,6 @@ def _resolve(
         if bang:
             assets[f"assets/{file}"] = ROOT / file
             return f"![{words}]({posixpath.relpath(f'assets/{file}', folder or '.')})"
-        if file == "docs/methods.md" and anchor:
-            return f"[{words}]({posixpath.relpath(f'methods/{anchor}.md', folder or '.')})"
         if file.startswith("docs/site/"):
             found = (file.removeprefix("docs/site/"), anchor)
         else:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from algorithms import ALGORITHMS
 from benchmark.cli import parser_of
 from benchmark.commands import command_names, find_command
 from benchmark.config.settings import SETTINGS
 from benchmark.engine.config import RunConfig
 from benchmark.errors import flag
+from benchmark.experiment.card import card_of
 from benchmark.models import ARCHITECTURES, Network, sample_shape
 from benchmark.models.layers import Layer
+from benchmark.present.cards import markdown, overview
 from datasets import DATASETS, LAWS
 from datasets.registry import MODULES
 
@@ -50,7 +53,7 @@ DOCUMENTS = {
 LANDING = {
     "README.md": ("index.md", ""),
     "CONTRIBUTING.md": ("extend/index.md", ""),
-    "docs/methods.md": ("methods/index.md", ""),
+    "algorithms": ("methods/index.md", ""),
     "datasets/laws": ("laws.md", ""),
     "benchmark/engine/config.py": ("configuration.md", ""),
 }
@@ -59,7 +62,7 @@ LANDING = {
 def pages(root: Path) -> dict[str, str]:
     """Markdown by path."""
     return {
-        **_methods((root / "docs" / "methods.md").read_text(encoding="utf-8")),
+        **_methods(),
         **_datasets(root),
         **_networks(),
         "laws.md": _laws(),
@@ -105,21 +108,18 @@ def made_by(document: str) -> str:
 # -- methods ------------------------------------------------------------------------------------------
 
 
-def _methods(text: str) -> dict[str, str]:
-    """A page a card of docs/methods.md, whose own test keeps it up to date."""
-    front, *cards = text.split("\n## ")
-    found = {}
-    for card in cards:
-        name, _, body = card.partition("\n")
+def _methods() -> dict[str, str]:
+    """A page for each method: its card."""
+    cards = [(method, card_of(method)) for _, method in sorted(ALGORITHMS.items())]
+    table, found = overview(cards), {}
+    for method, card in cards:
+        name = method.name
         example = f"python -m benchmark --algo {name} --dataset digits --rounds 10"
         if name == "fedbn":
             example += " --network resnet8-bn"
         more = f"\n**Try it.**\n\n```\n{example}\npython -m benchmark list methods {name}\n```\n"
-        found[f"methods/{name}.md"] = f"# {name}\n{body.rstrip()}\n{more}"
-    table = front.replace("](#", "](")
-    for name in found:
-        short = name.removeprefix("methods/").removesuffix(".md")
-        table = table.replace(f"]({short})", f"]({short}.md)")
+        found[f"methods/{name}.md"] = markdown(method, card).removeprefix("#") + more
+        table = table.replace(f"](#{name})", f"]({name}.md)")
     example = "\n```\npython -m benchmark list methods\npython -m benchmark list methods fedper\n```\n"
     return {"methods/index.md": table + example, **found}
 

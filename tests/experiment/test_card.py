@@ -1,8 +1,6 @@
 """Cards of methods."""
 
 import inspect
-import re
-from pathlib import Path
 
 import pytest
 
@@ -69,15 +67,3 @@ def test_the_card_of_a_staged_method():
     assert "\n* `stage_rounds=30,50,40,40`: rounds of the stages" in text
     assert "\n* `no-reduction`: reduction=none\n" in text
     assert inspect.getdoc(method).splitlines()[0] in text
-
-
-def test_the_document_of_cards_says_what_the_files_say():
-    """Of the methods that it has; `list methods all --markdown` writes it again."""
-    text = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
-    cards = dict(re.findall(r"^## (\S+)\n\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE))
-    assert len(cards) >= 33
-    for name, card in cards.items():
-        summary, parts = read_docstring(ALGORITHMS[name])
-        assert card.startswith(f"{ALGORITHMS[name].title}. {summary}\n")
-        for words in parts.values():
-            assert words[1:] in card, f"the card of {name} is old: write docs/methods.md again"
