@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.config import RunConfig
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,6 +75,12 @@ if __name__ == "__main__":
     print("next")
     table()
 """
+
+
+def test_every_hook_is_named():
+    text = re.sub(r"(?ms)^```.*?^```", "", TEXT)
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", text))))
+    assert {name for name in vars(Algorithm) if not name.startswith("_")} <= named
 
 
 @pytest.fixture(scope="module")
