@@ -49,6 +49,21 @@ def test_it_asks_for_no_run_and_reads_those_of_the_others():
         assert {config.hash for config in own} <= planned
 
 
+@pytest.mark.parametrize("name", ["lite", "paper"])
+def test_it_covers_the_sweeps_and_tests_no_run_twice(name):
+    profile = PROFILES[name]
+
+    def of(study, title):
+        grid = study.grid(profile)
+        (row,) = (row for row in grid.variants if row.title == title)
+        return [configure(row, column, profile).hash for column in grid.columns]
+
+    tested = of(CLAIMS, "PPFE")
+    assert len(set(tested)) == len(tested)
+    for sweep in ("data-size", "heterogeneity"):
+        assert set(of(STUDIES[sweep], "PPFE")) <= set(tested)
+
+
 @pytest.mark.parametrize("claim", CLAIMS.claims, ids=lambda claim: claim.text)
 def test_the_paper_has_figures_for_every_claim(claim, tmp_path):
     write(tmp_path, {row.title: 0.5 for row in (claim.better, *claim.others)})

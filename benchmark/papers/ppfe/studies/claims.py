@@ -11,6 +11,7 @@ from benchmark.papers.ppfe.studies.columns import (
     LITE_SIX,
     PLAIN,
     SIX,
+    elsewhere,
 )
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.rows import (
@@ -68,12 +69,13 @@ def _rows() -> tuple[Variant, ...]:
     return tuple({row.title: row for row in rows}.values())
 
 
-_COLUMNS = (*SIX, *PLAIN, *DISTINCT, *DIRICHLET)
-
 CLAIMS = ClaimsStudy(
     "claims",
     "The paper's claims, tested",
-    {"lite": Grid(_rows(), (*LITE_SIX, *LITE_DIRICHLET)), "paper": Grid(_rows(), _COLUMNS)},
+    {
+        "lite": Grid(_rows(), (*LITE_SIX, *LITE_DIRICHLET, *elsewhere("lite"))),
+        "paper": Grid(_rows(), (*SIX, *PLAIN, *DISTINCT, *DIRICHLET, *elsewhere("paper"))),
+    },
     tables=("claims",),
     claims=_ALL,
     borrows=True,

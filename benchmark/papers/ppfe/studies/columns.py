@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +10,8 @@ from benchmark.studies.grid import Column
 
 __all__ = [
     "AUGMENTATIONS",
+    "BY_CLASSES",
+    "BY_SIZE",
     "DIGITS",
     "DIGITS_DIRICHLET",
     "DIRICHLET",
@@ -20,8 +21,7 @@ __all__ = [
     "PLAIN",
     "SIX",
     "SYNTHETIC_TWEETS",
-    "classes",
-    "sizes",
+    "elsewhere",
     "under",
 ]
 
@@ -86,11 +86,38 @@ LITE_DIRICHLET = tuple(
 )
 
 
-def sizes(setting: str, counts: Sequence[int]) -> tuple[Column, ...]:
+def _sizes(setting: str, *counts: int) -> tuple[Column, ...]:
     """A setting with so many training samples a client."""
     return tuple(Column(str(n), setting, {"samples_per_client": n}, x=n) for n in counts)
 
 
-def classes(setting: str, counts: Sequence[int]) -> tuple[Column, ...]:
+def _classes(setting: str, *counts: int) -> tuple[Column, ...]:
     """A setting with so many classes a client."""
     return tuple(Column(f"S = {n}", setting, {"classes_per_client": n}, x=n) for n in counts)
+
+
+# The sweeps' columns by profile.
+BY_SIZE = {
+    "quick": _sizes("digits-s2", 20, 40, 60),
+    "lite": _sizes("cifar100-s5-lite", 50, 100, 200, 300),
+    "paper": _sizes("cifar100-s5", 100, 200, 300, 400, 500),
+}
+BY_CLASSES = {
+    "quick": _classes("digits-s2", 2, 5, 10),
+    "lite": _classes("cifar100-s5-lite", 5, 10, 20, 40),
+    "paper": _classes("cifar100-s5", 5, 10, 20, 40),
+}
+
+
+def elsewhere(profile: str) -> tuple[Column, ...]:
+    """Both sweeps' columns, without those that are a setting as it is, under titles for other tables."""
+    known = [setting.values for setting in SETTINGS.values()]
+    found = []
+    for column in (*BY_SIZE[profile], *BY_CLASSES[profile]):
+        setting = SETTINGS[column.setting]
+        values = {**setting.values, **column.changes}
+        if values not in known:
+            name = setting.title.partition(" (")[0]
+            words = "{classes_per_client}, {samples_per_client} samples".format(**values)
+            found.append(replace(column, title=f"{name}, S = {words}"))
+    return tuple(found)

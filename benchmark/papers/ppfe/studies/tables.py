@@ -8,6 +8,8 @@ from __future__ import annotations
 from benchmark.papers.ppfe.studies.budgets import BUDGETS
 from benchmark.papers.ppfe.studies.claims import CLAIMS
 from benchmark.papers.ppfe.studies.columns import (
+    BY_CLASSES,
+    BY_SIZE,
     DIGITS,
     DIGITS_DIRICHLET,
     DIRICHLET,
@@ -16,8 +18,6 @@ from benchmark.papers.ppfe.studies.columns import (
     LITE_SIX,
     SIX,
     SYNTHETIC_TWEETS,
-    classes,
-    sizes,
 )
 from benchmark.papers.ppfe.studies.computed import Kept
 from benchmark.papers.ppfe.studies.newcomers import NEW_CLIENTS
@@ -35,13 +35,19 @@ from benchmark.papers.ppfe.studies.rows import (
 )
 from benchmark.papers.ppfe.studies.switches import READINGS, SWITCHES, TUNED
 from benchmark.papers.ppfe.studies.targets import TARGETS
-from benchmark.studies.grid import Grid, Study, Variant
+from benchmark.studies.grid import Column, Grid, Study, Variant
 
 __all__ = ["STUDIES"]
 
 
 def _ablation(rows: tuple[Variant, ...]) -> dict[str, Grid]:
     return {"quick": Grid(rows, DIGITS), "lite": Grid(rows, LITE_SIX), "paper": Grid(rows, SIX)}
+
+
+def _sweep(columns: dict[str, tuple[Column, ...]]) -> dict[str, Grid]:
+    """A sweep's columns by profile, with all methods at the paper's scale and a few elsewhere."""
+    rows = {"paper": METHODS}
+    return {profile: Grid(rows.get(profile, FEW_METHODS), found) for profile, found in columns.items()}
 
 
 _MAIN = {
@@ -124,11 +130,7 @@ STUDIES = (
     Study(
         "data-size",
         "Test accuracy by training samples per client",
-        {
-            "quick": Grid(FEW_METHODS, sizes("digits-s2", (20, 40, 60))),
-            "lite": Grid(FEW_METHODS, sizes("cifar100-s5-lite", (50, 100, 200, 300))),
-            "paper": Grid(METHODS, sizes("cifar100-s5", (100, 200, 300, 400, 500))),
-        },
+        _sweep(BY_SIZE),
         figures=("sweep",),
         highlight="PPFE",
         axis="training samples per client",
@@ -136,11 +138,7 @@ STUDIES = (
     Study(
         "heterogeneity",
         "Test accuracy by classes per client",
-        {
-            "quick": Grid(FEW_METHODS, classes("digits-s2", (2, 5, 10))),
-            "lite": Grid(FEW_METHODS, classes("cifar100-s5-lite", (5, 10, 20, 40))),
-            "paper": Grid(METHODS, classes("cifar100-s5", (5, 10, 20, 40))),
-        },
+        _sweep(BY_CLASSES),
         figures=("sweep",),
         highlight="PPFE",
         axis="classes per client S (at most)",
