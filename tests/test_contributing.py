@@ -77,10 +77,28 @@ if __name__ == "__main__":
 """
 
 
+def words_in_code(text):
+    return set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", text))))
+
+
+HOOKS = {name for name in vars(Algorithm) if not name.startswith("_")}
+
+
 def test_every_hook_is_named():
-    text = re.sub(r"(?ms)^```.*?^```", "", TEXT)
-    named = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", text))))
-    assert {name for name in vars(Algorithm) if not name.startswith("_")} <= named
+    assert words_in_code(re.sub(r"(?ms)^```.*?^```", "", TEXT)) >= HOOKS
+
+
+def test_examples_of_hooks_have_them():
+    """One of the files of a row, where there are any: it defines, sets or calls the hook."""
+    (table,) = re.findall(r"^\| need \| hook \| example \|\n(.*?)\n\n", TEXT, flags=re.M | re.S)
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[1:]]
+    assert len(rows) > 30
+    for need, hooks, *examples in rows:
+        places = [ROOT / "algorithms" / name for name in re.findall(r"`([\w/.]+)`", "".join(examples))]
+        files = [file for place in places for file in (place.glob("*.py") if place.is_dir() else [place])]
+        code = "\n".join(file.read_text(encoding="utf-8") for file in files)
+        for hook in words_in_code(re.sub(r"\(.*?\)", "", hooks)) & HOOKS:
+            assert not code or re.search(rf"(?m)(def |self\.|^    ){hook}\b", code), f"{need}: {hook}"
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +149,20 @@ def test_the_method_is_one_new_file_and_runs(printed):
 
 
 def test_the_method_is_the_same_as_a_plugin(printed, tmp_path):
-    (tmp_path / "fast_head.py").write_text(re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)[0])
-    words = ["--plugin", str(tmp_path / "fast_head.py"), *COMMANDS["method"], "--results-dir", str(tmp_path)]
+    def renamed(text):  # so that it may be in this checkout, too
+        return text.replace("fast-head", "plugin-head")
+
+    example = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)[0]
+    (tmp_path / "fast_head.py").write_text(renamed(example))
+    words = ["--plugin", str(tmp_path / "fast_head.py"), *map(renamed, COMMANDS["method"])]
+    words += ["--results-dir", str(tmp_path)]
     plugin = json.loads(python(ROOT, "-m", "benchmark", *words).splitlines()[-1])
     summary = json.loads(printed["method"].splitlines()[-1])
     for entry in ("accuracy", "bytes_up", "bytes_down", "samples"):
         assert plugin[entry] == summary[entry]
-    assert Path(plugin["record"]).name == Path(summary["record"]).name
+    # All but the hash, which the name of the method is a part of.
+    name = renamed(Path(summary["record"]).name)
+    assert Path(plugin["record"]).name.rpartition("-")[0] == name.rpartition("-")[0]
 
 
 def test_the_partition_law_is_one_new_file_and_runs(checkout, printed):

@@ -53,7 +53,7 @@ class Card:
 def card_of(method: type[Algorithm]) -> Card:
     """The card of a method. It plans a run, and runs another one briefly on noise."""
     summary, parts = read_docstring(method)
-    own, fedavg = _costs(method.name), _costs("fedavg")
+    own, fedavg = _costs(method.name), _costs_of_fedavg()
     costs = {name: own[name] / fedavg[name] for name in own}
     return Card(method.name, summary, parts, _flow(method.name), costs)
 
@@ -77,7 +77,6 @@ def _prepared(algo: str, **changes: Any) -> Prepared:
     return prepare(resolve(config), Execution(device="cpu"), noise(config.dataset, samples * 4))
 
 
-@cache
 def _costs(algo: str) -> dict[str, float]:
     """What a run of the setting costs by the method's own declaration, to which the tests hold the ledger."""
     prepared = _prepared(algo, samples_per_client=4, test_samples_per_client=4)
@@ -88,6 +87,11 @@ def _costs(algo: str) -> dict[str, float]:
         "bytes": planned_bytes(algorithm),
         "samples": planned_epochs(algorithm) + closing,
     }
+
+
+@cache
+def _costs_of_fedavg() -> dict[str, float]:
+    return _costs("fedavg")
 
 
 def _flow(algo: str) -> dict[str, str]:

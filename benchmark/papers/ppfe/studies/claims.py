@@ -11,7 +11,7 @@ from benchmark.papers.ppfe.studies.columns import (
     LITE_SIX,
     PLAIN,
     SIX,
-    elsewhere,
+    sweep_points,
 )
 from benchmark.papers.ppfe.studies.printed import printed
 from benchmark.papers.ppfe.studies.rows import (
@@ -69,12 +69,17 @@ def _rows() -> tuple[Variant, ...]:
     return tuple({row.title: row for row in rows}.values())
 
 
+_COLUMNS = {
+    "lite": (*LITE_SIX, *LITE_DIRICHLET),
+    "paper": (*SIX, *PLAIN, *DISTINCT, *DIRICHLET),
+}
+
 CLAIMS = ClaimsStudy(
     "claims",
     "The paper's claims, tested",
     {
-        "lite": Grid(_rows(), (*LITE_SIX, *LITE_DIRICHLET, *elsewhere("lite"))),
-        "paper": Grid(_rows(), (*SIX, *PLAIN, *DISTINCT, *DIRICHLET, *elsewhere("paper"))),
+        profile: Grid(_rows(), (*columns, *sweep_points(profile, columns)))
+        for profile, columns in _COLUMNS.items()
     },
     tables=("claims",),
     claims=_ALL,

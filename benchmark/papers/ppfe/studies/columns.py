@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from benchmark.config.settings import SETTINGS
+from benchmark.engine.config import RunConfig
 from benchmark.studies.grid import Column
 
 __all__ = [
@@ -21,7 +23,7 @@ __all__ = [
     "PLAIN",
     "SIX",
     "SYNTHETIC_TWEETS",
-    "elsewhere",
+    "sweep_points",
     "under",
 ]
 
@@ -109,15 +111,20 @@ BY_CLASSES = {
 }
 
 
-def elsewhere(profile: str) -> tuple[Column, ...]:
-    """Both sweeps' columns, without those that are a setting as it is, under titles for other tables."""
-    known = [setting.values for setting in SETTINGS.values()]
-    found = []
+def sweep_points(profile: str, besides: Sequence[Column]) -> tuple[Column, ...]:
+    """Both sweeps' columns with titles for other tables, without those that are among `besides`."""
+    known, points = [_values(column) for column in besides], []
     for column in (*BY_SIZE[profile], *BY_CLASSES[profile]):
-        setting = SETTINGS[column.setting]
-        values = {**setting.values, **column.changes}
-        if values not in known:
-            name = setting.title.partition(" (")[0]
-            words = "{classes_per_client}, {samples_per_client} samples".format(**values)
-            found.append(replace(column, title=f"{name}, S = {words}"))
-    return tuple(found)
+        values = _values(column)
+        if values in known:
+            continue
+        dataset, clients = SETTINGS[column.setting].title.partition(" (")[0], RunConfig(**values).clients
+        title = f"{dataset} ({clients}, {values['classes_per_client']})"
+        if "samples_per_client" in column.changes:
+            title += f", {values['samples_per_client']} training samples"
+        points.append(replace(column, title=title))
+    return tuple(points)
+
+
+def _values(column: Column) -> dict[str, Any]:
+    return {**SETTINGS[column.setting].values, **column.changes}

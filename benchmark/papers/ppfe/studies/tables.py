@@ -45,9 +45,11 @@ def _ablation(rows: tuple[Variant, ...]) -> dict[str, Grid]:
 
 
 def _sweep(columns: dict[str, tuple[Column, ...]]) -> dict[str, Grid]:
-    """A sweep's columns by profile, with all methods at the paper's scale and a few elsewhere."""
-    rows = {"paper": METHODS}
-    return {profile: Grid(rows.get(profile, FEW_METHODS), found) for profile, found in columns.items()}
+    """All methods at the paper's scale, a few at the smaller ones."""
+    return {
+        profile: Grid(METHODS if profile == "paper" else FEW_METHODS, found)
+        for profile, found in columns.items()
+    }
 
 
 _MAIN = {

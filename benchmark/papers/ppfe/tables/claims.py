@@ -21,8 +21,8 @@ class Finding:
     """One claim in one setting; differences are of accuracies in 0..1, positive if the claim is right.
 
     Attributes:
-        verdict: ``holds`` if the row is significantly better than all of the others, ``reversed`` if any of
-            them is significantly better, else ``undecided``.
+        verdict: ``holds`` if the row is significantly better than all of the others, none of which lacks a
+            record, ``reversed`` if any of them is significantly better, else ``undecided``.
         against: the other that decides: where the claim is reversed the best of those that do it, else the
             best of all, by the mean over the seeds that both have.
         by_seed: the difference in each seed that the row and `against` both have.
@@ -68,7 +68,7 @@ def claims(results: Results) -> Table:
         "where it finds it worse than any."
     )
     if any(finding.found < finding.wanted for finding in findings):
-        text += " (n of m): so many of the others have a record."
+        text += " (n of m): so many of the others have a record; such a claim can be reversed, not hold."
     if any(open_.values()):
         text += f" {sum(open_.values())} comparisons of the paper have no record here."
     several = len(results.seeds) > 1
@@ -107,16 +107,17 @@ def find_claim(results: Results, claim: Claim, column: Column) -> Finding | None
     better = [title for title, test in compared.items() if test.significant and test.direction > 0]
     by_seed = {title: _by_seed(results, row, title, column) for title in compared}
     against = min(better or by_seed, key=lambda title: fmean(by_seed[title].values()))
-    holds = all(test.significant and test.direction < 0 for test in compared.values())
+    wanted = sum((other.title, column.title) in results.configs for other in claim.others)
+    worse = [title for title, test in compared.items() if test.significant and test.direction < 0]
     return Finding(
         claim=claim,
         setting=column.title,
-        verdict="reversed" if better else "holds" if holds else "undecided",
+        verdict="reversed" if better else "holds" if len(worse) == wanted else "undecided",
         against=against,
         by_seed=by_seed[against],
         comparison=compared[against],
         found=len(compared),
-        wanted=sum((other.title, column.title) in results.configs for other in claim.others),
+        wanted=wanted,
         papers=_in_paper(claim, column),
     )
 
