@@ -39,10 +39,10 @@ def markdown(method: type[Algorithm], card: Card) -> str:
 _INTRODUCTION = """\
 # Methods
 
-A card for each method: what is sent, what it costs, sources, deviations, as `python -m benchmark list
-methods NAME` shows it. Costs are those of the setting `cifar10-s2`, as the method declares them and a run
-counts them. conv1 to fc3 are layers of the network; other names are those of
-the method's own tensors. Passes over training data that are metered count as training samples.
+A card for each method: what is sent, what it costs, sources, deviations. One card:
+`python -m benchmark list methods NAME`. Costs are those of the setting `cifar10-s2`, as the method declares
+them and a run counts them. conv1 to fc3 are layers of the network; other names are those of the method's own
+tensors. Passes over training data that are metered count as training samples.
 """
 
 
