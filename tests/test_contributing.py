@@ -14,6 +14,7 @@ from benchmark.engine.config import RunConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 SMALL = ["--dataset", "digits", "--clients", "4", "--rounds", "2"]
 SMALL += ["--local-epochs", "1", "--samples-per-client", "20"]
@@ -112,7 +113,7 @@ def checkout(tmp_path_factory):
     (folder / "results").mkdir()
     for name in ("pyproject.toml", "CONTRIBUTING.md", "results/paper_results.csv"):
         shutil.copy(ROOT / name, folder / name)
-    for place, example in zip(places, re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL), strict=True):
+    for place, example in zip(places, EXAMPLES, strict=True):
         (folder / place).write_text(example, encoding="utf-8")
     return folder
 
@@ -183,7 +184,7 @@ def test_the_network_is_one_new_file_and_runs(printed, tmp_path):
     floats = (9 * 16 + 16 + 2 * 16) + (64 * 32 + 32)
     assert summary["bytes_up"] == (1 + 4) * 4 * floats
     assert "small-net" in printed["networks"]
-    (tmp_path / "small_net.py").write_text(re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)[2])
+    (tmp_path / "small_net.py").write_text(EXAMPLES[2])
     words = ["--plugin", str(tmp_path / "small_net.py"), *COMMANDS["network"], "--results-dir", str(tmp_path)]
     plugin = json.loads(python(ROOT, "-m", "benchmark", *words).splitlines()[-1])
     assert plugin["accuracy"] == summary["accuracy"]

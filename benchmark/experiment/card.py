@@ -53,9 +53,14 @@ class Card:
 def card_of(method: type[Algorithm]) -> Card:
     """The card of a method. It plans a run, and runs another one briefly on noise."""
     summary, parts = read_docstring(method)
-    own, fedavg = _costs(method.name), _costs_of_fedavg()
+    try:
+        own, fedavg = _costs(method.name), _costs_of_fedavg()
+        flow = _flow(method.name)
+    except Exception as error:
+        error.add_note(f"in the short run for the card of '{method.name}'")
+        raise
     costs = {name: own[name] / fedavg[name] for name in own}
-    return Card(method.name, summary, parts, _flow(method.name), costs)
+    return Card(method.name, summary, parts, flow, costs)
 
 
 def read_docstring(method: type[Algorithm]) -> tuple[str, dict[str, str]]:

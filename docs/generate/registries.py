@@ -15,10 +15,9 @@ from algorithms import ALGORITHMS
 from benchmark.cli import parser_of
 from benchmark.commands import command_names, find_command
 from benchmark.config.settings import SETTINGS
-from benchmark.engine.algorithm import Algorithm
 from benchmark.engine.config import RunConfig
 from benchmark.errors import flag
-from benchmark.experiment.card import Card, card_of
+from benchmark.experiment.card import card_of
 from benchmark.models import ARCHITECTURES, Network, sample_shape
 from benchmark.models.layers import Layer
 from benchmark.present.cards import markdown, overview
@@ -111,7 +110,7 @@ def made_by(document: str) -> str:
 
 def _methods() -> dict[str, str]:
     """A page for each method: its card."""
-    cards = [(method, _card(method)) for _, method in sorted(ALGORITHMS.items())]
+    cards = [(method, card_of(method)) for _, method in sorted(ALGORITHMS.items())]
     table, found = overview(cards), {}
     for method, card in cards:
         name = method.name
@@ -121,14 +120,6 @@ def _methods() -> dict[str, str]:
         table = table.replace(f"](#{name})", f"]({name}.md)")
     example = "\n```\npython -m benchmark list methods\npython -m benchmark list methods fedper\n```\n"
     return {"methods/index.md": table + example, **found}
-
-
-def _card(method: type[Algorithm]) -> Card:
-    try:
-        return card_of(method)
-    except Exception as error:
-        error.add_note(f"in the short run for the card of '{method.name}'")
-        raise
 
 
 # -- datasets -----------------------------------------------------------------------------------------

@@ -67,3 +67,14 @@ def test_the_card_of_a_staged_method():
     assert "\n* `stage_rounds=30,50,40,40`: rounds of the stages" in text
     assert "\n* `no-reduction`: reduction=none\n" in text
     assert inspect.getdoc(method).splitlines()[0] in text
+
+
+def test_a_card_that_cannot_be_made_names_the_method(monkeypatch):
+    def upload(self, outcome):
+        raise KeyError("conv9")
+
+    method = ALGORITHMS["fedavg"]
+    monkeypatch.setattr(method, "upload", upload)
+    with pytest.raises(KeyError) as caught:
+        card_of(method)
+    assert caught.value.__notes__ == ["in the short run for the card of 'fedavg'"]
