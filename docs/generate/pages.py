@@ -2,7 +2,8 @@
 
 A page is a file of docs/site/, or is made from a registry. The line ``<!-- include FILE -->`` in a page is
 replaced by a file of the checkout, ``<!-- include FILE # SECTION -->`` by a section of it without heading,
-and with ``: code 1`` behind that by the first block of code of the section. Links are changed to the pages
+and with ``: code 1`` behind that by the first block of code of the section. A line that begins with
+``In the checkout:`` is for those who read the file itself, and left out. Links are changed to the pages
 that hold their targets. So everything is written in one place.
 """
 
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "docs" / "site"
 
 _INCLUDE = re.compile(r"^<!-- include ([^#>]+?)(?: # (.+?))?(?: : code (\d+))? -->$")
+_CHECKOUT = "In the checkout: "
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 _HEADING = re.compile(r"^(#{1,6}) (.+?)(?: \{ ?#([\w-]+) ?\})?$")
 _FENCE = re.compile(r"^\s*(```|~~~)")
@@ -107,6 +109,8 @@ def _expand(path: str, text: str, places: dict[tuple[str, str], tuple[str, str]]
     """Put in what is included, and note where its headings have come to stand."""
     lines: list[str] = []
     for line in text.split("\n"):
+        if line.startswith(_CHECKOUT):
+            continue
         match = _INCLUDE.match(line)
         if not match:
             lines.append(line)
