@@ -174,8 +174,19 @@ def _complain(records: Sequence[Record], against: Sequence[Path], left_out: Sequ
         else "no two of them that differ in more than their seed have a seed and its split in common"
     )
     raise UserError(
-        f"these runs cannot be compared: {which}{_copies(records)}{more}; give runs on the same setting"
+        f"these runs cannot be compared: {which}{_copies(records)}; they are of {_splits(records)}{more}; "
+        "give runs on the same setting"
     )
+
+
+def _splits(records: Sequence[Record]) -> str:
+    """The settings and seeds of the records: ``'cifar10-s2, seed 0', 'cifar10-s5, clients 50, seed 0'``."""
+    from benchmark.config.fields import DATA_FIELDS, setting_in_words
+    from benchmark.studies.blocks import listed
+
+    fields = (*DATA_FIELDS, "validation", "new_clients")
+    configs = [record.config for record in records]
+    return listed([*dict.fromkeys(f"'{setting_in_words(it, fields)}, seed {it.seed}'" for it in configs)])
 
 
 def _copies(records: Sequence[Record]) -> str:
