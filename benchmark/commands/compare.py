@@ -173,6 +173,8 @@ def _complain(records: Sequence[Record], against: Sequence[Path], left_out: Sequ
         if against
         else "no two of them that differ in more than their seed have a seed and its split in common"
     )
+    references = {folder.resolve() for folder in against}
+    records = sorted(records, key=lambda record: record.folder.resolve() not in references)
     raise UserError(
         f"these runs cannot be compared: {which}{_copies(records)}; they are of {_splits(records)}{more}; "
         "give runs on the same setting"

@@ -299,7 +299,7 @@ def test_bad_input(tmp_path, compare):
     far = write_record(tmp_path, config_of("fedper", clients=7, seed=1), split="far")
     refused(
         compare(one, "--against", far),
-        "seed 0', 'digits-s2, clients 7, samples per client 20, test samples per client 40, seed 1';",
+        "they are of 'digits-s2, clients 7, samples per client 20, test samples per client 40, seed 1', '",
     )
     refused(compare(one, "--against", one, other), "--against names runs that differ in more than")
     (other / "done").unlink()
