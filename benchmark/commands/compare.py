@@ -88,7 +88,7 @@ def execute(arguments: argparse.Namespace) -> None:
         if reference is not None and len(group.candidates) > 1
     ]
     if not shown:
-        _complain(records, against, gathered.left_out)
+        _complain(chosen, against, gathered.left_out)
     if out is not None:
         from benchmark.present.figures.compared import compared
         from benchmark.present.pictures import write_picture
@@ -162,10 +162,14 @@ def _reference(group: Group, against: Sequence[Path]) -> Candidate | None:
     return found[0]
 
 
-def _complain(records: Sequence[Record], against: Sequence[Path], left_out: Sequence[str]) -> None:
+def _complain(
+    chosen: Sequence[tuple[Group, Candidate | None]], against: Sequence[Path], left_out: Sequence[str]
+) -> None:
     if not all((folder / "config.json").exists() for folder in against):
         raise UserError(f"--against is {against[0]}, a results folder; give the record of one run in it")
     more = f" (left out: {'; '.join(left_out)})" if left_out else ""
+    reference_first = sorted(chosen, key=lambda part: part[1] is None)
+    records = [record for group, _ in reference_first for record in group.records]
     if len(records) == 1:
         raise UserError(f"there is one run here, and nothing to compare it with{more}; give more folders")
     which = (
@@ -173,8 +177,6 @@ def _complain(records: Sequence[Record], against: Sequence[Path], left_out: Sequ
         if against
         else "no two of them that differ in more than their seed have a seed and its split in common"
     )
-    references = {folder.resolve() for folder in against}
-    records = sorted(records, key=lambda record: record.folder.resolve() not in references)
     raise UserError(
         f"these runs cannot be compared: {which}{_copies(records)}; they are of {_splits(records)}{more}; "
         "give runs on the same setting"

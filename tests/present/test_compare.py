@@ -301,6 +301,8 @@ def test_bad_input(tmp_path, compare):
         compare(one, "--against", far),
         "they are of 'digits-s2, clients 7, samples per client 20, test samples per client 40, seed 1', '",
     )
+    copy = shutil.copytree(far, tmp_path / "copies" / far.name)
+    refused(compare(one, copy, "--against", far), "they are of 'digits-s2, clients 7, samples per client 20,")
     refused(compare(one, "--against", one, other), "--against names runs that differ in more than")
     (other / "done").unlink()
     refused(compare(one, other), "is not finished", "continue it")
