@@ -72,7 +72,7 @@ case "${1:-}" in
 -h | --help) usage; exit 0 ;;
 setup)
     setup
-    exec "$python" -m benchmark.doctor
+    exec "$python" -m pfl_benchmark.doctor
     ;;
 docs)
     setup
@@ -94,7 +94,7 @@ doctor)
         [ -n "$python" ] || fail "no Python of version 3.11 or later found; install one, or name it with PFL_PYTHON"
         say "no .venv yet: ./run_all.sh setup creates it and installs the packages; this is $python"
     fi
-    exec "$python" -m benchmark.doctor
+    exec "$python" -m pfl_benchmark.doctor
     ;;
 test)
     shift

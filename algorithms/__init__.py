@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 
-from algorithms.registry import ALGORITHMS, find, register
+from pfl_benchmark.algorithms.registry import ALGORITHMS, find, register
 
 __all__ = ["ALGORITHMS", "find", "register"]
 
-for _module in pkgutil.iter_modules(__path__, prefix=f"{__name__}."):
-    importlib.import_module(_module.name)
+if __name__ == "algorithms":  # the folder of a checkout
+    sys.modules[__name__] = importlib.import_module("pfl_benchmark.algorithms")
+else:
+    for _module in pkgutil.iter_modules(__path__, prefix=f"{__name__}."):
+        importlib.import_module(_module.name)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.hyper import option
-from benchmark.engine.local import Phase
-from benchmark.errors import UserError
-from benchmark.models import Network
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network
 
 __all__ = ["FineTuning", "check_fine_tuning", "fine_tuning"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from benchmark.engine.params import along
-from benchmark.engine.step import Rule, Step
+from pfl_benchmark.engine.params import along
+from pfl_benchmark.engine.step import Rule, Step
 
 __all__ = ["Clipped"]
 

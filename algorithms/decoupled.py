@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from benchmark.engine.algorithm import Algorithm, Traffic
-from benchmark.engine.hyper import option
-from benchmark.engine.local import Outcome
-from benchmark.engine.params import nbytes, select
-from benchmark.errors import UserError
-from benchmark.models import Params
+from pfl_benchmark.engine.algorithm import Algorithm, Traffic
+from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.engine.local import Outcome
+from pfl_benchmark.engine.params import nbytes, select
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Params
 
 __all__ = ["Decoupled", "DecoupledHyper", "check_start"]
 

@@ -9,16 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import LocalCall, Outcome
-from benchmark.engine.message import Message
-from benchmark.engine.params import beside, row, select, within
-from benchmark.errors import UserError
-from benchmark.models import Network, Params
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.local import LocalCall, Outcome
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.params import beside, row, select, within
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["FedALA"]
 

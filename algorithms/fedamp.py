@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Traffic
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import LocalCall, Outcome, Phase
-from benchmark.engine.message import Message
-from benchmark.engine.params import along, beside, row, select, squared_distance, within
-from benchmark.engine.step import Step
-from benchmark.models import Params
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Traffic
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.params import along, beside, row, select, squared_distance, within
+from pfl_benchmark.engine.step import Step
+from pfl_benchmark.models import Params
 
 __all__ = ["FedAMP", "attention"]
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from algorithms.fedproto import class_means
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
-from benchmark.engine.message import Combiner, Message, WeightedMean
-from benchmark.engine.params import expand, nbytes
-from benchmark.engine.step import Rule, Step
-from benchmark.models import Params
+from pfl_benchmark.algorithms.fedproto import class_means
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
+from pfl_benchmark.engine.message import Combiner, Message, WeightedMean
+from pfl_benchmark.engine.params import expand, nbytes
+from pfl_benchmark.engine.step import Rule, Step
+from pfl_benchmark.models import Params
 
 __all__ = ["Aligned", "FedAS", "Fisher"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Trunk
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Trunk
 
 __all__ = ["FedAvg"]
 

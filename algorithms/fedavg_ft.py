@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from algorithms.adaptation import FineTuning, check_fine_tuning, fine_tuning
-from algorithms.fedavg import FedAvg
-from algorithms.registry import register
-from benchmark.engine.config import RunConfig
-from benchmark.engine.local import Phase
-from benchmark.models import Network
+from pfl_benchmark.algorithms.adaptation import FineTuning, check_fine_tuning, fine_tuning
+from pfl_benchmark.algorithms.fedavg import FedAvg
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.models import Network
 
 __all__ = ["FedAvgFT"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Task
-from benchmark.engine.hyper import Between, option
-from benchmark.models import Params
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Task
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.models import Params
 
 __all__ = ["FedAvgM"]
 

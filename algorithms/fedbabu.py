@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from algorithms.adaptation import FineTuning, check_fine_tuning, fine_tuning
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Trunk
-from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import option
-from benchmark.engine.local import Phase
-from benchmark.engine.params import select
-from benchmark.models import Network, Params
+from pfl_benchmark.algorithms.adaptation import FineTuning, check_fine_tuning, fine_tuning
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Trunk
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.engine.params import select
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["FedBABU"]
 

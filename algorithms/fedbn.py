@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError
-from benchmark.models import BatchNorm, Conv, Conv1d, Layer, Network
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import BatchNorm, Conv, Conv1d, Layer, Network
 
 __all__ = ["FedBN"]
 

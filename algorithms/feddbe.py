@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import LocalCall, Outcome, Phase
-from benchmark.engine.message import Message
-from benchmark.engine.params import nbytes, select
-from benchmark.engine.step import Rule, Step
-from benchmark.errors import UserError
-from benchmark.models import Network, Params
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.params import nbytes, select
+from pfl_benchmark.engine.step import Rule, Step
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["Debiased", "FedDBE"]
 

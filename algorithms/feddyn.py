@@ -9,16 +9,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from algorithms.clipping import Clipped
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import LocalCall, Outcome, Phase
-from benchmark.engine.message import Message
-from benchmark.engine.params import beside, clone, select, within
-from benchmark.engine.step import Step
-from benchmark.models import Params
+from pfl_benchmark.algorithms.clipping import Clipped
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.params import beside, clone, select, within
+from pfl_benchmark.engine.step import Step
+from pfl_benchmark.models import Params
 
 __all__ = ["FedDyn", "dynamic"]
 

@@ -10,15 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
-from benchmark.engine.ledger import Ledger
-from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
-from benchmark.engine.message import Message
-from benchmark.engine.params import beside, expand, select, within
-from benchmark.models import Params
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.engine.ledger import Ledger
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.params import beside, expand, select, within
+from pfl_benchmark.models import Params
 
 __all__ = ["FedEM", "responsibilities"]
 

@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Task, Traffic
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
-from benchmark.engine.local import LocalCall, LocalModel, Outcome
-from benchmark.engine.message import Message
-from benchmark.engine.params import along, beside, row, select, within
-from benchmark.models import Params
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Task, Traffic
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.params import along, beside, row, select, within
+from pfl_benchmark.models import Params
 
 __all__ = ["FedFomo"]
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from algorithms.decoupled import Decoupled, DecoupledHyper, check_start
-from algorithms.registry import register
-from benchmark.engine.algorithm import Traffic
-from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import option
-from benchmark.engine.local import Outcome, Phase
-from benchmark.errors import UserError
-from benchmark.models import Network, Params
+from pfl_benchmark.algorithms.decoupled import Decoupled, DecoupledHyper, check_start
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Traffic
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.engine.local import Outcome, Phase
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["FedPer", "FedPerHyper"]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from algorithms.fedavg import FedAvg
-from algorithms.registry import register
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import Phase
-from benchmark.engine.step import Step
+from pfl_benchmark.algorithms.fedavg import FedAvg
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.engine.step import Step
 
 __all__ = ["FedProx"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from algorithms.fedper import FROZEN_EPOCHS, FedPer, FedPerHyper
-from algorithms.registry import register
-from benchmark.engine.hyper import option
-from benchmark.engine.local import Phase
+from pfl_benchmark.algorithms.fedper import FROZEN_EPOCHS, FedPer, FedPerHyper
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.engine.local import Phase
 
 __all__ = ["FedRep"]
 

@@ -10,15 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task
-from benchmark.engine.data import Part
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import LocalCall, Phase
-from benchmark.engine.message import Message
-from benchmark.engine.params import expand, row, select
-from benchmark.engine.step import Step
-from benchmark.models import Params
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
+from pfl_benchmark.engine.data import Part
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.local import LocalCall, Phase
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.params import expand, row, select
+from pfl_benchmark.engine.step import Step
+from pfl_benchmark.models import Params
 
 __all__ = ["GPFL", "Guided", "valve"]
 

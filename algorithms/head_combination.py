@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.fedproto import class_means
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.message import Combiner, WeightedMean
-from benchmark.engine.params import beside, select
-from benchmark.models import Params
+from pfl_benchmark.algorithms.fedproto import class_means
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.message import Combiner, WeightedMean
+from pfl_benchmark.engine.params import beside, select
+from pfl_benchmark.models import Params
 
 __all__ = ["Collected", "head_weights", "of_features", "simplex_minimum", "statistics"]
 

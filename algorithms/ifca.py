@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
-from benchmark.engine.hyper import option
-from benchmark.engine.local import LocalCall, LocalModel, Outcome
-from benchmark.engine.message import Combiner, Message, WeightedMean
-from benchmark.engine.params import beside, expand, nbytes, within
-from benchmark.models import Params
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
+from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome
+from pfl_benchmark.engine.message import Combiner, Message, WeightedMean
+from pfl_benchmark.engine.params import beside, expand, nbytes, within
+from pfl_benchmark.models import Params
 
 __all__ = ["IFCA"]
 

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member
-from benchmark.engine.data import Part
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.params import row
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member
+from pfl_benchmark.engine.data import Part
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.params import row
 
 __all__ = ["KNNPer", "neighbour_shares"]
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from algorithms.decoupled import Decoupled, DecoupledHyper, check_start
-from algorithms.registry import register
-from benchmark.engine.algorithm import Task, Traffic, Trunk
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import option
-from benchmark.engine.params import select
-from benchmark.errors import UserError
-from benchmark.models import Network, Params
+from pfl_benchmark.algorithms.decoupled import Decoupled, DecoupledHyper, check_start
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Task, Traffic, Trunk
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.engine.params import select
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["LGFedAvg"]
 

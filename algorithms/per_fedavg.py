@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import LocalCall, Phase
-from benchmark.engine.message import Message
-from benchmark.engine.step import Rule, Step
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.local import LocalCall, Phase
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.step import Rule, Step
 
 __all__ = ["PerFedAvg"]
 

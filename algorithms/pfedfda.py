@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algorithms.gaussian_head import START, Gaussians, class_prior, fit, head, one_thread
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import option
-from benchmark.engine.local import LocalCall, Outcome, Phase
-from benchmark.engine.message import Message
-from benchmark.models import Params
+from pfl_benchmark.algorithms.gaussian_head import START, Gaussians, class_prior, fit, head, one_thread
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.models import Params
 
 __all__ = ["PFedFDA"]
 

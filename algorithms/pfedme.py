@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import LocalCall, Phase
-from benchmark.engine.message import Message
-from benchmark.engine.params import beside, within
-from benchmark.engine.step import Rule, Step
-from benchmark.models import Params
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.local import LocalCall, Phase
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.params import beside, within
+from pfl_benchmark.engine.step import Rule, Step
+from pfl_benchmark.models import Params
 
 __all__ = ["PFedMe"]
 

@@ -12,16 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from algorithms.clipping import Clipped
-from algorithms.registry import register
-from benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
-from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import Between, option
-from benchmark.engine.local import Outcome, Phase
-from benchmark.engine.message import Combiner, Message
-from benchmark.engine.params import beside, row, within
-from benchmark.errors import UserError
-from benchmark.models import Network, Params
+from pfl_benchmark.algorithms.clipping import Clipped
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.hyper import Between, option
+from pfl_benchmark.engine.local import Outcome, Phase
+from pfl_benchmark.engine.message import Combiner, Message
+from pfl_benchmark.engine.params import beside, row, within
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["PFedHN"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeVar
 
-from benchmark.engine.algorithm import Algorithm
-from benchmark.errors import check_name, unknown
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.errors import check_name, unknown
 
 __all__ = ["ALGORITHMS", "find", "register"]
 

@@ -1,4 +1,4 @@
-"""``python -m benchmark``: see `benchmark.cli`."""
+"""``python -m benchmark``: see `cli`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def start() -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that has no λ shows a ?
     try:
-        from benchmark.cli import main  # takes a moment, in which somebody may press Ctrl-C
+        from pfl_benchmark.cli import main  # takes a moment, in which somebody may press Ctrl-C
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -1,6 +1,6 @@
 """The command line: ``python -m benchmark [command] ...``.
 
-Each command is a module of `benchmark.commands`. Exit codes: 0 done, 2 bad input (one line on standard
+Each command is a module of `commands`. Exit codes: 0 done, 2 bad input (one line on standard
 error), 1 a fault of the program (traceback), 130 interrupted, 141 the reader of the output went away.
 Nothing here imports PyTorch, so that ``--help`` is immediate.
 """
@@ -20,9 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
-from benchmark.commands import Command, command_names, find_command
-from benchmark.config.plugins import load_plugins, take_plugins
-from benchmark.errors import UserError
+from pfl_benchmark.commands import Command, command_names, find_command
+from pfl_benchmark.config.plugins import load_plugins, take_plugins
+from pfl_benchmark.errors import UserError
 
 __all__ = ["Parser", "main", "parser_of"]
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _dispatch(words: list[str]) -> None:
     plugins, words = take_plugins(words)
     if words[:1] == ["--version"]:
-        from benchmark import __version__
+        from pfl_benchmark import __version__
 
         if words[1:]:
             raise UserError(f"unexpected '{words[1]}' after --version; give --version alone")
@@ -155,7 +155,7 @@ class Parser(argparse.ArgumentParser):
         """Whether this command takes hyper-parameters, and some method has this one."""
         if "--set" not in self._option_string_actions:
             return False
-        from algorithms import ALGORITHMS
+        from pfl_benchmark.algorithms import ALGORITHMS
 
         return any(name == spec.name for method in ALGORITHMS.values() for spec in fields(method.Hyper))
 

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from datasets.download import Download
-from datasets.layouts import Layout
+from pfl_benchmark.datasets.download import Download
+from pfl_benchmark.datasets.layouts import Layout
 
 __all__ = ["PADDING", "UNKNOWN", "Dataset", "DatasetInfo", "Kind", "Reader", "Samples"]
 

@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from datasets.data import Dataset
-from datasets.splits import Split
+from pfl_benchmark.datasets.data import Dataset
+from pfl_benchmark.datasets.splits import Split
 
 __all__ = ["split_picture", "split_table"]
 

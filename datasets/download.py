@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from datasets.cache import existing
-from datasets.vision import import_torchvision
+from pfl_benchmark.datasets.cache import existing
+from pfl_benchmark.datasets.vision import import_torchvision
 
 __all__ = ["Download", "fetch"]
 

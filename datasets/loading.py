@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark.errors import UserError, nearest
-from datasets import cache
-from datasets.data import Dataset, DatasetInfo, Samples
-from datasets.download import fetch
-from datasets.layouts import Files, Layout
-from datasets.layouts.base import one_line
-from datasets.registry import DATASETS
+from pfl_benchmark.datasets import cache
+from pfl_benchmark.datasets.data import Dataset, DatasetInfo, Samples
+from pfl_benchmark.datasets.download import fetch
+from pfl_benchmark.datasets.layouts import Files, Layout
+from pfl_benchmark.datasets.layouts.base import one_line
+from pfl_benchmark.datasets.registry import DATASETS
+from pfl_benchmark.errors import UserError, nearest
 
 __all__ = ["load"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.data import Dataset, Samples
-from datasets.registry import DATASETS
+from pfl_benchmark.datasets.data import Dataset, Samples
+from pfl_benchmark.datasets.registry import DATASETS
 
 __all__ = ["noise"]
 

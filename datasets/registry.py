@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from datasets import catalogue
-from datasets.data import DatasetInfo
+from pfl_benchmark.datasets import catalogue
+from pfl_benchmark.datasets.data import DatasetInfo
 
 __all__ = ["DATASETS", "MODULES", "register"]
 

@@ -6,10 +6,10 @@ import dataclasses
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets.data import Dataset
-from datasets.pools import apportion
-from datasets.splits import Split
+from pfl_benchmark.datasets.data import Dataset
+from pfl_benchmark.datasets.pools import apportion
+from pfl_benchmark.datasets.splits import Split
+from pfl_benchmark.errors import UserError
 
 __all__ = ["hold_out"]
 

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 import torch
 
-import benchmark.engine.evaluate as evaluation
-from algorithms import ALGORITHMS, find
-from benchmark.config.resolve import resolve, with_hyper
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.budget import Plan
-from benchmark.engine.config import RunConfig
-from benchmark.engine.executors import EXECUTORS, LoopExecutor
-from benchmark.engine.local import LocalCall
-from benchmark.engine.params import clone
-from benchmark.engine.records import RunRecord
-from benchmark.engine.rounds import run
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import Prepared, prepare, run_cell
-from benchmark.experiment.unrecorded import Quiet
-from benchmark.models import Params
+import pfl_benchmark.engine.evaluate as evaluation
+from pfl_benchmark.algorithms import ALGORITHMS, find
+from pfl_benchmark.config.resolve import resolve, with_hyper
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.budget import Plan
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
+from pfl_benchmark.engine.local import LocalCall
+from pfl_benchmark.engine.params import clone
+from pfl_benchmark.engine.records import RunRecord
+from pfl_benchmark.engine.rounds import run
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import Prepared, prepare, run_cell
+from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.models import Params
 
 # Tiny tensors gain nothing from a second thread, and on a busy machine lose much by waiting for it.
 torch.set_num_threads(1)
@@ -85,7 +85,7 @@ def checkpoint_always(monkeypatch):
     class Always(Execution):
         checkpoint_seconds: float = 0.0
 
-    monkeypatch.setattr("benchmark.experiment.execution.Execution", Always)
+    monkeypatch.setattr("pfl_benchmark.experiment.execution.Execution", Always)
 
 
 @dataclass

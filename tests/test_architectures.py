@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from benchmark.errors import UserError
-from benchmark.models import (
+from pfl_benchmark.datasets.vision import import_torchvision
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import (
     ARCHITECTURES,
     NETWORKS,
     OWN,
@@ -20,8 +21,7 @@ from benchmark.models import (
     network_from_module,
     register_network,
 )
-from benchmark.models.architectures import mobilenet, resnet8, resnet18
-from datasets.vision import import_torchvision
+from pfl_benchmark.models.architectures import mobilenet, resnet8, resnet18
 
 REGISTERED = dict(ARCHITECTURES)  # before any test adds some
 IMAGE = (3, 32, 32)
@@ -72,7 +72,7 @@ def test_every_architecture_says_what_it_is():
         assert found.name == name
         assert found.title
         assert found.source
-        assert found.module.startswith("benchmark.models.architectures.")
+        assert found.module.startswith("pfl_benchmark.models.architectures.")
         assert found.make.__doc__ or found.module.split(".")[-1].startswith("resnet")
     assert len({found.title for found in REGISTERED.values()}) == len(REGISTERED)
 

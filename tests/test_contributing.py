@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.config import RunConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -39,16 +39,16 @@ import json
 import sys
 from pathlib import Path
 
-from benchmark.cli import main
-from benchmark.config.resolve import with_hyper
-from benchmark.engine.config import RunConfig
-from benchmark.experiment.display import CellProgress
-from benchmark.experiment.execution import Execution
-from benchmark.launch import Options, find
-from benchmark.present.render import _files
-from benchmark.render.table import Cell as Value, Head, Table
-from benchmark.studies.catalogue import STUDIES
-from benchmark.studies.grid import Cell
+from pfl_benchmark.cli import main
+from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.experiment.display import CellProgress
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.launch import Options, find
+from pfl_benchmark.present.render import _files
+from pfl_benchmark.render.table import Cell as Value, Head, Table
+from pfl_benchmark.studies.catalogue import STUDIES
+from pfl_benchmark.studies.grid import Cell
 
 
 def launcher():

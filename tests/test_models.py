@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmark.errors import UserError
-from benchmark.models import (
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import (
     CELLS,
     NETWORKS,
     Conv,
@@ -19,7 +19,7 @@ from benchmark.models import (
     build_network,
     cnn,
 )
-from benchmark.models.sequences import Conv1d, Embedding
+from pfl_benchmark.models.sequences import Conv1d, Embedding
 
 IMAGES = {  # channels, height, width; classes
     "cifar10": ((3, 32, 32), 10),

@@ -7,7 +7,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from algorithms import ALGORITHMS
+from pfl_benchmark.algorithms import ALGORITHMS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("benchmark", "algorithms", "datasets")
@@ -40,13 +40,20 @@ def imports_of(module):
             base = package[: len(package) - node.level + 1] if node.level else []
             start = ".".join([*base, *([node.module] if node.module else [])])
             for alias in node.names:
-                # `from benchmark.engine import rounds` and `from benchmark.models import Network` alike
+                # a module and what is in it alike
                 yield f"{start}.{alias.name}"
+
+
+def named(module):
+    """The name by which a module is imported, of its path in the checkout."""
+    first, *rest = Path(module).with_suffix("").parts
+    parts = rest if first == "benchmark" else [first, *rest]
+    return ".".join(["pfl_benchmark", *parts])
 
 
 def own(names):
     """Imports from this project."""
-    return [name for name in names if name.split(".")[0] in PACKAGES]
+    return [name for name in names if name.split(".")[0] in ("pfl_benchmark", *PACKAGES)]
 
 
 def within(name, *allowed):
@@ -57,39 +64,38 @@ def within(name, *allowed):
 
 # From the bottom up; rooms in one tuple do not know each other.
 FLOORS = (
-    ("benchmark.errors", "benchmark.console", "benchmark.render"),
-    ("datasets",),
-    ("benchmark.models",),
-    ("benchmark.engine",),
-    ("algorithms",),
-    ("benchmark.config",),
-    ("benchmark.records",),
-    ("benchmark.track",),
-    ("benchmark.studies",),
-    ("benchmark.experiment",),
-    ("benchmark.present", "benchmark.launch"),
-    ("benchmark.speed", "benchmark.papers"),
-    ("benchmark.interface", "benchmark.doctor"),
-    ("benchmark.commands",),
-    ("benchmark.cli",),
-    ("benchmark.__main__",),
+    ("pfl_benchmark.errors", "pfl_benchmark.console", "pfl_benchmark.render"),
+    ("pfl_benchmark.datasets",),
+    ("pfl_benchmark.models",),
+    ("pfl_benchmark.engine",),
+    ("pfl_benchmark.algorithms",),
+    ("pfl_benchmark.config",),
+    ("pfl_benchmark.records",),
+    ("pfl_benchmark.track",),
+    ("pfl_benchmark.studies",),
+    ("pfl_benchmark.experiment",),
+    ("pfl_benchmark.present", "pfl_benchmark.launch"),
+    ("pfl_benchmark.speed", "pfl_benchmark.papers"),
+    ("pfl_benchmark.interface", "pfl_benchmark.doctor"),
+    ("pfl_benchmark.commands",),
+    ("pfl_benchmark.cli",),
+    ("pfl_benchmark.__main__",),
 )
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
-ANYWHERE = ("benchmark", "benchmark.__version__")
+ANYWHERE = ("pfl_benchmark", "pfl_benchmark.__version__")
 
 
 def room_of(name):
     """The room of a module or of what is imported from it; the project's root where it is none."""
-    parts = name.split(".")
-    return parts[0] if parts[0] != "benchmark" else ".".join(parts[:2])
+    return ".".join(name.split(".")[:2])
 
 
 def test_imports_only_go_down():
     """Those inside of functions and under TYPE_CHECKING included."""
     wrong = []
     for module in EVERY_MODULE:
-        room = room_of(".".join(Path(module).with_suffix("").parts))
-        if room == "benchmark.__init__":
+        room = room_of(named(module))
+        if room in ("pfl_benchmark.__init__", "pfl_benchmark.aliases"):
             known = set()
         else:
             known = {room, *ANYWHERE, *(other for other, level in FLOOR.items() if level < FLOOR[room])}
@@ -101,7 +107,7 @@ def test_imports_only_go_down():
 
 def test_the_top_level_holds_rooms():
     loose = {path.name for path in (ROOT / "benchmark").glob("*.py")}
-    assert loose == {"__init__.py", "__main__.py", "cli.py", "errors.py"}
+    assert loose == {"__init__.py", "__main__.py", "aliases.py", "cli.py", "errors.py"}
 
 
 def imported(modules, condition):
@@ -112,26 +118,31 @@ def imported(modules, condition):
 
 def test_datasets_know_nothing_but_errors():
     modules = [relative(path) for path in modules_in("datasets")]
-    assert imported(modules, lambda name: not within(name, "datasets", "benchmark.errors")) == {}
+    assert (
+        imported(modules, lambda name: not within(name, "pfl_benchmark.datasets", "pfl_benchmark.errors"))
+        == {}
+    )
 
 
 def test_methods_know_neither_datasets_nor_harness():
-    allowed = ("algorithms", "benchmark.engine", "benchmark.models", "benchmark.errors")
+    allowed = (
+        "pfl_benchmark.algorithms",
+        "pfl_benchmark.engine",
+        "pfl_benchmark.models",
+        "pfl_benchmark.errors",
+    )
     modules = [relative(path) for path in modules_in("algorithms")]
     assert imported(modules, lambda name: not within(name, *allowed)) == {}
 
 
 def test_nothing_imports_a_pack():
     modules = [name for name in EVERY_MODULE if "/papers/" not in name]
-    assert imported(modules, lambda name: within(name, "benchmark.papers")) == {}
+    assert imported(modules, lambda name: within(name, "pfl_benchmark.papers")) == {}
 
 
 def test_no_module_imports_itself_by_way_of_others():
     """No loop of imports, those inside of functions and under TYPE_CHECKING included."""
-    modules = {
-        ".".join(Path(module).with_suffix("").parts).removesuffix(".__init__"): module
-        for module in EVERY_MODULE
-    }
+    modules = {named(module).removesuffix(".__init__"): module for module in EVERY_MODULE}
     imports = {
         name: {
             found if found in modules else found.rpartition(".")[0]
@@ -220,7 +231,7 @@ for name in sys.argv[1:]:
     assert not missing, f"{name} exports {missing}, which it does not have"
 """
     names = [
-        ".".join(Path(module).with_suffix("").parts).removesuffix(".__init__")
+        named(module).removesuffix(".__init__")
         for module in EVERY_MODULE
         if not module.endswith("__main__.py")
     ]

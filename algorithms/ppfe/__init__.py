@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from algorithms.ppfe.method import PPFE
+from pfl_benchmark.algorithms.ppfe.method import PPFE
 
 __all__ = ["PPFE"]

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algorithms.ppfe.ensemble import best_common_weights, ensemble_weights, weighted_scores
-from algorithms.ppfe.reweight import Reweighted
+from pfl_benchmark.algorithms.ppfe.ensemble import best_common_weights, ensemble_weights, weighted_scores
+from pfl_benchmark.algorithms.ppfe.reweight import Reweighted
 
 __all__ = ["StageRecord", "describe"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from benchmark.engine.ensemble import summand
+from pfl_benchmark.engine.ensemble import summand
 
 __all__ = ["best_common_weights", "ensemble_weights", "weighted_scores"]
 
@@ -28,7 +28,7 @@ def weighted_scores(scores: Sequence[Tensor], weights: Tensor, space: str) -> Te
     Args:
         scores: logits of each stage [n, C].
         weights: the client's weights [stages].
-        space: what is summed (`benchmark.engine.evaluate.SPACES`).
+        space: what is summed (`engine.evaluate.SPACES`).
     """
     parts = [summand(score, space) for score in scores]
     return torch.stack([weight * part for weight, part in zip(weights, parts, strict=True)]).sum(0)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from algorithms.decoupled import DecoupledHyper
-from benchmark.engine.ensemble import SPACES
-from benchmark.engine.hyper import option
+from pfl_benchmark.algorithms.decoupled import DecoupledHyper
+from pfl_benchmark.engine.ensemble import SPACES
+from pfl_benchmark.engine.hyper import option
 
 __all__ = ["ABLATIONS", "RESHAPING", "TEXT_ROUNDS", "PPFEHyper"]
 

@@ -9,25 +9,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algorithms.decoupled import Decoupled, check_start
-from algorithms.ppfe.diagnostics import StageRecord, describe
-from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
-from algorithms.ppfe.hyper import ABLATIONS, RESHAPING, TEXT_ROUNDS, PPFEHyper
-from algorithms.ppfe.reduction import FIRST_REDUCED_STAGE, REDUCTIONS, Step
-from algorithms.ppfe.reweight import Reweighted, reweight
-from algorithms.ppfe.stages import Stage, check_stages, least_rounds, plan_stages
-from algorithms.registry import register
-from benchmark.engine.algorithm import Member, Task, Traffic, Trunk
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.config import RunConfig
-from benchmark.engine.ensemble import as_logits
-from benchmark.engine.evaluate import chunks
-from benchmark.engine.ledger import Ledger
-from benchmark.engine.local import LocalCall, LocalModel, Phase
-from benchmark.engine.message import Message
-from benchmark.engine.params import clone, expand
-from benchmark.errors import UserError
-from benchmark.models import Network, Params
+from pfl_benchmark.algorithms.decoupled import Decoupled, check_start
+from pfl_benchmark.algorithms.ppfe.diagnostics import StageRecord, describe
+from pfl_benchmark.algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
+from pfl_benchmark.algorithms.ppfe.hyper import ABLATIONS, RESHAPING, TEXT_ROUNDS, PPFEHyper
+from pfl_benchmark.algorithms.ppfe.reduction import FIRST_REDUCED_STAGE, REDUCTIONS, Step
+from pfl_benchmark.algorithms.ppfe.reweight import Reweighted, reweight
+from pfl_benchmark.algorithms.ppfe.stages import Stage, check_stages, least_rounds, plan_stages
+from pfl_benchmark.algorithms.registry import register
+from pfl_benchmark.engine.algorithm import Member, Task, Traffic, Trunk
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.ensemble import as_logits
+from pfl_benchmark.engine.evaluate import chunks
+from pfl_benchmark.engine.ledger import Ledger
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.params import clone, expand
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["PPFE"]
 

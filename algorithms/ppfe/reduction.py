@@ -16,10 +16,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from algorithms.ppfe.hyper import PPFEHyper
-from benchmark.engine.streams import Streams
-from benchmark.errors import UserError
-from benchmark.models import Layer, Linear, LowRank, Network, Params
+from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
+from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Layer, Linear, LowRank, Network, Params
 
 __all__ = ["FIRST_REDUCED_STAGE", "REDUCTIONS", "Reduction", "Step", "factor"]
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from algorithms.ppfe.hyper import PPFEHyper
+from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
 
 __all__ = ["Reweighted", "reweight", "sample_losses"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from algorithms.ppfe.hyper import PPFEHyper
-from benchmark.errors import UserError
-from benchmark.models import Network
+from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network
 
 __all__ = ["Stage", "check_stages", "divide_rounds", "least_rounds", "plan_stages"]
 

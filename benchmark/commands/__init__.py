@@ -12,8 +12,8 @@ import pkgutil
 import sys
 from typing import Protocol, cast
 
-from benchmark.errors import unknown
-from benchmark.studies.packs import offered
+from pfl_benchmark.errors import unknown
+from pfl_benchmark.studies.packs import offered
 
 __all__ = ["Command", "command_names", "find_command"]
 

@@ -13,13 +13,13 @@ from rich.console import JustifyMethod
 from rich.padding import Padding
 from rich.text import Text
 
-from benchmark.config.flags import add_flag, file_of, path
-from benchmark.errors import UserError, flag
+from pfl_benchmark.config.flags import add_flag, file_of, path
+from pfl_benchmark.errors import UserError, flag
 
 if TYPE_CHECKING:
-    from benchmark.present.across import Across
-    from benchmark.present.compare import Candidate, Group, Row
-    from benchmark.records.store import Record
+    from pfl_benchmark.present.across import Across
+    from pfl_benchmark.present.compare import Candidate, Group, Row
+    from pfl_benchmark.records.store import Record
 
 HELP = "differences and paired tests, over clients, between any finished runs"
 USAGE = "FOLDER [FOLDER ...] [--against RECORD_FOLDER] [--across] [--json]"
@@ -73,10 +73,10 @@ def execute(arguments: argparse.Namespace) -> None:
         return
     if arguments.methods:
         raise UserError(f"{flag('methods')} is only for comparisons over settings; add --across")
-    from benchmark.console.terminal import say
-    from benchmark.present.compare import groups
-    from benchmark.present.page.mixtures import in_words, mixed
-    from benchmark.records.gather import gather
+    from pfl_benchmark.console.terminal import say
+    from pfl_benchmark.present.compare import groups
+    from pfl_benchmark.present.page.mixtures import in_words, mixed
+    from pfl_benchmark.records.gather import gather
 
     against: list[Path] = arguments.against
     gathered = gather([*arguments.folders, *against])
@@ -90,8 +90,8 @@ def execute(arguments: argparse.Namespace) -> None:
     if not shown:
         _complain(chosen, against, gathered.left_out)
     if out is not None:
-        from benchmark.present.figures.compared import compared
-        from benchmark.present.pictures import write_picture
+        from pfl_benchmark.present.figures.compared import compared
+        from pfl_benchmark.present.pictures import write_picture
 
         write_picture(compared([group for group, *_ in shown]), out)
     if arguments.json:
@@ -111,12 +111,12 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _across(arguments: argparse.Namespace) -> None:
     """Compare over settings, print, draw."""
-    from benchmark.console.terminal import say, show
-    from benchmark.present.across import Across, reference_of
-    from benchmark.present.across_text import explanation, findings, heading, remarks, standings_table
-    from benchmark.present.page.mixtures import in_words, mixed
-    from benchmark.records.gather import gather
-    from benchmark.studies.blocks import blocks_of
+    from pfl_benchmark.console.terminal import say, show
+    from pfl_benchmark.present.across import Across, reference_of
+    from pfl_benchmark.present.across_text import explanation, findings, heading, remarks, standings_table
+    from pfl_benchmark.present.page.mixtures import in_words, mixed
+    from pfl_benchmark.records.gather import gather
+    from pfl_benchmark.studies.blocks import blocks_of
 
     against: list[Path] = arguments.against
     gathered = gather([*arguments.folders, *against])
@@ -143,8 +143,8 @@ def _draw(found: Across, out: Path) -> None:
     """Write the critical-difference diagram."""
     if found.critical_difference is None:
         raise UserError("--out: a critical-difference diagram needs three methods; here are two")
-    from benchmark.present.figures.critical import critical_differences
-    from benchmark.present.pictures import write_picture
+    from pfl_benchmark.present.figures.critical import critical_differences
+    from pfl_benchmark.present.pictures import write_picture
 
     picture = critical_differences(
         found.blocks.methods, found.ranks, found.critical_difference, len(found.scores)
@@ -185,8 +185,8 @@ def _complain(
 
 def _splits(records: Sequence[Record]) -> str:
     """The settings and seeds of the records: ``'cifar10-s2, seed 0', 'cifar10-s5, clients 50, seed 0'``."""
-    from benchmark.config.fields import DATA_FIELDS, setting_in_words
-    from benchmark.studies.blocks import listed
+    from pfl_benchmark.config.fields import DATA_FIELDS, setting_in_words
+    from pfl_benchmark.studies.blocks import listed
 
     fields = (*DATA_FIELDS, "validation", "new_clients")
     configs = [record.config for record in records]
@@ -195,7 +195,7 @@ def _splits(records: Sequence[Record]) -> str:
 
 def _copies(records: Sequence[Record]) -> str:
     """Why splits may differ although settings are alike, if that may be so."""
-    from benchmark.records.same_data import copies
+    from pfl_benchmark.records.same_data import copies
 
     found = {kind.dataset: count for kind, count in copies(r.data for r in records).items() if count > 1}
     return "".join(f" ({count} copies of '{name}' are among their data)" for name, count in found.items())
@@ -203,7 +203,7 @@ def _copies(records: Sequence[Record]) -> str:
 
 def _show(group: Group, reference: Candidate, rows: Sequence[Row]) -> None:
     """The table of one group."""
-    from benchmark.console.terminal import open_table, show
+    from pfl_benchmark.console.terminal import open_table, show
 
     heads = ["", "seeds", "accuracy", "difference", "error", "pairs", "p", ""]
     heads += ["by seed"] * any(map(_tells_seeds, rows))
@@ -217,7 +217,7 @@ def _show(group: Group, reference: Candidate, rows: Sequence[Row]) -> None:
 
 
 def _cells(row: Row, is_reference: bool) -> list[str]:
-    from benchmark.render.forms import p_value, percent, signed
+    from pfl_benchmark.render.forms import p_value, percent, signed
 
     mean, std = row.candidate.accuracy
     cells = [
@@ -246,9 +246,9 @@ def _tells_seeds(row: Row) -> bool:
 
 def _explain(rows: Sequence[Row], chosen: bool) -> None:
     """What the columns are."""
-    from benchmark.console.terminal import show
-    from benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST
-    from benchmark.studies.statistics import LEVEL
+    from pfl_benchmark.console.terminal import show
+    from pfl_benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST
+    from pfl_benchmark.studies.statistics import LEVEL
 
     text = (
         f"Accuracy in % {SELECTION}, clients weighted by the samples they are evaluated on; ±: sample "
@@ -268,7 +268,7 @@ def _explain(rows: Sequence[Row], chosen: bool) -> None:
 
 
 def _numbers(group: Group, reference: Candidate, rows: Sequence[Row]) -> dict[str, Any]:
-    from benchmark.present.compare import row_in_numbers
+    from pfl_benchmark.present.compare import row_in_numbers
 
     return {
         "setting": group.setting,

@@ -6,14 +6,14 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_flag, number, path
-from benchmark.errors import UserError
+from pfl_benchmark.config.flags import add_flag, number, path
+from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmark.present.compare import Candidate, Group
-    from benchmark.studies.targets import Target
+    from pfl_benchmark.present.compare import Candidate, Group
+    from pfl_benchmark.studies.targets import Target
 
 HELP = "rounds, bytes and samples until finished runs first reach an accuracy"
 USAGE = "FOLDER [FOLDER ...] [--targets X ...] [--json]"
@@ -40,11 +40,11 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: a folder without finished runs, damaged ones, runs of which none says what to reach.
     """
-    from benchmark.console.terminal import say
-    from benchmark.present.compare import groups
-    from benchmark.present.tables.targets import EXPLANATION, lines_of, targets_table
-    from benchmark.records.gather import gather
-    from benchmark.render.formats.markdown import markdown
+    from pfl_benchmark.console.terminal import say
+    from pfl_benchmark.present.compare import groups
+    from pfl_benchmark.present.tables.targets import EXPLANATION, lines_of, targets_table
+    from pfl_benchmark.records.gather import gather
+    from pfl_benchmark.render.formats.markdown import markdown
 
     gathered = gather(arguments.folders)
     found = [(group, _targets(group, arguments.targets)) for group in groups(gathered.records)]
@@ -72,7 +72,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _targets(group: Group, given: Sequence[float]) -> list[Target]:
     """What the runs of a group are to reach."""
-    from benchmark.studies.targets import Target, at_last
+    from pfl_benchmark.studies.targets import Target, at_last
 
     if given:
         seeds = {seed for candidate in group.candidates for seed in candidate.records}

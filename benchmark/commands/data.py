@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from benchmark.config.fields import DATA_FIELDS, changes, describe_split
-from benchmark.config.flags import add_data, add_flag, config_of, file_of
-from benchmark.console.terminal import open_table, show, shown_path
-from benchmark.errors import UserError, flag
+from pfl_benchmark.config.fields import DATA_FIELDS, changes, describe_split
+from pfl_benchmark.config.flags import add_data, add_flag, config_of, file_of
+from pfl_benchmark.console.terminal import open_table, show, shown_path
+from pfl_benchmark.errors import UserError, flag
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,11 +44,11 @@ def execute(arguments: argparse.Namespace) -> None:
     """Print the description and save the picture."""
     setting, config = config_of(arguments)
 
-    import datasets
-    from benchmark.config.resolve import check_data
-    from benchmark.engine.records import slug
-    from benchmark.experiment.runner import split_of
-    from datasets.describe import split_picture, split_table
+    from pfl_benchmark.config.resolve import check_data
+    from pfl_benchmark.datasets import api as datasets
+    from pfl_benchmark.datasets.describe import split_picture, split_table
+    from pfl_benchmark.engine.records import slug
+    from pfl_benchmark.experiment.runner import split_of
 
     check_data(config)
     info = datasets.DATASETS[config.dataset]

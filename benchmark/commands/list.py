@@ -15,10 +15,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.config.fields import as_typed
-from benchmark.config.flags import add_flag
-from benchmark.console.terminal import Console, open_table, show
-from benchmark.errors import UserError, flag, nearest
+from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.config.flags import add_flag
+from pfl_benchmark.console.terminal import Console, open_table, show
+from pfl_benchmark.errors import UserError, flag, nearest
 
 HELP = "methods with their hyper-parameters and ablations, settings, datasets, networks, partitions, studies"
 USAGE = "[methods [NAME ...] | settings | datasets | networks | partitions | studies] [--json]"
@@ -70,15 +70,15 @@ def execute(arguments: argparse.Namespace) -> None:
 
 
 def _method_names() -> list[str]:
-    from algorithms import ALGORITHMS
+    from pfl_benchmark.algorithms import ALGORITHMS
 
     return sorted(ALGORITHMS)
 
 
 def _show_cards(what: str, names: list[str], as_json: bool, as_markdown: bool) -> None:
-    from algorithms import find
-    from benchmark.experiment.card import card_of
-    from benchmark.present.cards import markdown, overview
+    from pfl_benchmark.algorithms import find
+    from pfl_benchmark.experiment.card import card_of
+    from pfl_benchmark.present.cards import markdown, overview
 
     if what != "methods":
         raise UserError(f"list {what} takes no names; drop {' '.join(names)}")
@@ -102,8 +102,8 @@ def _show_cards(what: str, names: list[str], as_json: bool, as_markdown: bool) -
 
 def methods() -> list[dict[str, Any]]:
     """Name, title, reference, hyper-parameters and ablations of every method."""
-    from algorithms import ALGORITHMS
-    from benchmark.engine.hyper import spaces
+    from pfl_benchmark.algorithms import ALGORITHMS
+    from pfl_benchmark.engine.hyper import spaces
 
     return [
         {
@@ -135,8 +135,8 @@ def _space(space: Any) -> dict[str, Any] | None:
 
 def settings() -> list[dict[str, Any]]:
     """Name, title and all configuration fields of every setting."""
-    from benchmark.config.settings import DEFAULT_SETTING, SETTINGS
-    from benchmark.engine.config import RunConfig
+    from pfl_benchmark.config.settings import DEFAULT_SETTING, SETTINGS
+    from pfl_benchmark.engine.config import RunConfig
 
     return [
         {
@@ -155,7 +155,7 @@ def settings() -> list[dict[str, Any]]:
 
 def datasets() -> list[dict[str, Any]]:
     """Name, title, shape, sizes, classes, source, licence and citation of every dataset."""
-    from datasets import DATASETS
+    from pfl_benchmark.datasets.api import DATASETS
 
     return [
         {
@@ -176,7 +176,7 @@ def datasets() -> list[dict[str, Any]]:
 
 def networks() -> list[dict[str, Any]]:
     """Name, title, source and data of every network, and the datasets whose own it is."""
-    from benchmark.models import ARCHITECTURES, OWN
+    from pfl_benchmark.models import ARCHITECTURES, OWN
 
     return [
         {
@@ -192,7 +192,7 @@ def networks() -> list[dict[str, Any]]:
 
 def studies() -> list[dict[str, Any]]:
     """Name, title and profiles of every study, and in which of them it is made only if it is named."""
-    from benchmark.studies.catalogue import PROFILES, STUDIES
+    from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
 
     return [
         {
@@ -207,7 +207,7 @@ def studies() -> list[dict[str, Any]]:
 
 def partitions() -> list[dict[str, Any]]:
     """Name, description and options of every partition law."""
-    from datasets import LAWS
+    from pfl_benchmark.datasets.api import LAWS
 
     return [
         {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from benchmark.config.flags import add_flag, file_of, path
-from benchmark.errors import UserError
+from pfl_benchmark.config.flags import add_flag, file_of, path
+from pfl_benchmark.errors import UserError
 
 HELP = "finished records, with plugin files and checksums, in one zip file that others can check"
 USAGE = "RESULTS [RESULTS ...] --out FILE.zip"
@@ -35,11 +35,11 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.out is None:
         raise UserError("--out is required; give the pack's name, such as --out results.zip")
 
-    from benchmark.console.terminal import say, shown_path
-    from benchmark.records.archive import plugins_of, write_pack
-    from benchmark.records.freshness import outdated
-    from benchmark.records.gather import gather
-    from benchmark.render.forms import size
+    from pfl_benchmark.console.terminal import say, shown_path
+    from pfl_benchmark.records.archive import plugins_of, write_pack
+    from pfl_benchmark.records.freshness import outdated
+    from pfl_benchmark.records.gather import gather
+    from pfl_benchmark.render.forms import size
 
     gathered = gather(arguments.results)
     made = write_pack(gathered.records, arguments.out)

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_flag, few, path
-from benchmark.errors import UserError
+from pfl_benchmark.config.flags import add_flag, few, path
+from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
-    from benchmark.records.store import Store
+    from pfl_benchmark.records.store import Store
 
 HELP = "tables, figures and report.html from existing records; runs nothing"
 USAGE = "[--profile quick|lite|paper] [--only STUDY ...] [--into FILE ...] [flags]"
@@ -66,9 +66,9 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: unknown study or profile, a folder without records or that cannot be used, a document
             without the lines that say what belongs where.
     """
-    from benchmark.present.page.front import DocumentParts
-    from benchmark.present.wandb_report import destination, publish
-    from benchmark.studies.catalogue import STUDIES, find_profile, find_studies
+    from pfl_benchmark.present.page.front import DocumentParts
+    from pfl_benchmark.present.wandb_report import destination, publish
+    from pfl_benchmark.studies.catalogue import STUDIES, find_profile, find_studies
 
     profile = find_profile(arguments.profile)
     studies = find_studies(arguments.only, profile)
@@ -78,9 +78,9 @@ def execute(arguments: argparse.Namespace) -> None:
     store = read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
-    from benchmark.console.terminal import shown_path
-    from benchmark.present.page.page import write_all
-    from benchmark.present.render import with_rendered
+    from pfl_benchmark.console.terminal import shown_path
+    from pfl_benchmark.present.page.page import write_all
+    from pfl_benchmark.present.render import with_rendered
 
     if not arguments.only:
         studies = with_rendered(studies, STUDIES.values(), profile, root)
@@ -104,9 +104,9 @@ def read_store(root: Path, profile: str) -> Store:
     Raises:
         UserError: there are none, or they are of another version.
     """
-    from benchmark.engine.records import open_store
-    from benchmark.records.store import Store
-    from benchmark.studies.catalogue import STUDIES
+    from pfl_benchmark.engine.records import open_store
+    from pfl_benchmark.records.store import Store
+    from pfl_benchmark.studies.catalogue import STUDIES
 
     if not root.exists():
         raise UserError(

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS
-from benchmark.config.flags import (
+from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS
+from pfl_benchmark.config.flags import (
     add_config_flags,
     add_data,
     add_flag,
@@ -17,8 +17,8 @@ from benchmark.config.flags import (
     configure,
     path,
 )
-from benchmark.experiment.flags import add_execution, execution_of
-from benchmark.track.flags import add_tracking, tracking_of
+from pfl_benchmark.experiment.flags import add_execution, execution_of
+from pfl_benchmark.track.flags import add_tracking, tracking_of
 
 HELP = "one method on one setting with one seed (the default command)"
 USAGE = "--algo METHOD [--setting NAME] [flags]"
@@ -55,8 +55,8 @@ def execute(arguments: argparse.Namespace) -> None:
     """Carry out the run and print its summary."""
     setting, config = configure(arguments)
 
-    from benchmark.console.terminal import shown_path
-    from benchmark.experiment.single import run_single
+    from pfl_benchmark.console.terminal import shown_path
+    from pfl_benchmark.experiment.single import run_single
 
     execution = dataclasses.replace(execution_of(arguments), trackings=tracking_of(arguments))
     summary = run_single(setting, config, execution)
@@ -66,7 +66,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Further scores, which records of older versions do not have."""
-    from benchmark.console.terminal import percent
+    from pfl_benchmark.console.terminal import percent
 
     count = summary.get("auc_clients")
     known = f"one class against the rest, mean over {count} clients with two classes or more"
@@ -85,9 +85,9 @@ def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _table(summary: Mapping[str, Any], validation: float) -> str:
-    from benchmark.console.terminal import duration, percent
-    from benchmark.engine.origins import foreign_rounds
-    from benchmark.render.forms import size
+    from pfl_benchmark.console.terminal import duration, percent
+    from pfl_benchmark.engine.origins import foreign_rounds
+    from pfl_benchmark.render.forms import size
 
     whose = {"global": "the global model", "personal": "each client's personal model"}[summary["evaluated"]]
     trained = f"{summary['samples']:,} samples trained on"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from benchmark.config.flags import add_flag, path
-from benchmark.errors import UserError
+from pfl_benchmark.config.flags import add_flag, path
+from pfl_benchmark.errors import UserError
 
 HELP = "check finished records of older versions, and seal those that are in order"
 USAGE = "FOLDER [FOLDER ...]"
@@ -32,10 +32,10 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: a folder has no finished run.
         SystemExit: with code 1, if a record is damaged.
     """
-    from benchmark.console.terminal import say, shown_path
-    from benchmark.engine.seal import seal
-    from benchmark.records.gather import require_folder
-    from benchmark.records.store import Store
+    from pfl_benchmark.console.terminal import say, shown_path
+    from pfl_benchmark.engine.seal import seal
+    from pfl_benchmark.records.gather import require_folder
+    from pfl_benchmark.records.store import Store
 
     damaged = 0
     for folder in arguments.folders:

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmark.config.flags import add_flag, few, path
-from benchmark.console.terminal import Console, show
-from benchmark.errors import UserError, nearest
-from benchmark.experiment.flags import add_tf32
+from pfl_benchmark.config.flags import add_flag, few, path
+from pfl_benchmark.console.terminal import Console, show
+from pfl_benchmark.errors import UserError, nearest
+from pfl_benchmark.experiment.flags import add_tf32
 
 HELP = "how fast this machine trains clients: every executor against plain PyTorch"
 USAGE = "[--cell NAME] [--epochs N] [--only PART ... | --all] [--output FILE] [--into FILE]"
@@ -59,10 +59,10 @@ def execute(arguments: argparse.Namespace) -> None:
     """
     parts = _check(arguments)
     failed: list[str] = []
-    from benchmark.experiment.execution import Execution
-    from benchmark.present.document import Document
-    from benchmark.speed import report
-    from benchmark.speed.tables import as_markdown, part_of, tables_of
+    from pfl_benchmark.experiment.execution import Execution
+    from pfl_benchmark.present.document import Document
+    from pfl_benchmark.speed import report
+    from pfl_benchmark.speed.tables import as_markdown, part_of, tables_of
 
     if arguments.source:
         found = report.load(arguments.source)
@@ -120,7 +120,7 @@ def _check(arguments: argparse.Namespace) -> list[str]:
 
 
 def _as_rich(table: Any) -> Table:
-    from benchmark.render.table import plain
+    from pfl_benchmark.render.table import plain
 
     made = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
     for head in table.heads:

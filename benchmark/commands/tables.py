@@ -7,17 +7,17 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_data_dir, add_flag, count, few, path
-from benchmark.errors import UserError
-from benchmark.experiment.flags import add_execution, execution_of
-from benchmark.track.flags import add_tracking, tracking_of
+from pfl_benchmark.config.flags import add_data_dir, add_flag, count, few, path
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.flags import add_execution, execution_of
+from pfl_benchmark.track.flags import add_tracking, tracking_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmark.launch.job import Job
-    from benchmark.studies.grid import Profile, Study
-    from benchmark.track.base import Tracking
+    from pfl_benchmark.launch.job import Job
+    from pfl_benchmark.studies.grid import Profile, Study
+    from pfl_benchmark.track.base import Tracking
 
 HELP = "all tables and figures of the paper: run what is missing, then write them"
 USAGE = "[--profile quick|lite|paper] [--only STUDY ...] [--settings NAME ...] [flags]"
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_launcher(group: argparse._ArgumentGroup) -> None:
-    from benchmark.launch import add_flags  # imports PyTorch, as launchers do
+    from pfl_benchmark.launch import add_flags  # imports PyTorch, as launchers do
 
     add_flag(
         group,
@@ -85,7 +85,7 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: unknown study, profile or setting, a folder that cannot be used.
         SystemExit: with code 1, if a run of this call has failed otherwise than by diverging.
     """
-    from benchmark.studies.catalogue import find_profile, find_studies
+    from pfl_benchmark.studies.catalogue import find_profile, find_studies
 
     profile = find_profile(arguments.profile)
     studies = find_studies(arguments.only, profile)
@@ -103,11 +103,11 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study]) -> Job:
     """What the flags ask for, checked."""
-    from benchmark.console.terminal import say
-    from benchmark.engine.records import open_store
-    from benchmark.launch import flags_of
-    from benchmark.launch.job import Job
-    from benchmark.records.store import Store
+    from pfl_benchmark.console.terminal import say
+    from pfl_benchmark.engine.records import open_store
+    from pfl_benchmark.launch import flags_of
+    from pfl_benchmark.launch.job import Job
+    from pfl_benchmark.records.store import Store
 
     root = arguments.results_dir or Path("results") / profile.name
     _check_settings(arguments.settings, profile, studies)
@@ -140,7 +140,7 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
 
 
 def _check_settings(names: Sequence[str], profile: Profile, studies: Sequence[Study]) -> None:
-    from benchmark.config.settings import find_setting
+    from pfl_benchmark.config.settings import find_setting
 
     used = dict.fromkeys(column.setting for study in studies for column in study.grid(profile).columns)
     chosen = ", ".join(study.name for study in studies)
@@ -157,8 +157,8 @@ def _check_settings(names: Sequence[str], profile: Profile, studies: Sequence[St
 def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[int]) -> tuple[Tracking, ...]:
     if arguments.wandb == "disabled":
         return tracking_of(arguments)
-    from benchmark.studies.catalogue import STUDIES
-    from benchmark.studies.grid import plan
+    from pfl_benchmark.studies.catalogue import STUDIES
+    from pfl_benchmark.studies.grid import plan
 
     # All of them, so that a run is filed under the same study whatever --only says.
     cells = plan(STUDIES.values(), profile, seeds)
@@ -167,10 +167,10 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
 
 def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
-    from benchmark.console.terminal import say, shown_path
-    from benchmark.present.page.page import write_all
-    from benchmark.present.render import with_rendered
-    from benchmark.studies.catalogue import STUDIES
+    from pfl_benchmark.console.terminal import say, shown_path
+    from pfl_benchmark.present.page.page import write_all
+    from pfl_benchmark.present.render import with_rendered
+    from pfl_benchmark.studies.catalogue import STUDIES
 
     profile, store, seeds = job.profile, job.store, job.seeds
     if only and not store.root.exists():
@@ -192,7 +192,7 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     for line in lines:
         print(f"  {line}")
     if job.execution.trackings:
-        from benchmark.present.tracked import log_tables
+        from pfl_benchmark.present.tracked import log_tables
 
         for warning in log_tables(job.execution.trackings, profile.name, store.root):
             say(f"warning: {warning}")

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed
-from benchmark.config.flags import (
+from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed
+from pfl_benchmark.config.flags import (
     add_config_flags,
     add_data,
     add_flag,
@@ -20,12 +20,12 @@ from benchmark.config.flags import (
     parse_assignments,
     path,
 )
-from benchmark.errors import UserError
-from benchmark.experiment.flags import add_execution, execution_of
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
-    from benchmark.engine.config import RunConfig
-    from benchmark.experiment.tuning import Trial
+    from pfl_benchmark.engine.config import RunConfig
+    from pfl_benchmark.experiment.tuning import Trial
 
 HELP = "choose a method's hyper-parameters on a validation split (needs the package optuna)"
 USAGE = "--algo METHOD --trials N [--setting NAME] [flags]"
@@ -76,15 +76,15 @@ def execute(arguments: argparse.Namespace) -> None:
         )
     config = dataclasses.replace(config, validation=_VALIDATION if given is None else given)
 
-    from algorithms import find
-    from benchmark.config.resolve import resolve
-    from benchmark.console.terminal import say, shown_path
-    from benchmark.engine.records import open_store
-    from benchmark.engine.rounds import Diverged
-    from benchmark.experiment.progress import RunProgress
-    from benchmark.experiment.runner import run_cell
-    from benchmark.experiment.tuning import RATE, earlier, need_optuna, search, space_of
-    from benchmark.present.page.command import command
+    from pfl_benchmark.algorithms import find
+    from pfl_benchmark.config.resolve import resolve
+    from pfl_benchmark.console.terminal import say, shown_path
+    from pfl_benchmark.engine.records import open_store
+    from pfl_benchmark.engine.rounds import Diverged
+    from pfl_benchmark.experiment.progress import RunProgress
+    from pfl_benchmark.experiment.runner import run_cell
+    from pfl_benchmark.experiment.tuning import RATE, earlier, need_optuna, search, space_of
+    from pfl_benchmark.present.page.command import command
 
     resolve(config)
     need_optuna()

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_data_dir, add_flag, count, path
-from benchmark.errors import UserError
-from benchmark.experiment.flags import add_execution, execution_of
+from pfl_benchmark.config.flags import add_data_dir, add_flag, count, path
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
-    from benchmark.experiment.verify import Verdict
-    from benchmark.records.archive import Pack
-    from benchmark.records.gather import Gathered
-    from benchmark.records.record import Record
+    from pfl_benchmark.experiment.verify import Verdict
+    from pfl_benchmark.records.archive import Pack
+    from pfl_benchmark.records.gather import Gathered
+    from pfl_benchmark.records.record import Record
 
 HELP = "repeat rounds of finished runs: does the present code give the recorded figures?"
 USAGE = "RECORD|PACK.zip [RECORD ...] [--sample N] [--rounds N | --all] [flags]"
@@ -71,8 +71,8 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: a pack, a record or data that cannot be used; told before anything is trained.
         SystemExit: with code 1, if a record is different.
     """
-    from benchmark.records.archive import unpacked
-    from benchmark.records.gather import gather
+    from pfl_benchmark.records.archive import unpacked
+    from pfl_benchmark.records.gather import gather
 
     if arguments.by is not None and not (arguments.by.strip() and arguments.by.isprintable()):
         raise UserError(f"--by is {arguments.by!r:.60}; expected a name")
@@ -96,10 +96,10 @@ def _trusted(pack: Pack, trusted: bool) -> Gathered:
     """
     import hashlib
 
-    from benchmark.config.plugins import LOADED, load_plugins
-    from benchmark.console.terminal import say
-    from benchmark.records.archive import plugins_of
-    from benchmark.records.gather import Gathered
+    from pfl_benchmark.config.plugins import LOADED, load_plugins
+    from pfl_benchmark.console.terminal import say
+    from pfl_benchmark.records.archive import plugins_of
+    from pfl_benchmark.records.gather import Gathered
 
     for plugin in pack.plugins:
         content = plugin.read_bytes()
@@ -131,9 +131,9 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         UserError: a record or data that cannot be used.
         SystemExit: with code 1, if a record is different.
     """
-    from benchmark.console.terminal import say, shown_path
-    from benchmark.experiment.progress import RunProgress
-    from benchmark.experiment.verify import (
+    from pfl_benchmark.console.terminal import say, shown_path
+    from pfl_benchmark.experiment.progress import RunProgress
+    from pfl_benchmark.experiment.verify import (
         ROUNDS,
         check_record,
         cores_for,
@@ -141,10 +141,10 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         load_data,
         verify,
     )
-    from benchmark.launch.cores import at_most
-    from benchmark.records.archive import write_verdicts
-    from benchmark.records.freshness import DIFFERENT
-    from benchmark.records.same_data import source_of
+    from pfl_benchmark.launch.cores import at_most
+    from pfl_benchmark.records.archive import write_verdicts
+    from pfl_benchmark.records.freshness import DIFFERENT
+    from pfl_benchmark.records.same_data import source_of
 
     asked = execution_of(arguments)
     asked.check_executor()
@@ -191,7 +191,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
 
 def _with_data(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
     """The records on known datasets, and a line about the others; all records where no dataset is known."""
-    from datasets import DATASETS
+    from pfl_benchmark.datasets.api import DATASETS
 
     known = [record for record in records if record.config.dataset in DATASETS]
     if not known or len(known) == len(records):

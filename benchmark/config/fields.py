@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from benchmark.config.settings import SETTINGS, find_setting
-from benchmark.engine.config import RunConfig
-from benchmark.errors import flag
-from datasets.laws import OPTIONS
+from pfl_benchmark.config.settings import SETTINGS, find_setting
+from pfl_benchmark.datasets.laws import OPTIONS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import flag
 
 __all__ = [
     "DATA_FIELDS",

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError, check_range, flag, is_plain
-from datasets import DATASETS
-from datasets.laws import LAWS, OPTIONS, find_law
-from datasets.own import is_own
+from pfl_benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
+from pfl_benchmark.datasets.api import DATASETS
+from pfl_benchmark.datasets.laws import LAWS, OPTIONS, find_law
+from pfl_benchmark.datasets.own import is_own
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError, check_range, flag, is_plain
 
 __all__ = [
     "add_config_flags",
@@ -242,7 +242,7 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
     given.pop("algo", None)
     dataset = given.get("dataset")
     if dataset and is_own(dataset):
-        from benchmark.config.own_data import load_own
+        from pfl_benchmark.config.own_data import load_own
 
         dataset = given["dataset"] = load_own(dataset)
     name = arguments.setting or (default_setting(dataset) if dataset else DEFAULT_SETTING)
@@ -296,8 +296,8 @@ def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
     Raises:
         UserError: a flag is missing or wrong, or some contradict each other.
     """
-    from algorithms import ALGORITHMS, find
-    from benchmark.config.resolve import with_hyper
+    from pfl_benchmark.algorithms import ALGORITHMS, find
+    from pfl_benchmark.config.resolve import with_hyper
 
     if not arguments.algo:
         raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 
-from benchmark.config.settings import SETTINGS, Setting
-from benchmark.models import NETWORKS, find_architecture, sample_shape
-from datasets.own import OWN_DATA, describe_own
-from datasets.registry import DATASETS, register
+from pfl_benchmark.config.settings import SETTINGS, Setting
+from pfl_benchmark.datasets.own import OWN_DATA, describe_own
+from pfl_benchmark.datasets.registry import DATASETS, register
+from pfl_benchmark.models import NETWORKS, find_architecture, sample_shape
 
 __all__ = ["load_own"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from benchmark.errors import UserError, check_name, unknown
-from datasets.own import OWN_DATA, is_own
+from pfl_benchmark.datasets.own import OWN_DATA, is_own
+from pfl_benchmark.errors import UserError, check_name, unknown
 
 __all__ = ["LOADED", "VARIABLE", "load_plugins", "take_plugins"]
 
@@ -63,7 +63,7 @@ def load_plugins(given: Sequence[str] = ()) -> None:
     if LOADED:
         os.environ[VARIABLE] = os.pathsep.join(LOADED)
     if own or os.environ.get(OWN_DATA):
-        from benchmark.config.own_data import load_own
+        from pfl_benchmark.config.own_data import load_own
 
         for text in (*os.environ.get(OWN_DATA, "").split("\n"), *own):
             if text:
@@ -72,12 +72,12 @@ def load_plugins(given: Sequence[str] = ()) -> None:
 
 def _load(plugin: str, name: str) -> None:
     """Import a plugin as a module of this name."""
-    from algorithms import ALGORITHMS
-    from benchmark.config.settings import SETTINGS, Setting
-    from benchmark.engine.sources import SOURCES
-    from benchmark.models import ARCHITECTURES, NETWORKS, Architecture, Network
-    from datasets.laws import LAWS
-    from datasets.registry import DATASETS, MODULES, DatasetInfo
+    from pfl_benchmark.algorithms import ALGORITHMS
+    from pfl_benchmark.config.settings import SETTINGS, Setting
+    from pfl_benchmark.datasets.laws import LAWS
+    from pfl_benchmark.datasets.registry import DATASETS, MODULES, DatasetInfo
+    from pfl_benchmark.engine.sources import SOURCES
+    from pfl_benchmark.models import ARCHITECTURES, NETWORKS, Architecture, Network
 
     if name in LOADED.values():
         raise UserError(f"plugin {plugin}: another plugin has a file of that name; rename it")
@@ -140,9 +140,9 @@ def _check(kind: str, name: str, found: Any, expected: Any) -> None:
     Raises:
         UserError, ValueError: says what.
     """
-    from benchmark.engine.config import RunConfig
-    from benchmark.models import Architecture
-    from datasets import DATASETS
+    from pfl_benchmark.datasets.api import DATASETS
+    from pfl_benchmark.engine.config import RunConfig
+    from pfl_benchmark.models import Architecture
 
     if expected is None:  # a partition law: its options are fields and flags of all runs
         raise ValueError(f"the {kind} '{name}' comes too late in a plugin; put its file into datasets/laws")

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import datasets
-from algorithms import ALGORITHMS, find
-from benchmark.config.fields import as_typed
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import parse_hyper, recorded
-from benchmark.engine.network import knows_network, network_of
-from benchmark.errors import NotDefined, UserError, nearest, unknown
-from benchmark.models import Network
+from pfl_benchmark.algorithms import ALGORITHMS, find
+from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.hyper import parse_hyper, recorded
+from pfl_benchmark.engine.network import knows_network, network_of
+from pfl_benchmark.errors import NotDefined, UserError, nearest, unknown
+from pfl_benchmark.models import Network
 
 __all__ = ["Run", "check_data", "differences", "method_label", "method_of", "resolve", "with_hyper"]
 

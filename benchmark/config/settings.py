@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.errors import UserError, unknown
+from pfl_benchmark.errors import UserError, unknown
 
 __all__ = ["DEFAULT_SETTING", "SETTINGS", "Setting", "default_setting", "find_setting"]
 
@@ -194,7 +194,7 @@ def default_setting(dataset: str) -> str:
     for name, setting in SETTINGS.items():
         if setting.values["dataset"] == dataset:
             return name
-    from datasets import DATASETS
+    from pfl_benchmark.datasets.api import DATASETS
 
     if dataset in DATASETS:
         raise UserError(

@@ -153,8 +153,8 @@ def disk() -> Iterator[Finding]:
 def data() -> Iterator[Finding]:
     """The datasets that are read from files; those found are read, so that a damaged one is named."""
     try:
-        datasets = importlib.import_module("datasets")
-        problem = importlib.import_module("benchmark.errors").UserError
+        datasets = importlib.import_module("pfl_benchmark.datasets.api")
+        problem = importlib.import_module("pfl_benchmark.errors").UserError
     except ImportError:  # `packages` says what is missing
         return
     given = os.environ.get("PFL_DATA_DIR")

@@ -14,19 +14,19 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData, Part
-from benchmark.engine.ensemble import Member, as_logits, ensemble_scores
-from benchmark.engine.executors import Executor
-from benchmark.engine.ledger import Ledger, Meter
-from benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
-from benchmark.engine.message import Combiner, Message, WeightedMean
-from benchmark.engine.params import clone, expand, nbytes, select
-from benchmark.engine.schedule import Schedule
-from benchmark.engine.streams import Streams
-from benchmark.errors import NotDefined, UserError
-from benchmark.models import Network, Params
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.data import FederatedData, Part
+from pfl_benchmark.engine.ensemble import Member, as_logits, ensemble_scores
+from pfl_benchmark.engine.executors import Executor
+from pfl_benchmark.engine.ledger import Ledger, Meter
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
+from pfl_benchmark.engine.message import Combiner, Message, WeightedMean
+from pfl_benchmark.engine.params import clone, expand, nbytes, select
+from pfl_benchmark.engine.schedule import Schedule
+from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.errors import NotDefined, UserError
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["Algorithm", "Member", "NoHyper", "Task", "Traffic", "Trunk"]
 

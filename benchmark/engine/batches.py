@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from benchmark.engine.local import Phase
-from benchmark.errors import UserError
-from benchmark.models import Network
+from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network
 
 __all__ = ["check_batches", "smallest_batch"]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmark.engine.algorithm import Algorithm, Task
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError
+from pfl_benchmark.engine.algorithm import Algorithm, Task
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError
 
 __all__ = ["Plan", "newcomers", "plan_rounds"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmark.engine.params import clone, expand, row
-from benchmark.models import Params
+from pfl_benchmark.engine.params import clone, expand, row
+from pfl_benchmark.models import Params
 
 __all__ = ["ClientStore"]
 

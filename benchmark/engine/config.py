@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from benchmark.errors import UserError, check_range, flag, nearest, unknown
-from datasets.laws import LAWS, OPTIONS, Law, find_law
-from datasets.registry import DATASETS
+from pfl_benchmark.datasets.laws import LAWS, OPTIONS, Law, find_law
+from pfl_benchmark.datasets.registry import DATASETS
+from pfl_benchmark.errors import UserError, check_range, flag, nearest, unknown
 
 __all__ = ["RunConfig"]
 

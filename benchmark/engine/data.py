@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from datasets import Dataset, Split
-from datasets.data import PADDING
+from pfl_benchmark.datasets.api import Dataset, Split
+from pfl_benchmark.datasets.data import PADDING
 
 __all__ = ["FederatedData", "Part", "draw_crops"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmark.engine.data import Part
-from benchmark.engine.executors import Executor
-from benchmark.models import Network, Params
+from pfl_benchmark.engine.data import Part
+from pfl_benchmark.engine.executors import Executor
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["SPACES", "Member", "as_logits", "ensemble_scores", "summand"]
 

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.ensemble import Member
-from benchmark.engine.kept import Kept
-from benchmark.engine.ledger import Ledger
-from benchmark.engine.local import LocalCall, LocalModel, Phase
-from benchmark.engine.params import expand
-from benchmark.engine.scores import macro_auc, macro_f1
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.ensemble import Member
+from pfl_benchmark.engine.kept import Kept
+from pfl_benchmark.engine.ledger import Ledger
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.scores import macro_auc, macro_f1
 
 __all__ = ["ClientMetrics", "chunks", "evaluate", "evaluate_adapted", "evaluate_shared"]
 
@@ -34,7 +34,7 @@ class ClientMetrics:
         correct: correctly classified test samples.
         total: test samples.
         loss: mean cross-entropy of the test samples.
-        macro_f1, auc: see `benchmark.engine.scores`; NaN where a client has no AUC. None on the way, and in
+        macro_f1, auc: see `engine.scores`; NaN where a client has no AUC. None on the way, and in
             records of older versions.
     """
 

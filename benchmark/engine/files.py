@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmark.errors import UserError
+from pfl_benchmark.errors import UserError
 
 __all__ = [
     "load_tensors",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
-from benchmark.errors import UserError, is_plain, nearest
+from pfl_benchmark.errors import UserError, is_plain, nearest
 
 __all__ = ["Between", "Space", "option", "parse_hyper", "recorded", "spaces"]
 

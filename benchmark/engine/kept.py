@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.engine.ensemble import Member
-from benchmark.engine.files import write_file
-from benchmark.errors import optional
+from pfl_benchmark.engine.ensemble import Member
+from pfl_benchmark.engine.files import write_file
+from pfl_benchmark.errors import optional
 
 __all__ = ["MODELS", "PREDICTIONS", "Kept"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from benchmark.engine.local import Outcome
-from benchmark.engine.message import Message
-from benchmark.engine.params import nbytes
+from pfl_benchmark.engine.local import Outcome
+from pfl_benchmark.engine.message import Message
+from pfl_benchmark.engine.params import nbytes
 
 __all__ = ["Ledger", "Meter"]
 

@@ -1,7 +1,7 @@
 """The vocabulary of local training: what a method asks for, and what comes back.
 
 A method describes the work of a cohort as a `LocalCall`: stacked start parameters and a list of phases.
-Executors differ in how they carry it out, never in what it means (`benchmark.engine.sgd`).
+Executors differ in how they carry it out, never in what it means (`engine.sgd`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from benchmark.engine.step import Objective, Rule
-from benchmark.engine.streams import Purpose
-from benchmark.errors import UserError
-from benchmark.models import Network, Params
+from pfl_benchmark.engine.step import Objective, Rule
+from pfl_benchmark.engine.streams import Purpose
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["LocalCall", "LocalModel", "Outcome", "Phase"]
 

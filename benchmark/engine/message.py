@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from benchmark.engine.params import nbytes
-from benchmark.models import Params
+from pfl_benchmark.engine.params import nbytes
+from pfl_benchmark.models import Params
 
 __all__ = ["Combiner", "Message", "WeightedMean"]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError
-from benchmark.models import (
+from pfl_benchmark.datasets.registry import DATASETS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import (
     ARCHITECTURES,
     NETWORKS,
     Network,
@@ -13,7 +14,6 @@ from benchmark.models import (
     find_architecture,
     sample_shape,
 )
-from datasets.registry import DATASETS
 
 __all__ = ["knows_network", "network_of"]
 

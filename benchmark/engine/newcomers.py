@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
-from benchmark.engine.kept import Kept
-from benchmark.engine.ledger import Ledger
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
+from pfl_benchmark.engine.kept import Kept
+from pfl_benchmark.engine.ledger import Ledger
 
 __all__ = ["Newcomers", "admit"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from benchmark.models import Params
+from pfl_benchmark.models import Params
 
 __all__ = ["along", "beside", "clone", "expand", "nbytes", "row", "select", "squared_distance", "within"]
 

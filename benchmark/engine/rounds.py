@@ -11,20 +11,20 @@ from typing import Any, Protocol
 
 import torch
 
-from benchmark.engine.algorithm import Algorithm, Trunk
-from benchmark.engine.budget import Plan, newcomers
-from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted, evaluate_shared
-from benchmark.engine.files import set_aside
-from benchmark.engine.kept import Kept
-from benchmark.engine.ledger import Ledger
-from benchmark.engine.local import LocalCall
-from benchmark.engine.newcomers import Newcomers, admit
-from benchmark.engine.origins import Origin, continued
-from benchmark.engine.records import RunRecord, as_float
-from benchmark.engine.shapes import check_rounds
-from benchmark.engine.trunks import TrunkStore, trunks_of
-from benchmark.errors import UserError
-from benchmark.models import Params
+from pfl_benchmark.engine.algorithm import Algorithm, Trunk
+from pfl_benchmark.engine.budget import Plan, newcomers
+from pfl_benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted, evaluate_shared
+from pfl_benchmark.engine.files import set_aside
+from pfl_benchmark.engine.kept import Kept
+from pfl_benchmark.engine.ledger import Ledger
+from pfl_benchmark.engine.local import LocalCall
+from pfl_benchmark.engine.newcomers import Newcomers, admit
+from pfl_benchmark.engine.origins import Origin, continued
+from pfl_benchmark.engine.records import RunRecord, as_float
+from pfl_benchmark.engine.shapes import check_rounds
+from pfl_benchmark.engine.trunks import TrunkStore, trunks_of
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Params
 
 __all__ = ["Diverged", "Observer", "run"]
 

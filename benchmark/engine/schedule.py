@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from benchmark.engine.streams import Streams
+from pfl_benchmark.engine.streams import Streams
 
 __all__ = ["Schedule"]
 

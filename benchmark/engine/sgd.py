@@ -3,7 +3,7 @@
 Mini-batch SGD with momentum as in PyTorch (no Nesterov, no dampening), a fresh momentum buffer for
 every phase, a fresh permutation (or a fresh draw by chances) for every epoch, the last short batch kept.
 With sample weights ω (mean 1) a batch's loss is ``(1/|batch|) Σ ω_i ℓ_i``: dividing by Σω would undo the
-weighting. A phase may have another objective, or another rule for its steps (`benchmark.engine.step`).
+weighting. A phase may have another objective, or another rule for its steps (`engine.step`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData, draw_crops
-from benchmark.engine.local import LocalCall, Outcome, Phase
-from benchmark.engine.params import along, expand, row
-from benchmark.engine.step import Noise, Step
-from benchmark.engine.streams import Purpose, Streams
-from benchmark.models import DropoutSource, Network, Params
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.data import FederatedData, draw_crops
+from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
+from pfl_benchmark.engine.params import along, expand, row
+from pfl_benchmark.engine.step import Noise, Step
+from pfl_benchmark.engine.streams import Purpose, Streams
+from pfl_benchmark.models import DropoutSource, Network, Params
 
 __all__ = ["LocalWork", "Update", "epoch_order", "first_layer", "forward", "quick", "take"]
 

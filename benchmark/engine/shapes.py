@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmark.engine.ledger import Ledger
+from pfl_benchmark.engine.ledger import Ledger
 
 __all__ = [
     "COSTS",

@@ -9,22 +9,37 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SOURCES", "digest", "imported", "read"]
+__all__ = ["SOURCES", "digest", "imported", "path_of", "read"]
 
-_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGE = "pfl_benchmark"
+_ROOT = Path(__file__).parents[1]  # which holds algorithms and datasets, too: as links in a checkout
 _METHODS = "algorithms"
 # The runner draws splits, schedules and initial weights.
 _COMPUTING = (_METHODS, "benchmark/engine", "benchmark/models", "benchmark/experiment/runner.py", "datasets")
 
 
 def read(root: Path) -> dict[str, bytes]:
-    """The modules below `root` that compute rounds (methods, engine, networks, data), by path."""
+    """The modules below the package `root` that compute rounds (methods, engine, networks, data).
+
+    By their paths in a checkout (`path_of`).
+    """
     sources = {}
-    for place in (root / name for name in _COMPUTING):
+    for name in _COMPUTING:
+        place = root / name.removeprefix("benchmark/")
         for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
             if path.is_file():  # editors leave links that lead nowhere
-                sources[path.relative_to(root).as_posix()] = path.read_bytes()
+                below = path.relative_to(place).as_posix()
+                sources[name if below == "." else f"{name}/{below}"] = path.read_bytes()
     return sources
+
+
+def path_of(module: str) -> str:
+    """Where a checkout has a module or package, without its ending; names of other projects as paths, too."""
+    first, *rest = module.split(".")
+    if first != _PACKAGE:
+        return module.replace(".", "/")
+    own = rest[:1] in (["algorithms"], ["datasets"])
+    return "/".join(rest if own else ["benchmark", *rest])
 
 
 SOURCES = read(_ROOT)  # at once: what is edited while the program runs is not what runs
@@ -62,18 +77,21 @@ def _member(name: str, home: str) -> str:
 
 
 def _imports(source: bytes, home: str) -> set[str]:
-    """Names that may be methods' (others match none), such as ``fedavg`` of algorithms.fedavg."""
+    """Names that may be methods' (others match none), such as ``fedavg`` of algorithms/fedavg.py."""
     try:
         nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError):
         return set()
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
-            module = home if node.level else node.module  # relative ones are taken for neighbours
             inner = [node.module] if node.level and node.module else [alias.name for alias in node.names]
-            names += [f"{module}.{name}" for name in inner]
-    return {_member(name.replace(".", "/"), home) for name in names} - {""}
+            if node.level:  # relative ones are taken for neighbours
+                found |= {_member(f"{home}/{name}", home) for name in inner}
+            else:
+                names += [f"{node.module}.{name}" for name in inner]
+    return (found | {_member(path_of(name), home) for name in names}) - {""}
 
 
 @cache

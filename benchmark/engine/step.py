@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmark.engine.params import select, squared_distance
-from benchmark.models import DropoutSource, Network, Params
+from pfl_benchmark.engine.params import select, squared_distance
+from pfl_benchmark.models import DropoutSource, Network, Params
 
 __all__ = ["Noise", "Objective", "Rule", "Step"]
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from benchmark.engine.algorithm import Algorithm, Trunk
-from benchmark.engine.config import RunConfig
-from benchmark.engine.files import load_tensors, save_tensors
-from benchmark.engine.origins import deciding
-from benchmark.engine.records import FORMAT
-from benchmark.engine.sources import SOURCES, digest
-from benchmark.errors import UserError
+from pfl_benchmark.engine.algorithm import Algorithm, Trunk
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.files import load_tensors, save_tensors
+from pfl_benchmark.engine.origins import deciding
+from pfl_benchmark.engine.records import FORMAT
+from pfl_benchmark.engine.sources import SOURCES, digest
+from pfl_benchmark.errors import UserError
 
 __all__ = ["TrunkStore", "common_fields", "trunks_of"]
 

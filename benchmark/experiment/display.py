@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from benchmark.console.terminal import Console, duration, is_interactive, percent
-from benchmark.experiment.estimate import together
-from benchmark.studies.grid import Cell
+from pfl_benchmark.console.terminal import Console, duration, is_interactive, percent
+from pfl_benchmark.experiment.estimate import together
+from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["CellProgress"]
 
@@ -20,7 +20,7 @@ _EVERY = 60.0  # seconds between lines about one cell, where there is no bar
 
 
 class CellProgress:
-    """A `benchmark.launch.base.Watcher` for people.
+    """A `launch.base.Watcher` for people.
 
     Args:
         estimates: expected seconds of every cell, by the hash of its configuration.
@@ -114,7 +114,7 @@ class CellProgress:
 
 
 class _Row:
-    """A `benchmark.engine.rounds.Observer`: one cell that is running, and its bar."""
+    """A `engine.rounds.Observer`: one cell that is running, and its bar."""
 
     def __init__(self, display: CellProgress, cell: Cell) -> None:
         self._display, self._cell = display, cell

@@ -6,13 +6,13 @@ import math
 from pathlib import Path
 from typing import Any
 
-from benchmark.console.terminal import say
-from benchmark.engine.config import RunConfig
-from benchmark.engine.rounds import Observer
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import run_cell
-from benchmark.records.record import read_record
-from datasets import DATASETS
+from pfl_benchmark.console.terminal import say
+from pfl_benchmark.datasets.api import DATASETS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.rounds import Observer
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.records.record import read_record
 
 __all__ = ["run_judged"]
 

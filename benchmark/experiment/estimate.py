@@ -11,21 +11,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from algorithms import ALGORITHMS
-from benchmark.config.resolve import method_of
-from benchmark.engine.algorithm import Trunk
-from benchmark.engine.budget import planned_epochs, planned_samples
-from benchmark.engine.config import RunConfig
-from benchmark.engine.executors import EXECUTORS
-from benchmark.engine.local import LocalCall, LocalModel, Phase
-from benchmark.engine.network import knows_network
-from benchmark.engine.params import expand
-from benchmark.engine.trunks import common_fields, trunks_of
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.records.environment import environment
-from benchmark.records.store import Record
-from benchmark.studies.rehearsal import Rehearsal, rehearse
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.resolve import method_of
+from pfl_benchmark.engine.algorithm import Trunk
+from pfl_benchmark.engine.budget import planned_epochs, planned_samples
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.network import knows_network
+from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.trunks import common_fields, trunks_of
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.records.environment import environment
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.studies.rehearsal import Rehearsal, rehearse
 
 __all__ = ["Estimator", "network_label", "together"]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.executors import EXECUTORS, choose_executor
-from benchmark.engine.rounds import CHECKPOINT_SECONDS
-from benchmark.errors import UserError, nearest
-from benchmark.models import Network
-from benchmark.track.base import Tracking
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
+from pfl_benchmark.engine.rounds import CHECKPOINT_SECONDS
+from pfl_benchmark.errors import UserError, nearest
+from pfl_benchmark.models import Network
+from pfl_benchmark.track.base import Tracking
 
 __all__ = ["Execution"]
 
@@ -28,8 +28,8 @@ class Execution:
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     side_by_side: int = 1  # runs that share the machine; on record, since it tells in the seconds
     trackings: tuple[Tracking, ...] = ()
-    tf32: bool = False  # see `benchmark.engine.precision`
-    save_predictions: bool = False  # see `benchmark.engine.kept`
+    tf32: bool = False  # see `engine.precision`
+    save_predictions: bool = False  # see `engine.kept`
     save_models: bool = False
 
     def pick_device(self) -> torch.device:

@@ -6,10 +6,10 @@ import argparse
 import dataclasses
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_flag
+from pfl_benchmark.config.flags import add_flag
 
 if TYPE_CHECKING:
-    from benchmark.experiment.execution import Execution
+    from pfl_benchmark.experiment.execution import Execution
 
 __all__ = ["add_execution", "add_tf32", "execution_of"]
 
@@ -29,7 +29,7 @@ def add_tf32(group: argparse._ArgumentGroup) -> None:
 
 def execution_of(arguments: argparse.Namespace) -> Execution:
     """The `Execution` that the flags ask for: every flag with the name of a field sets it, if it is given."""
-    from benchmark.experiment.execution import Execution
+    from pfl_benchmark.experiment.execution import Execution
 
     names = (spec.name for spec in dataclasses.fields(Execution))
     given = {name: value for name in names if (value := getattr(arguments, name, None)) is not None}

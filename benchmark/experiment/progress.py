@@ -12,8 +12,8 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 
-from benchmark.console.terminal import Console, duration, in_notebook, is_interactive, percent
-from benchmark.render.forms import size
+from pfl_benchmark.console.terminal import Console, duration, in_notebook, is_interactive, percent
+from pfl_benchmark.render.forms import size
 
 __all__ = ["RunProgress"]
 
@@ -21,7 +21,7 @@ _LINES = 20  # at most about this many, where there is no bar
 
 
 class RunProgress:
-    """A `benchmark.engine.rounds.Observer` for people; use it as a context manager around the run.
+    """A `engine.rounds.Observer` for people; use it as a context manager around the run.
 
     Args:
         headline: what is run; printed when everything has been found in order and rounds begin.

@@ -8,29 +8,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import datasets
-from benchmark.config.resolve import Run, check_data, method_label, resolve
-from benchmark.engine.algorithm import Algorithm, Task
-from benchmark.engine.batches import check_batches
-from benchmark.engine.budget import plan_rounds
-from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData
-from benchmark.engine.executors import EXECUTORS
-from benchmark.engine.kept import MODELS, PREDICTIONS, Kept
-from benchmark.engine.precision import precision
-from benchmark.engine.records import RunRecord, open_store
-from benchmark.engine.rounds import Observer, run
-from benchmark.engine.schedule import Schedule
-from benchmark.engine.streams import Streams
-from benchmark.engine.trunks import TrunkStore
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.records.environment import environment
-from benchmark.records.freshness import code_of
-from benchmark.records.record import read_record
-from benchmark.records.same_data import data_of, refuse_other_data
-from benchmark.records.store import finished_data
-from benchmark.track.base import About, Followed
+from pfl_benchmark.config.resolve import Run, check_data, method_label, resolve
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.algorithm import Algorithm, Task
+from pfl_benchmark.engine.batches import check_batches
+from pfl_benchmark.engine.budget import plan_rounds
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.data import FederatedData
+from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.kept import MODELS, PREDICTIONS, Kept
+from pfl_benchmark.engine.precision import precision
+from pfl_benchmark.engine.records import RunRecord, open_store
+from pfl_benchmark.engine.rounds import Observer, run
+from pfl_benchmark.engine.schedule import Schedule
+from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.engine.trunks import TrunkStore
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.records.environment import environment
+from pfl_benchmark.records.freshness import code_of
+from pfl_benchmark.records.record import read_record
+from pfl_benchmark.records.same_data import data_of, refuse_other_data
+from pfl_benchmark.records.store import finished_data
+from pfl_benchmark.track.base import About, Followed
 
 __all__ = ["Prepared", "finished_summary", "prepare", "record_of", "run_cell", "split_of"]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
-from benchmark.config.resolve import method_label, resolve
-from benchmark.console.terminal import say, shown_path
-from benchmark.engine.config import RunConfig
-from benchmark.experiment.divergence import run_judged
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.progress import RunProgress
-from benchmark.experiment.runner import record_of
-from benchmark.experiment.unrecorded import Quiet
-from benchmark.records.freshness import outdated
-from benchmark.records.record import read_record
+from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
+from pfl_benchmark.config.resolve import method_label, resolve
+from pfl_benchmark.console.terminal import say, shown_path
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.experiment.divergence import run_judged
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.progress import RunProgress
+from pfl_benchmark.experiment.runner import record_of
+from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.records.freshness import outdated
+from pfl_benchmark.records.record import read_record
 
 __all__ = ["run_single"]
 
@@ -33,7 +33,7 @@ def run_single(setting: str, config: RunConfig, execution: Execution, quiet: boo
         quiet: no progress; notes are printed all the same.
 
     Returns:
-        The summary, as `benchmark.experiment.divergence.run_judged`.
+        The summary, as `experiment.divergence.run_judged`.
 
     Raises:
         UserError: bad input; nothing is left half-written.

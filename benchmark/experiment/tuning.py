@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from algorithms import find
-from benchmark.config.fields import as_typed
-from benchmark.config.resolve import resolve, with_hyper
-from benchmark.engine.config import RunConfig
-from benchmark.engine.files import read_json
-from benchmark.engine.hyper import Between, Space, spaces
-from benchmark.engine.rounds import Diverged
-from benchmark.errors import UserError, optional
-from benchmark.records.freshness import outdated
-from benchmark.records.store import Store
+from pfl_benchmark.algorithms import find
+from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.config.resolve import resolve, with_hyper
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.files import read_json
+from pfl_benchmark.engine.hyper import Between, Space, spaces
+from pfl_benchmark.engine.rounds import Diverged
+from pfl_benchmark.errors import UserError, optional
+from pfl_benchmark.records.freshness import outdated
+from pfl_benchmark.records.store import Store
 
 __all__ = ["RATE", "Trial", "earlier", "need_optuna", "search", "space_of"]
 
@@ -52,7 +52,7 @@ def need_optuna() -> Any:
 
 
 def space_of(config: RunConfig, fixed: set[str]) -> dict[str, Space]:
-    """What is searched: what the method declares (`benchmark.engine.hyper.option`) and the learning rate.
+    """What is searched: what the method declares (`engine.hyper.option`) and the learning rate.
 
     Args:
         config: whose learning rate is the middle of its interval.

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.budget import Plan
-from benchmark.engine.records import RunRecord
-from benchmark.engine.rounds import Observer, run
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.budget import Plan
+from pfl_benchmark.engine.records import RunRecord
+from pfl_benchmark.engine.rounds import Observer, run
 
 __all__ = ["Quiet", "run_unrecorded"]
 

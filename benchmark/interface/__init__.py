@@ -1,12 +1,12 @@
-"""The Python interface: ``from benchmark import run, load_records, compare_records``.
+"""The Python interface: ``from pfl_benchmark import run, load_records, compare_records``.
 
-One file a function. They use what the command line uses; bad input raises `benchmark.errors.UserError`.
+One file a function. They use what the command line uses; bad input raises `errors.UserError`.
 """
 
 from __future__ import annotations
 
-from benchmark.interface.compare import compare_records
-from benchmark.interface.load import load_records
-from benchmark.interface.run import run
+from pfl_benchmark.interface.compare import compare_records
+from pfl_benchmark.interface.load import load_records
+from pfl_benchmark.interface.run import run
 
 __all__ = ["compare_records", "load_records", "run"]

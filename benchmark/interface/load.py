@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from benchmark.config.fields import as_typed, setting_in_words
-from benchmark.config.plugins import load_plugins
-from benchmark.console.terminal import say
-from benchmark.errors import UserError
-from benchmark.records.gather import gather
-from benchmark.records.record import Record
+from pfl_benchmark.config.fields import as_typed, setting_in_words
+from pfl_benchmark.config.plugins import load_plugins
+from pfl_benchmark.console.terminal import say
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.gather import gather
+from pfl_benchmark.records.record import Record
 
 __all__ = ["Level", "Runs", "load_records", "records_of"]
 

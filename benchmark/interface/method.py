@@ -7,10 +7,10 @@ import inspect
 import linecache
 import sys
 
-from algorithms.registry import ALGORITHMS, register
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.sources import SOURCES
-from benchmark.errors import UserError
+from pfl_benchmark.algorithms.registry import ALGORITHMS, register
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.sources import SOURCES
+from pfl_benchmark.errors import UserError
 
 __all__ = ["name_of"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from benchmark.launch.base import Launcher, Options, Outcome
-from benchmark.launch.registry import add_flags, find, flags_of
+from pfl_benchmark.launch.base import Launcher, Options, Outcome
+from pfl_benchmark.launch.registry import add_flags, find, flags_of
 
 __all__ = ["Launcher", "Options", "Outcome", "add_flags", "find", "flags_of"]
 

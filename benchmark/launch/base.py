@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
-import datasets
-from benchmark.config.plugins import load_plugins
-from benchmark.engine.records import Busy
-from benchmark.engine.rounds import Observer
-from benchmark.errors import UserError
-from benchmark.experiment.divergence import run_judged
-from benchmark.experiment.execution import Execution
-from benchmark.records.same_data import Source, source_of
-from benchmark.studies.grid import Cell
+from pfl_benchmark.config.plugins import load_plugins
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.records import Busy
+from pfl_benchmark.engine.rounds import Observer
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.divergence import run_judged
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.records.same_data import Source, source_of
+from pfl_benchmark.studies.grid import Cell
 
 __all__ = [
     "PATIENCE",

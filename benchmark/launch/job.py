@@ -7,21 +7,21 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import datasets
-from benchmark.console.terminal import duration, say
-from benchmark.engine.executors.threads import available_cores
-from benchmark.engine.records import open_store
-from benchmark.errors import UserError
-from benchmark.experiment.display import CellProgress
-from benchmark.experiment.estimate import Estimator, network_label, together
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import record_of
-from benchmark.launch.base import Launcher, Options, Outcome
-from benchmark.launch.cores import confined
-from benchmark.launch.registry import find
-from benchmark.records.same_data import Kind, data_for, refuse_other_data, source_of
-from benchmark.records.store import Store
-from benchmark.studies.grid import Cell, Profile, Study, plan
+from pfl_benchmark.console.terminal import duration, say
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.engine.records import open_store
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.display import CellProgress
+from pfl_benchmark.experiment.estimate import Estimator, network_label, together
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import record_of
+from pfl_benchmark.launch.base import Launcher, Options, Outcome
+from pfl_benchmark.launch.cores import confined
+from pfl_benchmark.launch.registry import find
+from pfl_benchmark.records.same_data import Kind, data_for, refuse_other_data, source_of
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.grid import Cell, Profile, Study, plan
 
 __all__ = ["Job"]
 
@@ -32,7 +32,7 @@ class Job:
     Args:
         seeds: the seeds to make; None stands for the profile's.
         settings: names of the only settings to make runs on; none: all.
-        launcher, jobs, flags: where cells run, how many at a time (`benchmark.launch.Options`).
+        launcher, jobs, flags: where cells run, how many at a time (`launch.Options`).
 
     Raises:
         UserError: an unknown launcher.

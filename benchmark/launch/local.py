@@ -16,17 +16,17 @@ from multiprocessing import active_children, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
-from benchmark.engine.executors.threads import available_cores
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.unrecorded import Quiet
-from benchmark.launch.base import Ended, Launcher, Options, attempt
-from benchmark.launch.cores import confined, own_gpu, use_share
-from benchmark.launch.pool import Pool
-from benchmark.launch.probe import automatic_jobs
-from benchmark.launch.registry import register
-from benchmark.launch.sequential import Sequential
-from benchmark.studies.grid import Cell
+from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.launch.base import Ended, Launcher, Options, attempt
+from pfl_benchmark.launch.cores import confined, own_gpu, use_share
+from pfl_benchmark.launch.pool import Pool
+from pfl_benchmark.launch.probe import automatic_jobs
+from pfl_benchmark.launch.registry import register
+from pfl_benchmark.launch.sequential import Sequential
+from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["Processes", "local"]
 

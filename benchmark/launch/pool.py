@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from benchmark.engine.config import RunConfig
-from benchmark.engine.rounds import Observer
-from benchmark.errors import UserError
-from benchmark.experiment.estimate import Estimator
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import record_of
-from benchmark.launch import base
-from benchmark.launch.base import Ended, Launcher, Outcome, Watcher
-from benchmark.studies.grid import Cell
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.rounds import Observer
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.estimate import Estimator
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import record_of
+from pfl_benchmark.launch import base
+from pfl_benchmark.launch.base import Ended, Launcher, Outcome, Watcher
+from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["ATTEMPTS", "Pool", "Task"]
 
@@ -35,7 +35,7 @@ class Task(Protocol):
         """Whether `result` would return, or raise, at once."""
 
     def result(self) -> Ended:
-        """What `benchmark.launch.base.attempt` returned; an exception means that the worker is lost."""
+        """What `launch.base.attempt` returned; an exception means that the worker is lost."""
 
 
 class Pool(Launcher):
@@ -95,7 +95,7 @@ class _Running:
 
 
 class _Filling:
-    """Runs cells on a pool, by the rules of `benchmark.launch.base.Launcher`."""
+    """Runs cells on a pool, by the rules of `launch.base.Launcher`."""
 
     def __init__(self, pool: Pool, execution: Execution, watcher: Watcher) -> None:
         self._pool, self._root, self._watcher = pool, execution.results_dir, watcher

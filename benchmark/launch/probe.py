@@ -12,13 +12,13 @@ from multiprocessing.synchronize import Barrier
 
 import torch
 
-from benchmark.config.plugins import load_plugins
-from benchmark.engine.config import RunConfig
-from benchmark.engine.executors.threads import available_cores
-from benchmark.experiment.estimate import Estimator
-from benchmark.experiment.execution import Execution
-from benchmark.launch.cores import confined, use_share
-from benchmark.studies.grid import Cell
+from pfl_benchmark.config.plugins import load_plugins
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.experiment.estimate import Estimator
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.launch.cores import confined, use_share
+from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["Reading", "automatic_jobs", "measure", "most_useful"]
 

@@ -17,18 +17,18 @@ from typing import Any
 
 import torch
 
-from benchmark.config.plugins import VARIABLE
-from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
-from benchmark.engine.records import Busy
-from benchmark.errors import UserError, optional
-from benchmark.experiment.runner import record_of
-from benchmark.launch.base import Ended, Options, absolute
-from benchmark.launch.pool import Pool
-from benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
-from benchmark.launch.registry import register
-from benchmark.records.environment import COMMIT_VARIABLE, commit
-from benchmark.records.same_data import Source, source_of
-from benchmark.studies.grid import Cell
+from pfl_benchmark.config.plugins import VARIABLE
+from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
+from pfl_benchmark.engine.records import Busy
+from pfl_benchmark.errors import UserError, optional
+from pfl_benchmark.experiment.runner import record_of
+from pfl_benchmark.launch.base import Ended, Options, absolute
+from pfl_benchmark.launch.pool import Pool
+from pfl_benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
+from pfl_benchmark.launch.registry import register
+from pfl_benchmark.records.environment import COMMIT_VARIABLE, commit
+from pfl_benchmark.records.same_data import Source, source_of
+from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["RayCluster", "connect", "divide"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.config.flags import add_flag
-from benchmark.errors import UserError, flag, unknown
-from benchmark.launch.base import Launcher, Options
+from pfl_benchmark.config.flags import add_flag
+from pfl_benchmark.errors import UserError, flag, unknown
+from pfl_benchmark.launch.base import Launcher, Options
 
 __all__ = ["LAUNCHERS", "Entry", "add_flags", "find", "flags_of", "register"]
 

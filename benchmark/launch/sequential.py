@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from benchmark.experiment.execution import Execution
-from benchmark.launch import base
-from benchmark.launch.base import Launcher, Outcome, Watcher, attempt
-from benchmark.studies.grid import Cell
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.launch import base
+from pfl_benchmark.launch.base import Launcher, Outcome, Watcher, attempt
+from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["Sequential"]
 

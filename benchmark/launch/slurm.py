@@ -8,14 +8,14 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from benchmark.errors import UserError, optional
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.unrecorded import Quiet
-from benchmark.launch.base import Ended, Options, absolute, attempt
-from benchmark.launch.cores import use_share
-from benchmark.launch.pool import Pool, Task
-from benchmark.launch.registry import register
-from benchmark.studies.grid import Cell
+from pfl_benchmark.errors import UserError, optional
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.launch.base import Ended, Options, absolute, attempt
+from pfl_benchmark.launch.cores import use_share
+from pfl_benchmark.launch.pool import Pool, Task
+from pfl_benchmark.launch.registry import register
+from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["Slurm", "parameters"]
 

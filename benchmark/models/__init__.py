@@ -6,20 +6,20 @@ It holds no tensors: parameters live in a plain ``dict[str, Tensor]`` keyed ``"<
 operations, and one description serves one client or a whole stacked cohort.
 
 `NETWORKS` has the datasets' own networks, `ARCHITECTURES` what ``--network`` may choose instead; those in
-`benchmark.models.architectures` are registered by being there. In the hand-written layers pooling comes
+`models.architectures` are registered by being there. In the hand-written layers pooling comes
 before ReLU: the values are the same, the work less.
 """
 
-from benchmark.models import architectures  # noqa: F401  # registers them
-from benchmark.models.catalogue import NETWORKS, OWN, adapt, build_network, sample_shape
-from benchmark.models.families import cnn, rnn
-from benchmark.models.layers import Conv, DropoutSource, Layer, Linear, LowRank, Params
-from benchmark.models.module import network_from_module
-from benchmark.models.network import Network
-from benchmark.models.normalisation import BatchNorm
-from benchmark.models.recurrent import CELLS, Recurrent
-from benchmark.models.registry import ARCHITECTURES, Architecture, find_architecture, register_network
-from benchmark.models.sequences import Conv1d, Embedding
+from pfl_benchmark.models import architectures  # noqa: F401  # registers them
+from pfl_benchmark.models.catalogue import NETWORKS, OWN, adapt, build_network, sample_shape
+from pfl_benchmark.models.families import cnn, rnn
+from pfl_benchmark.models.layers import Conv, DropoutSource, Layer, Linear, LowRank, Params
+from pfl_benchmark.models.module import network_from_module
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.normalisation import BatchNorm
+from pfl_benchmark.models.recurrent import CELLS, Recurrent
+from pfl_benchmark.models.registry import ARCHITECTURES, Architecture, find_architecture, register_network
+from pfl_benchmark.models.sequences import Conv1d, Embedding
 
 __all__ = [
     "ARCHITECTURES",

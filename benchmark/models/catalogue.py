@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmark.errors import UserError
-from benchmark.models.layers import Layer, Linear
-from benchmark.models.network import Network
-from benchmark.models.recurrent import Recurrent
-from benchmark.models.registry import Shape, find_architecture
-from datasets.data import DatasetInfo
-from datasets.registry import DATASETS
+from pfl_benchmark.datasets.data import DatasetInfo
+from pfl_benchmark.datasets.registry import DATASETS
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models.layers import Layer, Linear
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.recurrent import Recurrent
+from pfl_benchmark.models.registry import Shape, find_architecture
 
 __all__ = ["NETWORKS", "OWN", "adapt", "build_network", "sample_shape"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmark.models.layers import Conv, Linear
-from benchmark.models.network import Network
-from benchmark.models.recurrent import Recurrent
+from pfl_benchmark.models.layers import Conv, Linear
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.recurrent import Recurrent
 
 __all__ = ["cnn", "rnn"]
 

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from benchmark.errors import UserError, nearest
-from benchmark.models.layers import DropoutSource, Layer, Linear
-from benchmark.models.network import Network
-from benchmark.models.normalisation import COUNTED
+from pfl_benchmark.errors import UserError, nearest
+from pfl_benchmark.models.layers import DropoutSource, Layer, Linear
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.normalisation import COUNTED
 
 __all__ = ["ModuleLayer", "ModuleLinear", "network_from_module"]
 

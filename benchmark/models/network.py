@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.models.layers import Dense, DropoutSource, Layer, Params
-from benchmark.models.recurrent import Recurrent
+from pfl_benchmark.models.layers import Dense, DropoutSource, Layer, Params
+from pfl_benchmark.models.recurrent import Recurrent
 
 __all__ = ["Network"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmark.models.layers import DropoutSource, Layer
+from pfl_benchmark.models.layers import DropoutSource, Layer
 
 __all__ = ["COUNTED", "BatchNorm"]
 

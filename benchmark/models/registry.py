@@ -8,8 +8,8 @@ from functools import cache
 
 import torch
 
-from benchmark.errors import UserError, unknown
-from benchmark.models.network import Network
+from pfl_benchmark.errors import UserError, unknown
+from pfl_benchmark.models.network import Network
 
 __all__ = ["ARCHITECTURES", "Architecture", "Factory", "Shape", "find_architecture", "register_network"]
 

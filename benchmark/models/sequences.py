@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmark.models.layers import DropoutSource, Layer
+from pfl_benchmark.models.layers import DropoutSource, Layer
 
 __all__ = ["Conv1d", "Embedding"]
 

@@ -1,1 +1,1 @@
-"""Packs: one package for everything that only one publication needs (`benchmark.studies.packs`)."""
+"""Packs: one package for everything that only one publication needs (`studies.packs`)."""

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.errors import UserError
-from benchmark.records.store import Record
-from benchmark.studies import bootstrap
-from benchmark.studies.blocks import Blocks, listed
-from benchmark.studies.friedman import (
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.studies import bootstrap
+from pfl_benchmark.studies.blocks import Blocks, listed
+from pfl_benchmark.studies.friedman import (
     Friedman,
     Pair,
     average_ranks,
@@ -25,7 +25,7 @@ from benchmark.studies.friedman import (
     groups,
     pairs,
 )
-from benchmark.studies.statistics import LEVEL
+from pfl_benchmark.studies.statistics import LEVEL
 
 __all__ = ["Across", "Standing", "reference_of", "require_enough"]
 

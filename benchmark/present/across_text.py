@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from benchmark.console.terminal import open_table
-from benchmark.present.across import Across, Standing
-from benchmark.present.tables.captions import SELECTION
-from benchmark.render.forms import p_value, percent
-from benchmark.studies.bootstrap import CONFIDENCE, RESAMPLES
-from benchmark.studies.friedman import Friedman, least_p
-from benchmark.studies.statistics import LEVEL
+from pfl_benchmark.console.terminal import open_table
+from pfl_benchmark.present.across import Across, Standing
+from pfl_benchmark.present.tables.captions import SELECTION
+from pfl_benchmark.render.forms import p_value, percent
+from pfl_benchmark.studies.bootstrap import CONFIDENCE, RESAMPLES
+from pfl_benchmark.studies.friedman import Friedman, least_p
+from pfl_benchmark.studies.statistics import LEVEL
 
 __all__ = ["explanation", "findings", "heading", "remarks", "standings_table"]
 

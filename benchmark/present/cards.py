@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from benchmark.config.fields import as_typed
-from benchmark.engine.algorithm import Algorithm
-from benchmark.experiment.card import Card
+from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.experiment.card import Card
 
 __all__ = ["markdown", "overview"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.config.fields import (
+from pfl_benchmark.config.fields import (
     DATA_FIELDS,
     PROTOCOL_FIELDS,
     changes,
@@ -18,10 +18,10 @@ from benchmark.config.fields import (
     nearest_setting,
     setting_in_words,
 )
-from benchmark.records.same_data import Kind
-from benchmark.records.store import Record, family
-from benchmark.studies.blocks import refuse_other_data
-from benchmark.studies.statistics import Comparison, compare_with, mean_and_std
+from pfl_benchmark.records.same_data import Kind
+from pfl_benchmark.records.store import Record, family
+from pfl_benchmark.studies.blocks import refuse_other_data
+from pfl_benchmark.studies.statistics import Comparison, compare_with, mean_and_std
 
 __all__ = ["Candidate", "Group", "Row", "groups", "row_in_numbers"]
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmark.engine.files import read_bytes, write_text
-from benchmark.errors import UserError
+from pfl_benchmark.engine.files import read_bytes, write_text
+from pfl_benchmark.errors import UserError
 
 __all__ = ["Document", "lines_of"]
 

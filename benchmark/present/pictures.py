@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmark.engine.files import make_folder_of, write_bytes
-from benchmark.render.picture import Picture
+from pfl_benchmark.engine.files import make_folder_of, write_bytes
+from pfl_benchmark.render.picture import Picture
 
 __all__ = ["write_picture"]
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.engine.files import read_bytes, read_json, write_bytes, write_json
-from benchmark.errors import UserError
-from benchmark.records.store import Record, Store
-from benchmark.studies.grid import Profile, Study
-from benchmark.studies.results import collect
+from pfl_benchmark.engine.files import read_bytes, read_json, write_bytes, write_json
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.store import Record, Store
+from pfl_benchmark.studies.grid import Profile, Study
+from pfl_benchmark.studies.results import collect
 
 if TYPE_CHECKING:
-    from benchmark.render.picture import Picture
-    from benchmark.render.table import Table
+    from pfl_benchmark.render.picture import Picture
+    from pfl_benchmark.render.table import Table
 
 __all__ = ["RenderedFiles", "render", "renderer_digest", "section_file", "with_rendered"]
 
@@ -149,8 +149,8 @@ def render(
         if rendered.is_current(study.name, fingerprint) and not again:
             continue
         # Matplotlib, pandas and SciPy take a second to import, which a call without anything to do saves.
-        from benchmark.present.figures import make_figures
-        from benchmark.present.tables import make_tables
+        from pfl_benchmark.present.figures import make_figures
+        from pfl_benchmark.present.tables import make_tables
 
         if results is not None:
             files = _files(study, make_tables(results), make_figures(results), results.all())
@@ -176,8 +176,8 @@ def with_rendered(
 def _files(
     study: Study, tables: Sequence[Table], figures: Sequence[Picture], records: Sequence[Record]
 ) -> dict[str, str | bytes]:
-    from benchmark.present.page.section import section
-    from benchmark.render.formats import FORMATS
+    from pfl_benchmark.present.page.section import section
+    from pfl_benchmark.render.formats import FORMATS
 
     files: dict[str, str | bytes] = {}
     for table in tables:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.engine.files import read_json, write_json
-from benchmark.errors import UserError
-from benchmark.present.render import RenderedFiles
-from benchmark.render.formats.json_file import from_json
-from benchmark.render.table import Table
-from benchmark.studies.catalogue import STUDIES
-from benchmark.track.base import Tracking, describe
+from pfl_benchmark.engine.files import read_json, write_json
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.present.render import RenderedFiles
+from pfl_benchmark.render.formats.json_file import from_json
+from pfl_benchmark.render.table import Table
+from pfl_benchmark.studies.catalogue import STUDIES
+from pfl_benchmark.track.base import Tracking, describe
 
 __all__ = ["log_tables", "tables_of"]
 

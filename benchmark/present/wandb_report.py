@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmark.errors import UserError, optional
-from benchmark.present.tracked import tables_of
-from benchmark.records.store import Store
-from benchmark.render.formats.markdown import markdown
-from benchmark.render.table import Table
-from benchmark.studies.catalogue import STUDIES
-from benchmark.studies.grid import Profile
-from benchmark.studies.results import collect
-from benchmark.track.access import require_key
-from benchmark.track.base import describe, setting_of
+from pfl_benchmark.errors import UserError, optional
+from pfl_benchmark.present.tracked import tables_of
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.formats.markdown import markdown
+from pfl_benchmark.render.table import Table
+from pfl_benchmark.studies.catalogue import STUDIES
+from pfl_benchmark.studies.grid import Profile
+from pfl_benchmark.studies.results import collect
+from pfl_benchmark.track.access import require_key
+from pfl_benchmark.track.base import describe, setting_of
 
 __all__ = ["build", "destination", "publish", "settings_of"]
 

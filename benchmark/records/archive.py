@@ -32,18 +32,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import benchmark
-from benchmark.config.plugins import LOADED
-from benchmark.engine.files import make_folder_of, parse_json, read_json, write_bytes, write_json
-from benchmark.engine.seal import SEALED, read_sealed
-from benchmark.engine.shapes import COUNT, OBJECT, Allowed, check_entries
-from benchmark.engine.sources import SOURCES
-from benchmark.errors import UserError
-from benchmark.records.environment import commit
-from benchmark.records.freshness import checked_verdict, with_checksum
-from benchmark.records.record import Record
-from benchmark.records.same_data import Kind
-from benchmark.records.store import Store
+from pfl_benchmark import __version__
+from pfl_benchmark.config.plugins import LOADED
+from pfl_benchmark.engine.files import make_folder_of, parse_json, read_json, write_bytes, write_json
+from pfl_benchmark.engine.seal import SEALED, read_sealed
+from pfl_benchmark.engine.shapes import COUNT, OBJECT, Allowed, check_entries
+from pfl_benchmark.engine.sources import SOURCES
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.environment import commit
+from pfl_benchmark.records.freshness import checked_verdict, with_checksum
+from pfl_benchmark.records.record import Record
+from pfl_benchmark.records.same_data import Kind
+from pfl_benchmark.records.store import Store
 
 __all__ = ["Pack", "plugins_of", "read_verdicts", "unpacked", "write_pack", "write_verdicts"]
 
@@ -150,7 +150,7 @@ def _about(records: Sequence[Record], content: Mapping[str, bytes]) -> dict[str,
     environments = Counter(json.dumps(record.summary["environment"], sort_keys=True) for record in records)
     return {
         "format": FORMAT,
-        "program": {"version": benchmark.__version__, "commit": commit()},
+        "program": {"version": __version__, "commit": commit()},
         "packages": _packages(),
         "data": _data(records),
         "environments": [

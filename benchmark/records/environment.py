@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-import benchmark
-from benchmark.config.plugins import LOADED
-from benchmark.engine.executors.threads import available_cores
+from pfl_benchmark import __version__
+from pfl_benchmark.config.plugins import LOADED
+from pfl_benchmark.engine.executors.threads import available_cores
 
 __all__ = ["COMMIT_VARIABLE", "commit", "device_name", "environment"]
 
@@ -25,7 +25,7 @@ COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that 
 def environment(device: torch.device, executor: str) -> dict[str, Any]:
     """Versions and hardware of this process, as JSON values; names no person, host or path."""
     found = {
-        "version": benchmark.__version__,
+        "version": __version__,
         "commit": commit(),
         "python": platform.python_version(),
         "torch": str(torch.__version__),  # a plain string, which checkpoints can hold

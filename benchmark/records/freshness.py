@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from algorithms import find
-from benchmark.engine.config import RunConfig
-from benchmark.engine.files import read_json, write_json
-from benchmark.engine.network import network_of
-from benchmark.engine.sources import SOURCES, digest, imported
-from benchmark.models import find_architecture
-from datasets.registry import MODULES
+from pfl_benchmark.algorithms import find
+from pfl_benchmark.datasets.registry import MODULES
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.files import read_json, write_json
+from pfl_benchmark.engine.network import network_of
+from pfl_benchmark.engine.sources import SOURCES, digest, imported, path_of
+from pfl_benchmark.models import find_architecture
 
 __all__ = [
     "BIT_EQUAL",
@@ -31,10 +31,8 @@ __all__ = [
 
 _ARCHITECTURES = "benchmark/models/architectures"
 # Packages whose modules count in another way, or by the versions that an environment tells.
-_NOT_LOOSE = ("algorithms", "benchmark", "datasets", "builtins", "abc", "torch", "torchvision")
-_VERIFIED = (
-    "verified.json"  # of a record: what came of `benchmark.experiment.verify`, as one of these verdicts
-)
+_NOT_LOOSE = ("pfl_benchmark", "builtins", "abc", "torch", "torchvision")
+_VERIFIED = "verified.json"  # of a record: what came of `experiment.verify`, as one of these verdicts
 BIT_EQUAL, WITHIN_TOLERANCE, DIFFERENT = "bit-equal", "within tolerance", "different"
 
 
@@ -121,13 +119,15 @@ def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
         and any(f"{module}.".startswith(f"{name.split('/')[1]}.") for module in modules)
     }
     for home in ("algorithms", "datasets/laws", _ARCHITECTURES):
-        package = home.replace("/", ".") + "."
-        starts = [name.removeprefix(package).split(".")[0] for name in modules if name.startswith(package)]
+        paths = [path_of(name) for name in modules]
+        starts = [
+            path.removeprefix(f"{home}/").split("/")[0] for path in paths if path.startswith(f"{home}/")
+        ]
         own |= imported(starts, SOURCES, home)
         for text in plugins.values():
             own |= imported(["plugin"], {**SOURCES, f"{home}/plugin.py": text}, home)
-    own.add(f"{MODULES[dataset].replace('.', '/')}.py")
-    if MODULES[dataset].startswith("datasets.own."):
+    own.add(f"{path_of(MODULES[dataset])}.py")
+    if path_of(MODULES[dataset]).startswith("datasets/own/"):
         own |= {name for name in SOURCES if name.startswith("datasets/own/")}
     # A dataset's own network stands for the modules in which all are listed.
     some = (

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import datasets
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError
 
 __all__ = ["Data", "Kind", "Source", "copies", "data_for", "data_of", "refuse_other_data", "source_of"]
 

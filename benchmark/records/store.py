@@ -6,11 +6,11 @@ import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmark.engine.config import RunConfig
-from benchmark.engine.records import FOLDER, refuse_record
-from benchmark.errors import UserError
-from benchmark.records.record import BadRecord, Record, data_in, read_reason, read_record
-from benchmark.records.same_data import Data
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.records import FOLDER, refuse_record
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.record import BadRecord, Record, data_in, read_reason, read_record
+from pfl_benchmark.records.same_data import Data
 
 __all__ = ["Record", "Store", "family", "finished_data"]
 

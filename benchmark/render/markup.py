@@ -10,8 +10,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from benchmark.render.forms import printed
-from benchmark.render.table import Table, plain
+from pfl_benchmark.render.forms import printed
+from pfl_benchmark.render.table import Table, plain
 
 __all__ = ["html_table", "template"]
 

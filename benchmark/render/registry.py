@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmark.render.table import Table
+from pfl_benchmark.render.table import Table
 
 __all__ = ["FORMATS", "Format", "register"]
 

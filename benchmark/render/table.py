@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from benchmark.render.forms import printed
+from pfl_benchmark.render.forms import printed
 
 __all__ = ["MISSING", "Cell", "Head", "Plain", "Table", "in_brackets", "plain"]
 
@@ -22,7 +22,7 @@ class Cell:
 
     Attributes:
         value: None: there is nothing. Empty words: nothing belongs there.
-        form: how the number is printed (`benchmark.render.forms.printed`).
+        form: how the number is printed (`render.forms.printed`).
         deviation: sample standard deviation over seeds, printed as `value` is.
         paper: the paper's figure, also where `value` is None; printed with ``value - paper`` beside it.
         beside: what stands in brackets behind it.

@@ -1,7 +1,7 @@
 """Every way to train on the same work, in turn.
 
 Trainers have processes of their own: the executor `threads` changes the memory allocator's settings for good
-and for everything in its process (`benchmark.engine.executors.allocator`), and the peak of memory is the
+and for everything in its process (`engine.executors.allocator`), and the peak of memory is the
 process's. Waiting for its turn a process does nothing, so turns are as close as within one process.
 """
 
@@ -16,14 +16,14 @@ from multiprocessing import get_context
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from benchmark.config.settings import find_setting
-from benchmark.engine.config import RunConfig
-from benchmark.engine.network import network_of
-from benchmark.engine.precision import precision
-from benchmark.experiment.execution import Execution
-from benchmark.speed.clock import ceilings, peak_memory, training_bytes, training_flops
-from benchmark.speed.workload import CELLS, COHORT, PLAIN, TRAINERS, trainer_call
-from datasets import DATASETS
+from pfl_benchmark.config.settings import find_setting
+from pfl_benchmark.datasets.api import DATASETS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.network import network_of
+from pfl_benchmark.engine.precision import precision
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.speed.clock import ceilings, peak_memory, training_bytes, training_flops
+from pfl_benchmark.speed.workload import CELLS, COHORT, PLAIN, TRAINERS, trainer_call
 
 __all__ = ["Trainer", "Turn", "cells"]
 

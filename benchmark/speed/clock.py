@@ -17,8 +17,8 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmark.engine.executors.memory import result_bytes
-from benchmark.models import Network
+from pfl_benchmark.engine.executors.memory import result_bytes
+from pfl_benchmark.models import Network
 
 __all__ = [
     "Ceilings",

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from benchmark.engine.executors import EXECUTORS
-from benchmark.engine.precision import precision
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import Prepared
-from benchmark.speed.clock import peak_memory, timed, wait_for
-from benchmark.speed.workload import COHORT, local_call, ready
+from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.precision import precision
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import Prepared
+from pfl_benchmark.speed.clock import peak_memory, timed, wait_for
+from pfl_benchmark.speed.workload import COHORT, local_call, ready
 
 __all__ = ["COHORTS", "CROWDS", "cohorts", "crowds"]
 

@@ -14,14 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad, vmap
 
-from benchmark.engine.executors.replay import Recorder
-from benchmark.engine.params import expand, row
-from benchmark.engine.precision import precision
-from benchmark.experiment.execution import Execution
-from benchmark.models import Conv, Network, Params, build_network
-from benchmark.speed.clock import timed, wait_for
-from benchmark.speed.workload import COHORT
-from datasets import DATASETS
+from pfl_benchmark.datasets.api import DATASETS
+from pfl_benchmark.engine.executors.replay import Recorder
+from pfl_benchmark.engine.params import expand, row
+from pfl_benchmark.engine.precision import precision
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.models import Conv, Network, Params, build_network
+from pfl_benchmark.speed.clock import timed, wait_for
+from pfl_benchmark.speed.workload import COHORT
 
 __all__ = ["WAYS", "kernels"]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData
-from benchmark.engine.local import LocalCall, Outcome
-from benchmark.engine.params import row
-from benchmark.engine.streams import Streams
-from benchmark.models import Conv, Linear, Network
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.data import FederatedData
+from pfl_benchmark.engine.local import LocalCall, Outcome
+from pfl_benchmark.engine.params import row
+from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.models import Conv, Linear, Network
 
 __all__ = ["PlainTrainer", "plain_network"]
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import torch
 
-from benchmark.engine.files import write_json
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.records.environment import device_name, environment
-from benchmark.speed.cells import cells
-from benchmark.speed.equality import VARIANTS, equality
-from benchmark.speed.growth import COHORTS, CROWDS, cohorts, crowds
-from benchmark.speed.kernels import kernels
-from benchmark.speed.runs import side_by_side, whole_runs
-from benchmark.speed.tables import TABLES
-from benchmark.speed.workload import CELLS, PLAIN, TRAINERS
+from pfl_benchmark.engine.files import write_json
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.records.environment import device_name, environment
+from pfl_benchmark.speed.cells import cells
+from pfl_benchmark.speed.equality import VARIANTS, equality
+from pfl_benchmark.speed.growth import COHORTS, CROWDS, cohorts, crowds
+from pfl_benchmark.speed.kernels import kernels
+from pfl_benchmark.speed.runs import side_by_side, whole_runs
+from pfl_benchmark.speed.tables import TABLES
+from pfl_benchmark.speed.workload import CELLS, PLAIN, TRAINERS
 
 __all__ = ["PARTS", "Sizes", "load", "measure", "save", "sizes_for"]
 

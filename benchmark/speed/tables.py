@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from benchmark.render.formats.markdown import grid
-from benchmark.render.forms import size
-from benchmark.render.table import Cell, Head, Table
+from pfl_benchmark.render.formats.markdown import grid
+from pfl_benchmark.render.forms import size
+from pfl_benchmark.render.table import Cell, Head, Table
 
 __all__ = ["TABLES", "as_markdown", "part_of", "tables_of"]
 
@@ -105,5 +105,5 @@ def as_markdown(found: dict[str, Any]) -> str:
 
 
 def part_of(kind: str) -> str:
-    """Name of the part of a document (`benchmark.present.document`) with figures of a kind of device."""
+    """Name of the part of a document (`present.document`) with figures of a kind of device."""
     return f"measured on {kind}"

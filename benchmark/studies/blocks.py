@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, setting_in_words
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError, unknown
-from benchmark.records.store import Record
+from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, setting_in_words
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError, unknown
+from pfl_benchmark.records.store import Record
 
 __all__ = ["Block", "Blocks", "blocks_of", "listed", "refuse_other_data"]
 

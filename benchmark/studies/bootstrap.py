@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from benchmark.studies.statistics import DIGITS
+from pfl_benchmark.studies.statistics import DIGITS
 
 __all__ = ["CONFIDENCE", "RESAMPLES", "improvement", "improvement_interval", "iqm", "iqm_interval"]
 

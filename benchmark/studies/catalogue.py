@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from algorithms import ALGORITHMS
-from benchmark.config.settings import SETTINGS
-from benchmark.errors import UserError, unknown
-from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
-from benchmark.studies.packs import offered
-from benchmark.studies.points import at_rates, validation, with_points
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.errors import UserError, unknown
+from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant
+from pfl_benchmark.studies.packs import offered
+from pfl_benchmark.studies.points import at_rates, validation, with_points
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmark.errors import UserError
-from benchmark.studies.statistics import DIGITS, LEVEL, direction, holm, wilcoxon
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.studies.statistics import DIGITS, LEVEL, direction, holm, wilcoxon
 
 __all__ = [
     "Friedman",

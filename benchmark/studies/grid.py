@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from algorithms import ALGORITHMS
-from benchmark.config.fields import in_words
-from benchmark.config.resolve import resolve, with_hyper
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.errors import NotDefined
-from benchmark.studies.printed import PrintedTable
-from benchmark.studies.rehearsal import canonical
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.fields import in_words
+from pfl_benchmark.config.resolve import resolve, with_hyper
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import NotDefined
+from pfl_benchmark.studies.printed import PrintedTable
+from pfl_benchmark.studies.rehearsal import canonical
 
 if TYPE_CHECKING:
-    from benchmark.render.picture import Picture
-    from benchmark.render.table import Table
+    from pfl_benchmark.render.picture import Picture
+    from pfl_benchmark.render.table import Table
 
 __all__ = ["Cell", "Column", "Computed", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
 
@@ -125,7 +125,7 @@ class Study:
     Attributes:
         title: heading of the table.
         grids: by profile.
-        tables, figures: names of makers, see `benchmark.present.tables` and `benchmark.present.figures`.
+        tables, figures: names of makers, see `present.tables` and `present.figures`.
         highlight: title of the row that figures draw strongly.
         reference: title of the row that the others are tested against in the table of differences.
         paper: the same table as a publication prints it.

@@ -1,12 +1,12 @@
-"""Packs: a package below `benchmark.papers` for everything that only one publication needs.
+"""Packs: a package below `papers` for everything that only one publication needs.
 
 What a pack offers is found by the names of its modules:
 
 =============  ==========================================================================
-``studies``    ``STUDIES``: a tuple of `benchmark.studies.grid.Study`
+``studies``    ``STUDIES``: a tuple of `studies.grid.Study`
 ``tables``     ``TABLES``: makers of tables by the names that studies use
 ``figures``    ``FIGURES``: makers of figures by the names that studies use
-``commands``   a package of commands (`benchmark.commands`)
+``commands``   a package of commands (`commands`)
 =============  ==========================================================================
 
 All are optional. Nothing outside of a pack imports it, so that it can be deleted.
@@ -21,11 +21,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-import benchmark
-
 __all__ = ["makers", "offered"]
 
-_PLACE = f"{benchmark.__name__}.papers"
+_PLACE = "pfl_benchmark.papers"
 
 
 def offered(part: str) -> list[ModuleType]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from algorithms import ALGORITHMS
-from benchmark.config.fields import as_typed
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.studies.grid import Column, Variant
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.studies.grid import Column, Variant
 
 __all__ = ["at_rates", "default_rate", "own_points", "validation", "with_points"]
 

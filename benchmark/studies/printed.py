@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from benchmark.errors import UserError
+from pfl_benchmark.errors import UserError
 
 __all__ = ["PrintedTable"]
 

@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from benchmark.engine.config import RunConfig
-from benchmark.records.store import Record, Store
-from benchmark.studies.grid import Grid, Profile, Study, Variant, configure
-from benchmark.studies.statistics import Comparison, compare_with, mean_and_std
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.records.store import Record, Store
+from pfl_benchmark.studies.grid import Grid, Profile, Study, Variant, configure
+from pfl_benchmark.studies.statistics import Comparison, compare_with, mean_and_std
 
 __all__ = ["Place", "Results", "collect"]
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from algorithms import ALGORITHMS
-from benchmark.engine.network import knows_network
-from benchmark.records.store import Record
-from benchmark.studies.rehearsal import adapts
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.engine.network import knows_network
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.studies.rehearsal import adapts
 
 __all__ = ["Cost", "Reached", "Target", "at_last", "cost_to", "reached"]
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from benchmark.errors import UserError
+from pfl_benchmark.errors import UserError
 
 __all__ = ["require_key"]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from benchmark.config.fields import DATA_FIELDS, setting_in_words
-from benchmark.engine.config import RunConfig
-from benchmark.engine.rounds import Observer
-from benchmark.records.record import read_record
+from pfl_benchmark.config.fields import DATA_FIELDS, setting_in_words
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.rounds import Observer
+from pfl_benchmark.records.record import read_record
 
 if TYPE_CHECKING:
-    from benchmark.render.table import Table
+    from pfl_benchmark.render.table import Table
 
 __all__ = ["About", "Followed", "Tracker", "Tracking", "Warn", "describe", "setting_of"]
 

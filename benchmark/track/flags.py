@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from benchmark.config.flags import add_flag
-from benchmark.errors import UserError, flag
+from pfl_benchmark.config.flags import add_flag
+from pfl_benchmark.errors import UserError, flag
 
 if TYPE_CHECKING:
-    from benchmark.track.base import Tracking
+    from pfl_benchmark.track.base import Tracking
 
 __all__ = ["add_tracking", "tracking_of"]
 
@@ -47,7 +47,7 @@ def tracking_of(
                     f"{flag(name)} has a meaning only with --wandb online or offline; add that flag"
                 )
         return ()
-    from benchmark.track.weights_and_biases import PROJECT, WeightsAndBiases
+    from pfl_benchmark.track.weights_and_biases import PROJECT, WeightsAndBiases
 
     tracking = WeightsAndBiases(
         arguments.wandb,

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.errors import UserError, nearest, optional
-from benchmark.track.access import require_key
-from benchmark.track.base import About, Warn, describe, setting_of
+from pfl_benchmark.errors import UserError, nearest, optional
+from pfl_benchmark.track.access import require_key
+from pfl_benchmark.track.base import About, Warn, describe, setting_of
 
 if TYPE_CHECKING:
-    from benchmark.render.table import Table
+    from pfl_benchmark.render.table import Table
 
 __all__ = ["MODES", "PROJECT", "WeightsAndBiases"]
 
@@ -39,7 +39,7 @@ _unreachable = False  # since this process has found out, at the cost of `_INIT_
 
 @dataclass(frozen=True)
 class WeightsAndBiases:
-    """A `benchmark.track.Tracking`.
+    """A `track.Tracking`.
 
     Attributes:
         mode: online or offline.
@@ -99,7 +99,7 @@ class WeightsAndBiases:
         """Log tables as printed (``tables/NAME``) and as plain numbers (``numbers/NAME``)."""
         import wandb
 
-        from benchmark.render.table import plain
+        from pfl_benchmark.render.table import plain
 
         run = self._open(
             root,
@@ -149,7 +149,7 @@ class WeightsAndBiases:
 
 
 class _Run:
-    """A `benchmark.track.Tracker` that feeds a W&B run."""
+    """A `track.Tracker` that feeds a W&B run."""
 
     def __init__(self, run: Any) -> None:
         self._run = run

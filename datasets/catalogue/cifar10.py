@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datasets.data import DatasetInfo
-from datasets.download import Download
-from datasets.layouts import CifarPickles, ParquetFiles
+from pfl_benchmark.datasets.data import DatasetInfo
+from pfl_benchmark.datasets.download import Download
+from pfl_benchmark.datasets.layouts import CifarPickles, ParquetFiles
 
 __all__ = ["INFO"]
 

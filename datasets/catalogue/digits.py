@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from datasets.data import DatasetInfo, Samples
+from pfl_benchmark.datasets.data import DatasetInfo, Samples
 
 __all__ = ["INFO"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import string
 
-from datasets.data import DatasetInfo
-from datasets.download import Download
-from datasets.layouts import IdxFiles, ParquetFiles
+from pfl_benchmark.datasets.data import DatasetInfo
+from pfl_benchmark.datasets.download import Download
+from pfl_benchmark.datasets.layouts import IdxFiles, ParquetFiles
 
 __all__ = ["INFO"]
 

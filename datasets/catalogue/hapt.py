@@ -6,9 +6,9 @@ rotation in rad/s, 50 times a second, labelled samples only.
 
 from __future__ import annotations
 
-from datasets.data import DatasetInfo
-from datasets.people.hapt import STEPS, Recordings
-from datasets.people.hapt_files import CHANNELS
+from pfl_benchmark.datasets.data import DatasetInfo
+from pfl_benchmark.datasets.people.hapt import STEPS, Recordings
+from pfl_benchmark.datasets.people.hapt_files import CHANNELS
 
 __all__ = ["INFO"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from datasets.catalogue.hapt import INFO as BASIC
+from pfl_benchmark.datasets.catalogue.hapt import INFO as BASIC
 
 __all__ = ["INFO"]
 

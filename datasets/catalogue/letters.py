@@ -5,8 +5,8 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING
 
-from datasets.data import DatasetInfo
-from datasets.layouts import ParquetFiles, PystructArchive
+from pfl_benchmark.datasets.data import DatasetInfo
+from pfl_benchmark.datasets.layouts import ParquetFiles, PystructArchive
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datasets.data import DatasetInfo
-from datasets.text.sent140 import WORDS, Sent140
+from pfl_benchmark.datasets.data import DatasetInfo
+from pfl_benchmark.datasets.text.sent140 import WORDS, Sent140
 
 __all__ = ["INFO"]
 

@@ -5,9 +5,9 @@ Texts of Project Gutenberg, public domain.
 
 from __future__ import annotations
 
-from datasets.data import DatasetInfo
-from datasets.people.plays import ALPHABET
-from datasets.people.shakespeare import LENGTH, Roles
+from pfl_benchmark.datasets.data import DatasetInfo
+from pfl_benchmark.datasets.people.plays import ALPHABET
+from pfl_benchmark.datasets.people.shakespeare import LENGTH, Roles
 
 __all__ = ["INFO"]
 

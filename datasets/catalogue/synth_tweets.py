@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datasets.data import DatasetInfo
-from datasets.text.synthetic import SyntheticTweets
+from pfl_benchmark.datasets.data import DatasetInfo
+from pfl_benchmark.datasets.text.synthetic import SyntheticTweets
 
 __all__ = ["INFO"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from datasets.laws.base import LAWS, ByLabels, Law, find_law, option, register
+from pfl_benchmark.datasets.laws.base import LAWS, ByLabels, Law, find_law, option, register
 
 __all__ = ["LAWS", "OPTIONS", "ByLabels", "Law", "find_law", "option", "register"]
 

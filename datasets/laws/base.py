@@ -11,10 +11,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from benchmark.errors import UserError, check_range, flag, unknown
-from datasets.data import Dataset
-from datasets.pools import ClassPools, apportion
-from datasets.splits import Split
+from pfl_benchmark.datasets.data import Dataset
+from pfl_benchmark.datasets.pools import ClassPools, apportion
+from pfl_benchmark.datasets.splits import Split
+from pfl_benchmark.errors import UserError, check_range, flag, unknown
 
 __all__ = ["LAWS", "ByLabels", "Dealt", "Law", "find_law", "option", "register"]
 

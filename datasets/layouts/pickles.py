@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from datasets.layouts.base import Files, Half, require, unreadable
+from pfl_benchmark.datasets.layouts.base import Files, Half, require, unreadable
 
 __all__ = ["CifarPickles"]
 

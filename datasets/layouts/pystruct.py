@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
 
 import numpy as np
 
-from datasets.layouts.base import Files, Half, open_package, unreadable
-from datasets.people.pickled import load_arrays
+from pfl_benchmark.datasets.layouts.base import Files, Half, open_package, unreadable
+from pfl_benchmark.datasets.people.pickled import load_arrays
 
 if TYPE_CHECKING:
     from PIL import Image

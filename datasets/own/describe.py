@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets.data import Dataset, DatasetInfo, Samples
-from datasets.own.folder import read_folder
-from datasets.own.found import Found
-from datasets.own.parquet import read_parquet
+from pfl_benchmark.datasets.data import Dataset, DatasetInfo, Samples
+from pfl_benchmark.datasets.own.folder import read_folder
+from pfl_benchmark.datasets.own.found import Found
+from pfl_benchmark.datasets.own.parquet import read_parquet
+from pfl_benchmark.errors import UserError
 
 __all__ = ["OWN_DATA", "describe_own", "is_own"]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets import cache
-from datasets.own.found import Found
-from datasets.own.images import decode
+from pfl_benchmark.datasets import cache
+from pfl_benchmark.datasets.own.found import Found
+from pfl_benchmark.datasets.own.images import decode
+from pfl_benchmark.errors import UserError
 
 __all__ = ["read_folder"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets.layouts.base import one_line
+from pfl_benchmark.datasets.layouts.base import one_line
+from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
     from PIL import Image

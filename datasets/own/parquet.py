@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets import cache
-from datasets.layouts.base import unreadable
-from datasets.own.found import Found
-from datasets.own.images import decode
+from pfl_benchmark.datasets import cache
+from pfl_benchmark.datasets.layouts.base import unreadable
+from pfl_benchmark.datasets.own.found import Found
+from pfl_benchmark.datasets.own.images import decode
+from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from datasets import cache
-from datasets.data import Dataset, DatasetInfo, Samples
-from datasets.layouts.base import unreadable
-from datasets.people.hapt_files import CHANNELS, find_recordings, read_recordings
+from pfl_benchmark.datasets import cache
+from pfl_benchmark.datasets.data import Dataset, DatasetInfo, Samples
+from pfl_benchmark.datasets.layouts.base import unreadable
+from pfl_benchmark.datasets.people.hapt_files import CHANNELS, find_recordings, read_recordings
 
 if TYPE_CHECKING:
     import pandas as pd

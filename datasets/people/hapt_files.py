@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets.layouts.base import open_package, unreadable
-from datasets.people.pickled import load_arrays
+from pfl_benchmark.datasets.layouts.base import open_package, unreadable
+from pfl_benchmark.datasets.people.pickled import load_arrays
+from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

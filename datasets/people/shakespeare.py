@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets import cache
-from datasets.data import Dataset, DatasetInfo, Samples
-from datasets.layouts.base import open_package, unreadable
-from datasets.people.plays import ALPHABET, roles
+from pfl_benchmark.datasets import cache
+from pfl_benchmark.datasets.data import Dataset, DatasetInfo, Samples
+from pfl_benchmark.datasets.layouts.base import open_package, unreadable
+from pfl_benchmark.datasets.people.plays import ALPHABET, roles
+from pfl_benchmark.errors import UserError
 
 __all__ = ["LENGTH", "PLAYS", "STRIDE", "Roles", "samples_of"]
 

@@ -10,13 +10,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets import cache
-from datasets.data import PADDING, UNKNOWN, Dataset, DatasetInfo, Samples
-from datasets.layouts.base import one_line
-from datasets.text.fetch import Remote, fetch
-from datasets.text.tokens import number_words
-from datasets.text.vectors import VectorFile, find_vectors, read_vectors
+from pfl_benchmark.datasets import cache
+from pfl_benchmark.datasets.data import PADDING, UNKNOWN, Dataset, DatasetInfo, Samples
+from pfl_benchmark.datasets.layouts.base import one_line
+from pfl_benchmark.datasets.text.fetch import Remote, fetch
+from pfl_benchmark.datasets.text.tokens import number_words
+from pfl_benchmark.datasets.text.vectors import VectorFile, find_vectors, read_vectors
+from pfl_benchmark.errors import UserError
 
 __all__ = ["WORDS", "Sent140"]
 
@@ -70,7 +70,7 @@ class Sent140:
 
 
 def _tweets(roots: Sequence[Path], download: bool) -> Path:
-    from datasets.text.tweets import find_tweets  # needs pandas, which takes its time to load
+    from pfl_benchmark.datasets.text.tweets import find_tweets  # needs pandas, which takes its time to load
 
     folders = [root / "sent140" for root in roots]
     found = find_tweets(folders)
@@ -128,7 +128,7 @@ def _download(remote: Remote, roots: Sequence[Path]) -> str:
 
 
 def _decode(tweets: Path, vectors: VectorFile) -> dict[str, np.ndarray]:
-    from datasets.text.tweets import read_tweets
+    from pfl_benchmark.datasets.text.tweets import read_tweets
 
     table, total = read_tweets(tweets)
     numbers, words = number_words(table["text"], len(table), WORDS)

@@ -14,8 +14,8 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets.data import PADDING, UNKNOWN, Dataset, DatasetInfo, Samples
+from pfl_benchmark.datasets.data import PADDING, UNKNOWN, Dataset, DatasetInfo, Samples
+from pfl_benchmark.errors import UserError
 
 __all__ = ["WIDTH", "SyntheticTweets"]
 

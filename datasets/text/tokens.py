@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.errors import UserError
+from pfl_benchmark.errors import UserError
 
 __all__ = ["number_words", "torchtext"]
 

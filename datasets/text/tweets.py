@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from benchmark.errors import UserError
-from datasets.layouts.base import unreadable
+from pfl_benchmark.datasets.layouts.base import unreadable
+from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd

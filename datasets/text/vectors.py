@@ -16,9 +16,9 @@ from typing import IO
 
 import numpy as np
 
-from benchmark.errors import UserError
-from datasets.layouts.base import unreadable
-from datasets.text.tokens import torchtext
+from pfl_benchmark.datasets.layouts.base import unreadable
+from pfl_benchmark.datasets.text.tokens import torchtext
+from pfl_benchmark.errors import UserError
 
 __all__ = ["VectorFile", "find_vectors", "read_vectors"]
 

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from algorithms import ALGORITHMS
-from benchmark.cli import parser_of
-from benchmark.commands import command_names, find_command
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.errors import flag
-from benchmark.experiment.card import card_of
-from benchmark.models import ARCHITECTURES, Network, sample_shape
-from benchmark.models.layers import Layer
-from benchmark.present.cards import markdown, overview
-from datasets import DATASETS, LAWS
-from datasets.registry import MODULES
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.cli import parser_of
+from pfl_benchmark.commands import command_names, find_command
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.datasets.api import DATASETS, LAWS
+from pfl_benchmark.datasets.registry import MODULES
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import flag
+from pfl_benchmark.experiment.card import card_of
+from pfl_benchmark.models import ARCHITECTURES, Network, sample_shape
+from pfl_benchmark.models.layers import Layer
+from pfl_benchmark.present.cards import markdown, overview
 
 __all__ = ["DOCUMENTS", "LANDING", "Change", "made_by", "navigation", "pages"]
 

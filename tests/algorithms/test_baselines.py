@@ -9,23 +9,23 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from algorithms import ALGORITHMS
-from benchmark.config.resolve import with_hyper
-from benchmark.engine.algorithm import Task
-from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData
-from benchmark.engine.executors import LoopExecutor
-from benchmark.engine.local import Outcome
-from benchmark.engine.params import nbytes
-from benchmark.engine.rounds import Diverged
-from benchmark.engine.schedule import Schedule
-from benchmark.engine.streams import Streams
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import run_cell
-from benchmark.experiment.unrecorded import Quiet
-from benchmark.models import NETWORKS
-from datasets import Dataset, Samples, Split
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.datasets.api import Dataset, Samples, Split
+from pfl_benchmark.engine.algorithm import Task
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.data import FederatedData
+from pfl_benchmark.engine.executors import LoopExecutor
+from pfl_benchmark.engine.local import Outcome
+from pfl_benchmark.engine.params import nbytes
+from pfl_benchmark.engine.rounds import Diverged
+from pfl_benchmark.engine.schedule import Schedule
+from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.models import NETWORKS
 
 HEAD = ["fc3.weight", "fc3.bias"]
 EVERYONE = range(6)

@@ -9,16 +9,16 @@ import torch
 import torch.nn.functional as F
 from equations import EVERYONE, ONE_STEP, Quadratic, close, gradient_at, loss_at, quadratic_step
 
-from algorithms.apfl import Mixed, mixture
-from algorithms.fedamp import attention
-from algorithms.fedproto import PrototypeMean, class_means
-from algorithms.knn_per import neighbour_shares
-from algorithms.per_fedavg import Meta
-from algorithms.pfedme import Envelope
-from benchmark.engine.local import Phase
-from benchmark.engine.params import expand, within
-from benchmark.errors import UserError
-from benchmark.models import BatchNorm
+from pfl_benchmark.algorithms.apfl import Mixed, mixture
+from pfl_benchmark.algorithms.fedamp import attention
+from pfl_benchmark.algorithms.fedproto import PrototypeMean, class_means
+from pfl_benchmark.algorithms.knn_per import neighbour_shares
+from pfl_benchmark.algorithms.per_fedavg import Meta
+from pfl_benchmark.algorithms.pfedme import Envelope
+from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.engine.params import expand, within
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import BatchNorm
 
 # Rules and objectives by themselves
 

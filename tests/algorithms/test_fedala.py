@@ -4,8 +4,8 @@ import pytest
 import torch
 from equations import EVERYONE, ONE_STEP, close, gradient_at
 
-from benchmark.engine.params import within
-from benchmark.errors import UserError
+from pfl_benchmark.engine.params import within
+from pfl_benchmark.errors import UserError
 
 HEAD = ("fc3.weight", "fc3.bias")
 WHOLE = {"part": 1.0, "eta": 3.0}  # one batch of all samples, so that no draw matters

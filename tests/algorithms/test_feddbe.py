@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from equations import EVERYONE, ONE_STEP, close
 
-from benchmark.errors import UserError
+from pfl_benchmark.errors import UserError
 
 KAPPA, MU, LR = 32.0, 0.3, 0.05
 

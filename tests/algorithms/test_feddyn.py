@@ -4,8 +4,8 @@ import pytest
 import torch
 from equations import EVERYONE, ONE_STEP, Quadratic, close, gradient_at, quadratic_step
 
-from algorithms.clipping import Clipped
-from benchmark.engine.params import clone, within
+from pfl_benchmark.algorithms.clipping import Clipped
+from pfl_benchmark.engine.params import clone, within
 
 PLAIN = {"momentum": 0.0, **ONE_STEP}
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from equations import EVERYONE, ONE_STEP, close, loss_at
 
-from algorithms.fedem import responsibilities
-from benchmark.engine.params import row, within
+from pfl_benchmark.algorithms.fedem import responsibilities
+from pfl_benchmark.engine.params import row, within
 
 WEIGHTS = "mixture.weights"
 

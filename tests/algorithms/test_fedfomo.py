@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from equations import EVERYONE, ONE_STEP, close, gradient_at
 
-from benchmark.engine.params import row, select, within
+from pfl_benchmark.engine.params import row, select, within
 
 ROW = "preferences.row"
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from equations import ONE_STEP, close
 
-from algorithms.head_combination import head_weights, of_features, simplex_minimum
+from pfl_benchmark.algorithms.head_combination import head_weights, of_features, simplex_minimum
 
 LAM, LR = 2.0, 0.05
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from equations import ONE_STEP, close
 
-from benchmark.engine.params import clone, within
+from pfl_benchmark.engine.params import clone, within
 
 SHARES = {"mu": 2.0, "temperature": 0.3}
 

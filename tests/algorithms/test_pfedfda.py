@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from algorithms import gaussian_head
-from algorithms.gaussian_head import (
+from pfl_benchmark.algorithms import gaussian_head
+from pfl_benchmark.algorithms.gaussian_head import (
     Gaussians,
     best_coefficients,
     class_prior,
@@ -19,19 +19,19 @@ from algorithms.gaussian_head import (
     one_thread,
     validation_loss,
 )
-from algorithms.pfedfda import PFedFDA, PFedFDAHyper
-from benchmark.config.settings import find_setting
-from benchmark.engine.algorithm import Task
-from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData
-from benchmark.engine.executors import EXECUTORS, LoopExecutor
-from benchmark.engine.local import Outcome
-from benchmark.engine.params import clone, nbytes
-from benchmark.engine.schedule import Schedule
-from benchmark.engine.streams import Streams
-from benchmark.errors import UserError
-from benchmark.models import NETWORKS, Linear, Network, Recurrent
-from datasets import Dataset, Samples, Split
+from pfl_benchmark.algorithms.pfedfda import PFedFDA, PFedFDAHyper
+from pfl_benchmark.config.settings import find_setting
+from pfl_benchmark.datasets.api import Dataset, Samples, Split
+from pfl_benchmark.engine.algorithm import Task
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.data import FederatedData
+from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
+from pfl_benchmark.engine.local import Outcome
+from pfl_benchmark.engine.params import clone, nbytes
+from pfl_benchmark.engine.schedule import Schedule
+from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import NETWORKS, Linear, Network, Recurrent
 
 REGULARISATIONS = ("official", "eps_I")
 CLASSES, WIDTH = 5, 8

@@ -5,7 +5,7 @@ import torch
 from equations import EVERYONE, ONE_STEP, close
 from torch import nn
 
-from benchmark.engine.params import within
+from pfl_benchmark.engine.params import within
 
 HYPER = {"hidden": 7, "n_hidden": 2, "embed_dim": 5, "hyper_rate": 0.1, "hyper_decay": 0.01}
 

@@ -6,13 +6,13 @@ import pkgutil
 
 import pytest
 
-import algorithms
-from algorithms import ALGORITHMS, find, register
-from benchmark.config.resolve import method_label
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.hyper import parse_hyper
-from benchmark.errors import UserError
-from benchmark.models import build_network
+from pfl_benchmark import algorithms
+from pfl_benchmark.algorithms import ALGORITHMS, find, register
+from pfl_benchmark.config.resolve import method_label
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.hyper import parse_hyper
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import build_network
 
 BASELINES = {"local", "fedavg", "fedavg-ft", "ditto", "fedbabu", "fedrep", "fedper", "lg-fedavg"}
 
@@ -23,7 +23,7 @@ def test_the_baselines_are_there():
 
 def test_every_module_of_the_package_is_loaded():
     for module in pkgutil.iter_modules(algorithms.__path__):
-        loaded = importlib.import_module(f"algorithms.{module.name}")
+        loaded = importlib.import_module(f"pfl_benchmark.algorithms.{module.name}")
         for value in vars(loaded).values():
             if isinstance(value, type) and issubclass(value, Algorithm) and "name" in vars(value):
                 assert ALGORITHMS[value.name] is value
@@ -56,7 +56,7 @@ def test_hyper_parameters_are_documented_and_have_defaults(algo):
 
 def test_hyper_parameters_do_not_hide_protocol(algo):
     """A hyper-parameter with the name of a run's field could not be told from its flag."""
-    from benchmark.engine.config import RunConfig
+    from pfl_benchmark.engine.config import RunConfig
 
     protocol = {spec.name for spec in dataclasses.fields(RunConfig)}
     assert not protocol & {spec.name for spec in dataclasses.fields(find(algo).Hyper)}

@@ -23,13 +23,13 @@ from damages import (
 from data_files import LAYOUTS, info_of
 from record_folders import write_record
 
-import datasets
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import record_of, run_cell
-from benchmark.experiment.unrecorded import Quiet
-from benchmark.records.archive import unpacked, write_pack
-from benchmark.records.record import BadRecord, read_record
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import record_of, run_cell
+from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.records.archive import unpacked, write_pack
+from pfl_benchmark.records.record import BadRecord, read_record
 
 DIGITS, PAIRS, LINES, KILLS, FLIPS, FILES, PACKS = 1000, 1000, 700, 200, 200, 200, 800
 METHODS = ("fedper", "ditto", "ppfe", "fedavg-ft")
@@ -166,7 +166,7 @@ def test_data_files(kind, tmp_path, monkeypatch):
     """A damaged file of a dataset, or a damaged cache of it: its arrays, or one line."""
     layout, write = LAYOUTS[kind]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("datasets.loading.DATASETS", {"made": info_of("made", layout)})
+    monkeypatch.setattr("pfl_benchmark.datasets.loading.DATASETS", {"made": info_of("made", layout)})
     rng, root, several = random.Random(kind), tmp_path / "data", []
     for number in range(FILES // len(LAYOUTS)):
         shutil.rmtree(root, ignore_errors=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from benchmark.cli import main
+from pfl_benchmark.cli import main
 
 # A run of a second.
 TINY = (

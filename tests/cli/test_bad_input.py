@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-import benchmark.commands.list as listed
-from algorithms import ALGORITHMS
-from benchmark.cli import main
-from benchmark.commands import command_names
+import pfl_benchmark.commands.list as listed
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.cli import main
+from pfl_benchmark.commands import command_names
 
 DIGITS = "--algo fedavg --dataset digits --device cpu"
 TWEETS = "--algo fedavg --dataset synth-tweets --device cpu"
@@ -190,7 +190,7 @@ def test_missing_data_offer_digits(command, tmp_path, monkeypatch):
     def no_network(*_):
         raise OSError("no network")
 
-    monkeypatch.setattr("datasets.loading.fetch", no_network)
+    monkeypatch.setattr("pfl_benchmark.datasets.loading.fetch", no_network)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     nowhere = str(tmp_path / "nowhere")
     refused(command("--algo fedavg", ["--data-dir", nowhere]), nowhere, "no network", "--dataset digits")
@@ -247,7 +247,7 @@ def test_a_place_without_permission_is_one_line(monkeypatch, capsys):
     def closed(words):
         raise PermissionError(13, "Permission denied", "/closed")
 
-    monkeypatch.setattr("benchmark.cli._dispatch", closed)
+    monkeypatch.setattr("pfl_benchmark.cli._dispatch", closed)
     assert main(["report"]) == 2
     expected = "error: /closed: Permission denied; give yourself access to it, or name another place\n"
     assert capsys.readouterr() == ("", expected)

@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from benchmark.cli import Parser
-from benchmark.commands import command_names
-from benchmark.commands import run as run_command
-from benchmark.config.fields import changes
-from benchmark.config.flags import config_of
-from benchmark.config.resolve import check_data
-from benchmark.config.settings import DEFAULT_SETTING, SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.errors import flag
-from benchmark.experiment.execution import Execution
+from pfl_benchmark.cli import Parser
+from pfl_benchmark.commands import command_names
+from pfl_benchmark.commands import run as run_command
+from pfl_benchmark.config.fields import changes
+from pfl_benchmark.config.flags import config_of
+from pfl_benchmark.config.resolve import check_data
+from pfl_benchmark.config.settings import DEFAULT_SETTING, SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import flag
+from pfl_benchmark.experiment.execution import Execution
 
 FIELDS = [spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")]
 
@@ -73,7 +73,7 @@ def test_overview_and_help_of_each_command(name, command):
 
 
 def test_a_new_module_is_a_new_command(command, tmp_path, monkeypatch):
-    import benchmark.commands as package
+    import pfl_benchmark.commands as package
 
     (tmp_path / "say_hello.py").write_text(
         "HELP = 'greets'\nUSAGE = ''\nEXAMPLES = ''\n"

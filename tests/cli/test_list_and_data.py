@@ -5,15 +5,15 @@ import dataclasses
 import pytest
 from PIL import Image
 
-import datasets
-from algorithms import ALGORITHMS
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.engine.hyper import parse_hyper
-from benchmark.errors import flag
-from benchmark.experiment.runner import split_of
-from benchmark.models import ARCHITECTURES
-from benchmark.studies.catalogue import STUDIES
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.hyper import parse_hyper
+from pfl_benchmark.errors import flag
+from pfl_benchmark.experiment.runner import split_of
+from pfl_benchmark.models import ARCHITECTURES
+from pfl_benchmark.studies.catalogue import STUDIES
 
 KNOWN = {
     "methods": ALGORITHMS,
@@ -53,7 +53,7 @@ def test_list_one_kind(what, command):
 
 
 def test_settings_fit_a_narrow_terminal(command, monkeypatch):
-    monkeypatch.setattr("benchmark.console.terminal._PLAIN_WIDTH", 80)
+    monkeypatch.setattr("pfl_benchmark.console.terminal._PLAIN_WIDTH", 80)
     answer = command("list settings")
     assert "…" not in answer.out
     for name, setting in SETTINGS.items():

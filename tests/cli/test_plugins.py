@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from conftest import TINY as FEDERATION
 
-from algorithms import ALGORITHMS
-from benchmark.config.plugins import LOADED, VARIABLE, load_plugins
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.sources import SOURCES
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.progress import RunProgress
-from benchmark.launch.local import Processes
-from benchmark.models import ARCHITECTURES, NETWORKS
-from benchmark.records.freshness import _digest, code_of
-from benchmark.studies.grid import Cell
-from datasets.registry import DATASETS, MODULES
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.plugins import LOADED, VARIABLE, load_plugins
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.datasets.registry import DATASETS, MODULES
+from pfl_benchmark.engine.sources import SOURCES
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.progress import RunProgress
+from pfl_benchmark.launch.local import Processes
+from pfl_benchmark.models import ARCHITECTURES, NETWORKS
+from pfl_benchmark.records.freshness import _digest, code_of
+from pfl_benchmark.studies.grid import Cell
 
 ROOT = Path(__file__).parents[2]
 REGISTRIES = (ALGORITHMS, ARCHITECTURES, DATASETS, MODULES, NETWORKS, SETTINGS, SOURCES, LOADED)
@@ -29,8 +29,8 @@ BEFORE = [dict(registry) for registry in REGISTRIES]
 METHOD = """
 from __future__ import annotations
 
-from algorithms import register
-from algorithms.fedper import FedPer
+from pfl_benchmark.algorithms import register
+from pfl_benchmark.algorithms.fedper import FedPer
 
 @register
 class Own(FedPer):
@@ -40,7 +40,7 @@ class Own(FedPer):
 """
 
 SETTING = """
-from benchmark.config.settings import SETTINGS, Setting
+from pfl_benchmark.config.settings import SETTINGS, Setting
 
 SETTINGS["digits-own"] = Setting("Own setting", {**SETTINGS["digits-s2"].values, "rounds": 3})
 """
@@ -48,10 +48,10 @@ SETTINGS["digits-own"] = Setting("Own setting", {**SETTINGS["digits-s2"].values,
 DATASET = """
 import dataclasses
 
-from benchmark.config.settings import SETTINGS, Setting
-from benchmark.models import NETWORKS, cnn
-from datasets import DATASETS
-from datasets.registry import register
+from pfl_benchmark.config.settings import SETTINGS, Setting
+from pfl_benchmark.models import NETWORKS, cnn
+from pfl_benchmark.datasets.api import DATASETS
+from pfl_benchmark.datasets.registry import register
 
 register(dataclasses.replace(DATASETS["digits"], name="own-digits", title="Own digits"), __name__)
 NETWORKS["own-digits"] = cnn((1, 8, 8), 10, (4, 4), (8, 8), kernel=3, padding=1)
@@ -61,7 +61,7 @@ SETTINGS["own-digits"] = Setting("Own data", {**SETTINGS["digits-s2"].values, "d
 NETWORK = """
 from torch import nn
 
-from benchmark.models import network_from_module, register_network
+from pfl_benchmark.models import network_from_module, register_network
 
 
 class Own(nn.Sequential):
@@ -234,14 +234,14 @@ def setting(**values):
 IID = {"dataset": "digits", "partition": "iid"}
 PLACES = {
     "ALGORITHMS": "algorithms",
-    "NETWORKS": "benchmark.models",
-    "ARCHITECTURES": "benchmark.models",
-    "SETTINGS": "benchmark.config.settings",
-    "register": "datasets.registry",
+    "NETWORKS": "pfl_benchmark.models",
+    "ARCHITECTURES": "pfl_benchmark.models",
+    "SETTINGS": "pfl_benchmark.config.settings",
+    "register": "pfl_benchmark.datasets.registry",
 }
 LAW = """
-from datasets.laws import LAWS
-from datasets.laws.base import register
+from pfl_benchmark.datasets.laws import LAWS
+from pfl_benchmark.datasets.laws.base import register
 
 register(type("Own", (LAWS["iid"],), {"name": "own"}))
 """

@@ -23,9 +23,9 @@ def start(*words, **options):
 def test_what_is_slow_to_import_is_loaded_where_it_is_used():
     """Help needs no PyTorch; methods and runner need nothing that only some data, tables or figures need."""
     code = (
-        "import sys; from benchmark.cli import main; assert main(['--help']) == 0; "
+        "import sys; from pfl_benchmark.cli import main; assert main(['--help']) == 0; "
         "assert not {'torch', 'pandas', 'pyarrow'} & set(sys.modules); "
-        "import algorithms, benchmark.experiment.runner; "
+        "import pfl_benchmark.algorithms, pfl_benchmark.experiment.runner; "
         "assert not {'pandas', 'pyarrow', 'scipy', 'sklearn', 'matplotlib', 'PIL'} & set(sys.modules)"
     )
     process = start("-c", code)
@@ -77,10 +77,10 @@ def test_an_interruption_while_the_program_is_imported():
         "import sys\n"
         "class Pressed:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'benchmark.cli':\n"
+        "        if name == 'pfl_benchmark.cli':\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Pressed())\n"
-        "from benchmark.__main__ import start\n"
+        "from pfl_benchmark.__main__ import start\n"
         "sys.exit(start())"
     )
     process = start("-c", code)

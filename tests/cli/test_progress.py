@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from benchmark.console.terminal import duration, percent, shown_path
-from benchmark.experiment import progress
-from benchmark.render.forms import size
+from pfl_benchmark.console.terminal import duration, percent, shown_path
+from pfl_benchmark.experiment import progress
+from pfl_benchmark.render.forms import size
 
 
 def line(number, rounds, every):
@@ -60,7 +60,7 @@ def test_resumed_rounds_count_but_are_not_told_again(capsys):
 
 def test_bar_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr(progress, "is_interactive", lambda stream: True)
-    monkeypatch.setattr("benchmark.console.terminal.is_interactive", lambda stream: True)
+    monkeypatch.setattr("pfl_benchmark.console.terminal.is_interactive", lambda stream: True)
     monkeypatch.setenv("COLUMNS", "100")
     watch(4, 2)
     out, err = capsys.readouterr()

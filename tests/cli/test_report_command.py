@@ -9,17 +9,17 @@ import pytest
 from own_studies import FEW, SIZES
 from record_folders import write_records
 
-from benchmark.cli import Parser, main
-from benchmark.commands import run as run_command
-from benchmark.config.fields import setting_in_words
-from benchmark.config.resolve import with_hyper
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.present.page.command import command
-from benchmark.records.freshness import write_verdict
-from benchmark.records.store import Store
-from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.grid import plan
+from pfl_benchmark.cli import Parser, main
+from pfl_benchmark.commands import run as run_command
+from pfl_benchmark.config.fields import setting_in_words
+from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.present.page.command import command
+from pfl_benchmark.records.freshness import write_verdict
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
+from pfl_benchmark.studies.grid import plan
 
 QUICK = PROFILES["quick"]
 
@@ -69,7 +69,7 @@ def test_everything_is_made_from_records_alone(call, root):
 
 def test_records_of_other_code_are_counted(call, root, monkeypatch):
     assert "other code" not in call("report --only few").out
-    monkeypatch.setattr("benchmark.present.page.mixtures.outdated", lambda *_: True)
+    monkeypatch.setattr("pfl_benchmark.present.page.mixtures.outdated", lambda *_: True)
     answer = call("report --only few pair")
     assert "4 of 4 records were computed by other code" in answer.out  # those of both studies once
     assert (answer.code, answer.err) == (0, "")
@@ -77,7 +77,7 @@ def test_records_of_other_code_are_counted(call, root, monkeypatch):
 
 def test_records_that_this_code_gives_again_are_counted_apart(call, root, monkeypatch):
     monkeypatch.setattr(
-        "benchmark.present.page.mixtures.outdated", lambda config, summary, verified=None: not verified
+        "pfl_benchmark.present.page.mixtures.outdated", lambda config, summary, verified=None: not verified
     )
     for rounds, record in enumerate(Store.scan(root).records(), start=2):
         verdict = {"record_digest": record.digest, "rounds": rounds}

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from benchmark.experiment.execution import Execution
-from benchmark.speed import report, workload
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.speed import report, workload
 
 DOCUMENT = "# Speed\n<!-- measured on cpu: begin -->\n<!-- measured on cpu: end -->\n"
 

@@ -11,12 +11,12 @@ import pytest
 from own_studies import FEW
 from record_folders import write_records
 
-from benchmark.cli import main
-from benchmark.engine.executors.threads import available_cores
-from benchmark.experiment import estimate
-from benchmark.render.formats import FORMATS
-from benchmark.studies import catalogue
-from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
+from pfl_benchmark.cli import main
+from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.experiment import estimate
+from pfl_benchmark.render.formats import FORMATS
+from pfl_benchmark.studies import catalogue
+from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 
 TINY = Profile(
     "quick",
@@ -115,7 +115,7 @@ def test_fill_render_and_nothing_to_do(command, tiny_studies, tmp_path):
 
 def test_records_of_other_code_are_counted(command, tiny_studies, tmp_path, monkeypatch):
     assert "other code" not in command("--only pair").out
-    monkeypatch.setattr("benchmark.records.freshness.code_of", lambda config: "after the edit")
+    monkeypatch.setattr("pfl_benchmark.records.freshness.code_of", lambda config: "after the edit")
     answer = command("--only pair")
     assert answer.code == 0
     assert "2 of 2 records were computed by other code" in answer.out
@@ -156,7 +156,7 @@ def test_a_diverged_cell_is_not_run_again_until_its_folder_is_removed(command, t
 
 
 def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_path):
-    from benchmark.launch import base
+    from pfl_benchmark.launch import base
 
     done, run = [], base.run_judged
 
@@ -176,7 +176,7 @@ def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_pat
 def test_a_cell_that_fails_by_a_fault_of_the_program_is_a_failure_of_the_command(
     command, tiny_studies, monkeypatch
 ):
-    from benchmark.launch import base
+    from pfl_benchmark.launch import base
 
     monkeypatch.setattr(base, "run_judged", lambda config, execution, observer: 1 / 0)
     answer = command("--only pair")

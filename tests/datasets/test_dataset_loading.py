@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-import datasets.download
-import datasets.loading
-from benchmark.errors import UserError
-from datasets import DATASETS, DatasetInfo, Samples, load
-from datasets.layouts import ParquetFiles
-from datasets.vision import import_torchvision
+import pfl_benchmark.datasets.download
+import pfl_benchmark.datasets.loading
+from pfl_benchmark.datasets.api import DATASETS, DatasetInfo, Samples, load
+from pfl_benchmark.datasets.layouts import ParquetFiles
+from pfl_benchmark.datasets.vision import import_torchvision
+from pfl_benchmark.errors import UserError
 
 N_TRAIN, N_TEST = 130, 104
 
@@ -48,7 +48,7 @@ def no_download(monkeypatch):
     def refuse(*_):
         raise urllib.error.URLError("no network")
 
-    monkeypatch.setattr(datasets.loading, "fetch", refuse)
+    monkeypatch.setattr(pfl_benchmark.datasets.loading, "fetch", refuse)
 
 
 def made(name, seed=0):
@@ -228,7 +228,7 @@ LABELS = np.arange(8, dtype=np.int64) % 2
     ],
 )
 def test_what_a_dataset_makes_itself_is_checked(x, y, problem, monkeypatch):
-    monkeypatch.setattr(datasets.loading, "DATASETS", {"own": own(x, y)})
+    monkeypatch.setattr(pfl_benchmark.datasets.loading, "DATASETS", {"own": own(x, y)})
     with pytest.raises(UserError, match=f"training part of 'own' has .*{problem}"):
         load("own")
 
@@ -249,14 +249,14 @@ HALF = Samples(IMAGES, LABELS)
 )
 def test_what_its_author_has_mistaken_is_told(made, changes, problem, monkeypatch):
     info = dataclasses.replace(own(IMAGES, LABELS), builtin=lambda: made, **changes)
-    monkeypatch.setattr(datasets.loading, "DATASETS", {"own": info})
+    monkeypatch.setattr(pfl_benchmark.datasets.loading, "DATASETS", {"own": info})
     with pytest.raises(UserError, match=f"'own' .*{problem}"):
         load("own")
 
 
 def test_a_dataset_without_samples_and_files_is_told(monkeypatch):
     info = dataclasses.replace(own(IMAGES, LABELS), builtin=None)
-    monkeypatch.setattr(datasets.loading, "DATASETS", {"own": info})
+    monkeypatch.setattr(pfl_benchmark.datasets.loading, "DATASETS", {"own": info})
     with pytest.raises(UserError, match="'own' has neither a `builtin` nor layouts"):
         load("own")
 
@@ -266,7 +266,7 @@ def test_a_file_that_such_a_dataset_misses_is_told(monkeypatch):
         np.load("nowhere.npz")
 
     missing = dataclasses.replace(own(IMAGES, LABELS), builtin=read)
-    monkeypatch.setattr(datasets.loading, "DATASETS", {"own": missing})
+    monkeypatch.setattr(pfl_benchmark.datasets.loading, "DATASETS", {"own": missing})
     with pytest.raises(UserError, match=r"dataset 'own' cannot be read: .*nowhere\.npz"):
         load("own")
 
@@ -506,7 +506,7 @@ def test_nothing_found(root, no_download):
 
 
 def test_download_can_be_forbidden(root, monkeypatch):
-    monkeypatch.setattr(datasets.loading, "fetch", None)
+    monkeypatch.setattr(pfl_benchmark.datasets.loading, "fetch", None)
     assert "downloading is off" in error_of("cifar10", root, download=False)
 
 
@@ -519,7 +519,7 @@ def test_no_network(name, root, monkeypatch):
 
     monkeypatch.setattr("urllib.request.urlopen", refuse)
     # Debian's files would be found on some machines.
-    monkeypatch.setattr(datasets.loading, "_find", lambda *_: None)
+    monkeypatch.setattr(pfl_benchmark.datasets.loading, "_find", lambda *_: None)
     text = error_of(name, root)
     assert "the download failed" in text
     assert f"of {DATASETS[name].download.what}" in text
@@ -538,7 +538,9 @@ def fake_torchvision(monkeypatch, write):
         write(Path(scratch))
 
     monkeypatch.setattr(
-        datasets.download, "_import_torchvision_datasets", lambda: types.SimpleNamespace(CIFAR10=make)
+        pfl_benchmark.datasets.download,
+        "_import_torchvision_datasets",
+        lambda: types.SimpleNamespace(CIFAR10=make),
     )
 
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from datasets.text.fetch import Remote, fetch
+from pfl_benchmark.datasets.text.fetch import Remote, fetch
 
 CONTENT = bytes(range(256)) * 3000
 

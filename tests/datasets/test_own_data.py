@@ -9,13 +9,13 @@ import pytest
 from own_images import clients_folder, digits_folder, encoded, save, write_parquet
 from PIL import Image
 
-import datasets
-from benchmark.cli import main
-from benchmark.config import own_data
-from benchmark.config.settings import SETTINGS
-from benchmark.models import NETWORKS
-from datasets.own import OWN_DATA, describe_own
-from datasets.registry import DATASETS, MODULES
+from pfl_benchmark.cli import main
+from pfl_benchmark.config import own_data
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.datasets.own import OWN_DATA, describe_own
+from pfl_benchmark.datasets.registry import DATASETS, MODULES
+from pfl_benchmark.models import NETWORKS
 
 SHORT = ["--rounds", "2", "--local-epochs", "1", "--eval-every", "0", "--device", "cpu", "--json"]
 

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from people_files import CHANNELS, write_hapt, write_play
 
-from benchmark.errors import UserError
-from datasets import LAWS, Split, hold_out, load
-from datasets.people.hapt import STEPS, windows
-from datasets.people.pickled import Stub, load_arrays
-from datasets.people.plays import ALPHABET, roles
-from datasets.people.shakespeare import LENGTH, PLAYS, STRIDE, samples_of
+from pfl_benchmark.datasets.api import LAWS, Split, hold_out, load
+from pfl_benchmark.datasets.people.hapt import STEPS, windows
+from pfl_benchmark.datasets.people.pickled import Stub, load_arrays
+from pfl_benchmark.datasets.people.plays import ALPHABET, roles
+from pfl_benchmark.datasets.people.shakespeare import LENGTH, PLAYS, STRIDE, samples_of
+from pfl_benchmark.errors import UserError
 
 
 @pytest.fixture(autouse=True)

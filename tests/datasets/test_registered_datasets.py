@@ -6,9 +6,9 @@ The files are looked for as users have it: in PFL_DATA_DIR, in system folders an
 import numpy as np
 import pytest
 
-from benchmark.errors import UserError
-from datasets import DATASETS, load
-from datasets.data import PADDING, UNKNOWN, DatasetInfo
+from pfl_benchmark.datasets.api import DATASETS, load
+from pfl_benchmark.datasets.data import PADDING, UNKNOWN, DatasetInfo
+from pfl_benchmark.errors import UserError
 
 
 @pytest.fixture(params=list(DATASETS))

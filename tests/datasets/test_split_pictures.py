@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datasets import LAWS, load
-from datasets.describe import split_picture, split_table
+from pfl_benchmark.datasets.api import LAWS, load
+from pfl_benchmark.datasets.describe import split_picture, split_table
 
 
 @pytest.fixture(scope="module")

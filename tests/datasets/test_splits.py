@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmark.errors import UserError
-from datasets import LAWS, load
-from datasets.laws.dirichlet import dirichlet_counts
-from datasets.laws.distinct import deal_classes, repair_duplicates
-from datasets.pools import ClassPools, apportion
+from pfl_benchmark.datasets.api import LAWS, load
+from pfl_benchmark.datasets.laws.dirichlet import dirichlet_counts
+from pfl_benchmark.datasets.laws.distinct import deal_classes, repair_duplicates
+from pfl_benchmark.datasets.pools import ClassPools, apportion
+from pfl_benchmark.errors import UserError
 
 DEALS = [  # clients, classes per client, classes
     (1, 1, 1),

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmark.errors import UserError
-from datasets import load
-from datasets.data import PADDING, UNKNOWN
-from datasets.text import sent140
-from datasets.text.tokens import number_words
-from datasets.text.tweets import LEAST
+from pfl_benchmark.datasets.api import load
+from pfl_benchmark.datasets.data import PADDING, UNKNOWN
+from pfl_benchmark.datasets.text import sent140
+from pfl_benchmark.datasets.text.tokens import number_words
+from pfl_benchmark.datasets.text.tweets import LEAST
+from pfl_benchmark.errors import UserError
 
 WIDTH = 5
 WORDS = ["good", "bad", "day", "!", "café", "the", "i'm"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmark.errors import UserError
-from datasets import Split, hold_out, load
+from pfl_benchmark.datasets.api import Split, hold_out, load
+from pfl_benchmark.errors import UserError
 
 
 @pytest.fixture(scope="module")

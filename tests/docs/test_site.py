@@ -13,23 +13,23 @@ import pytest
 from browser import Browser, find_browser
 from own_images import clients_folder, encoded, write_parquet
 
-import datasets
-from algorithms import ALGORITHMS
-from benchmark.cli import main, parser_of
-from benchmark.commands import command_names, find_command
-from benchmark.config import own_data
-from benchmark.config.flags import config_of, configure
-from benchmark.config.plugins import LOADED, VARIABLE, load_plugins, take_plugins
-from benchmark.config.resolve import check_data, resolve
-from benchmark.config.settings import SETTINGS
-from benchmark.engine import shapes
-from benchmark.engine.config import RunConfig
-from benchmark.engine.sources import SOURCES
-from benchmark.experiment.card import read_docstring
-from benchmark.models import ARCHITECTURES, NETWORKS
-from datasets import DATASETS, LAWS
-from datasets.own import OWN_DATA
-from datasets.registry import MODULES
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.cli import main, parser_of
+from pfl_benchmark.commands import command_names, find_command
+from pfl_benchmark.config import own_data
+from pfl_benchmark.config.flags import config_of, configure
+from pfl_benchmark.config.plugins import LOADED, VARIABLE, load_plugins, take_plugins
+from pfl_benchmark.config.resolve import check_data, resolve
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.datasets.api import DATASETS, LAWS
+from pfl_benchmark.datasets.own import OWN_DATA
+from pfl_benchmark.datasets.registry import MODULES
+from pfl_benchmark.engine import shapes
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.sources import SOURCES
+from pfl_benchmark.experiment.card import read_docstring
+from pfl_benchmark.models import ARCHITECTURES, NETWORKS
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.doctor import checks
-from datasets import DATASETS
+from pfl_benchmark.datasets.api import DATASETS
+from pfl_benchmark.doctor import checks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_on_a_machine_with_nothing(tmp_path):
     """Without site-packages: no traceback, exit code 2, and what to do."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PFL_PYTHON": sys.executable}
-    words = [sys.executable, "-S", "-m", "benchmark.doctor"]
+    words = [sys.executable, "-S", "-m", "pfl_benchmark.doctor"]
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "! packages" in done.stdout

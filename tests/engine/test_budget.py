@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from algorithms import ALGORITHMS
-from benchmark.engine import budget
-from benchmark.engine.budget import Plan, plan_rounds, planned_bytes, planned_epochs, planned_samples
-from benchmark.errors import UserError
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.engine import budget
+from pfl_benchmark.engine.budget import Plan, plan_rounds, planned_bytes, planned_epochs, planned_samples
+from pfl_benchmark.errors import UserError
 
 MEGABYTE = 1_000_000
 

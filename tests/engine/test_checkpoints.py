@@ -6,11 +6,11 @@ import shutil
 import pytest
 import torch
 
-from benchmark.engine.executors import LoopExecutor
-from benchmark.engine.records import RunRecord
-from benchmark.engine.rounds import Diverged
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import run_cell
+from pfl_benchmark.engine.executors import LoopExecutor
+from pfl_benchmark.engine.records import RunRecord
+from pfl_benchmark.engine.rounds import Diverged
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import run_cell
 
 
 class Stop:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.params import nbytes
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.params import nbytes
 
 CLIENTS = 9
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from algorithms import ALGORITHMS
-from benchmark.config.resolve import method_label
-from benchmark.engine.config import RunConfig
-from benchmark.engine.trunks import common_fields
-from benchmark.errors import UserError
-from datasets.laws import OPTIONS
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.resolve import method_label
+from pfl_benchmark.datasets.laws import OPTIONS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.trunks import common_fields
+from pfl_benchmark.errors import UserError
 
 FIELDS = [spec.name for spec in dataclasses.fields(RunConfig)]
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.engine.data import FederatedData, draw_crops
-from benchmark.engine.streams import Streams
-from datasets import Dataset, Samples, Split
+from pfl_benchmark.datasets.api import Dataset, Samples, Split
+from pfl_benchmark.engine.data import FederatedData, draw_crops
+from pfl_benchmark.engine.streams import Streams
 
 COUNT, CHANNELS, SIDE = 60, 3, 6
 

@@ -11,21 +11,21 @@ import pytest
 import torch
 from accelerator import DEVICE, traffic
 
-from algorithms import ALGORITHMS
-from benchmark.config.resolve import resolve, with_hyper
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.budget import Plan
-from benchmark.engine.config import RunConfig
-from benchmark.engine.executors import EXECUTORS
-from benchmark.engine.executors.program import Program
-from benchmark.engine.executors.replay import Recorder
-from benchmark.engine.executors.stacked import StackedExecutor
-from benchmark.engine.params import clone
-from benchmark.engine.records import RunRecord
-from benchmark.engine.rounds import run
-from benchmark.errors import NotDefined
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import prepare
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.resolve import resolve, with_hyper
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.budget import Plan
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.executors.program import Program
+from pfl_benchmark.engine.executors.replay import Recorder
+from pfl_benchmark.engine.executors.stacked import StackedExecutor
+from pfl_benchmark.engine.params import clone
+from pfl_benchmark.engine.records import RunRecord
+from pfl_benchmark.engine.rounds import run
+from pfl_benchmark.errors import NotDefined
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import prepare
 
 # A cohort of one, both clients in the last round, a whole batch and a short one.
 SMALL = {

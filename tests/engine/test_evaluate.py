@@ -5,12 +5,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmark.engine import evaluate as module
-from benchmark.engine.algorithm import Member
-from benchmark.engine.ensemble import SPACES, ensemble_scores
-from benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
-from benchmark.engine.ledger import Ledger
-from benchmark.engine.params import expand
+from pfl_benchmark.engine import evaluate as module
+from pfl_benchmark.engine.algorithm import Member
+from pfl_benchmark.engine.ensemble import SPACES, ensemble_scores
+from pfl_benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
+from pfl_benchmark.engine.ledger import Ledger
+from pfl_benchmark.engine.params import expand
 
 # Figures
 

@@ -7,13 +7,13 @@ from typing import ClassVar
 import pytest
 import torch
 
-from algorithms.ditto import Pull
-from benchmark.engine.executors import EXECUTORS, choose_executor
-from benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
-from benchmark.engine.local import LocalCall, LocalModel, Phase
-from benchmark.engine.params import expand
-from benchmark.engine.step import Rule
-from benchmark.models import NETWORKS, LowRank
+from pfl_benchmark.algorithms.ditto import Pull
+from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
+from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.step import Rule
+from pfl_benchmark.models import NETWORKS, LowRank
 
 OTHERS = sorted(set(EXECUTORS) - {"loop"})
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")

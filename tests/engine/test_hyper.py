@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from benchmark.engine.algorithm import NoHyper
-from benchmark.engine.hyper import option, parse_hyper
-from benchmark.errors import UserError
+from pfl_benchmark.engine.algorithm import NoHyper
+from pfl_benchmark.engine.hyper import option, parse_hyper
+from pfl_benchmark.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import pytest
 import torch
 from answers import refused
 
-from benchmark.cli import main
-from benchmark.engine.kept import MODELS, PREDICTIONS
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import run_cell
-from benchmark.experiment.unrecorded import Quiet
-from benchmark.records.record import read_record
+from pfl_benchmark.cli import main
+from pfl_benchmark.engine.kept import MODELS, PREDICTIONS
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.records.record import read_record
 
 
 @pytest.fixture

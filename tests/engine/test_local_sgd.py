@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from algorithms.ditto import Pull
-from benchmark.engine.executors import EXECUTORS
-from benchmark.engine.local import LocalCall, LocalModel, Phase
-from benchmark.engine.params import expand
-from benchmark.engine.sgd import FORWARD_BATCH, LocalWork, epoch_order, forward
-from benchmark.errors import UserError
+from pfl_benchmark.algorithms.ditto import Pull
+from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.sgd import FORWARD_BATCH, LocalWork, epoch_order, forward
+from pfl_benchmark.errors import UserError
 
 BODY, HEAD = ("conv1", "conv2", "fc1", "fc2"), ("fc3",)
 EVERYTHING = BODY + HEAD

@@ -11,17 +11,17 @@ import torch
 from small_networks import small_networks  # noqa: F401  # a fixture
 from torch import nn
 
-from benchmark.config.resolve import resolve
-from benchmark.engine.batches import check_batches, smallest_batch
-from benchmark.engine.config import RunConfig
-from benchmark.engine.executors import EXECUTORS, choose_executor
-from benchmark.engine.local import LocalCall, LocalModel, Phase
-from benchmark.engine.network import network_of
-from benchmark.engine.params import expand
-from benchmark.engine.step import Rule
-from benchmark.errors import UserError
-from benchmark.models import ARCHITECTURES, network_from_module
-from benchmark.records.freshness import _digest, code_of
+from pfl_benchmark.config.resolve import resolve
+from pfl_benchmark.engine.batches import check_batches, smallest_batch
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.network import network_of
+from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.step import Rule
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import ARCHITECTURES, network_from_module
+from pfl_benchmark.records.freshness import _digest, code_of
 
 pytestmark = pytest.mark.usefixtures("small_networks")
 
@@ -32,7 +32,7 @@ REASON = "batch normalisation: places that fill a client's batch up would count 
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch):
-    monkeypatch.setattr("benchmark.engine.executors.threads.available_cores", lambda: 2)
+    monkeypatch.setattr("pfl_benchmark.engine.executors.threads.available_cores", lambda: 2)
 
 
 def work(algorithm, executor):
@@ -238,7 +238,7 @@ def test_equal_configurations_have_one_network(tiny):
     [("resnet8-gn", "resnet8.py", "resnet18.py"), ("resnet8-gn", "norms.py", "mobilenet.py")],
 )
 def test_the_code_of_the_network_counts_and_that_of_others_does_not(network, used, other, tiny, monkeypatch):
-    from benchmark.engine.sources import SOURCES
+    from pfl_benchmark.engine.sources import SOURCES
 
     folder = "benchmark/models/architectures"
     codes = []

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from benchmark.engine.ledger import Ledger
-from benchmark.engine.local import Outcome
-from benchmark.engine.message import WeightedMean
-from benchmark.engine.params import clone, expand, nbytes, row, select
+from pfl_benchmark.engine.ledger import Ledger
+from pfl_benchmark.engine.local import Outcome
+from pfl_benchmark.engine.message import WeightedMean
+from pfl_benchmark.engine.params import clone, expand, nbytes, row, select
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import sys
 import pytest
 import torch
 
-from benchmark.engine.executors.allocator import keep_freed_memory
-from benchmark.engine.precision import precision
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import run_cell
+from pfl_benchmark.engine.executors.allocator import keep_freed_memory
+from pfl_benchmark.engine.precision import precision
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import run_cell
 
 
 def settings():

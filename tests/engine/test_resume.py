@@ -11,18 +11,18 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-import benchmark.engine.evaluate as evaluation
-import benchmark.engine.origins as origins
-import benchmark.engine.trunks as trunks
-import benchmark.experiment.runner as runner
-from algorithms import ALGORITHMS
-from algorithms.adaptation import FineTuning
-from benchmark.engine.algorithm import Algorithm, Trunk
-from benchmark.engine.executors import LoopExecutor
-from benchmark.engine.rounds import Diverged
-from benchmark.engine.trunks import TrunkStore
-from benchmark.errors import UserError
-from benchmark.records.freshness import code_of
+import pfl_benchmark.engine.evaluate as evaluation
+import pfl_benchmark.engine.origins as origins
+import pfl_benchmark.engine.trunks as trunks
+import pfl_benchmark.experiment.runner as runner
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.algorithms.adaptation import FineTuning
+from pfl_benchmark.engine.algorithm import Algorithm, Trunk
+from pfl_benchmark.engine.executors import LoopExecutor
+from pfl_benchmark.engine.rounds import Diverged
+from pfl_benchmark.engine.trunks import TrunkStore
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.freshness import code_of
 
 
 class Killer:

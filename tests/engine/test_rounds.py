@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import ALGORITHMS
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.executors import EXECUTORS, LoopExecutor
-from benchmark.engine.local import Phase
-from benchmark.engine.params import clone, expand
-from benchmark.engine.sgd import LocalWork
-from benchmark.errors import UserError
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
+from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.engine.params import clone, expand
+from pfl_benchmark.engine.sgd import LocalWork
+from pfl_benchmark.errors import UserError
 
 FIRST = 1
 

@@ -6,8 +6,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from benchmark.engine.schedule import Schedule
-from benchmark.engine.streams import Purpose, Streams
+from pfl_benchmark.engine.schedule import Schedule
+from pfl_benchmark.engine.streams import Purpose, Streams
 
 PURPOSES = get_args(Purpose)
 

@@ -9,10 +9,10 @@ import torch
 from record_folders import amend
 from sklearn.metrics import f1_score, roc_auc_score
 
-from benchmark.engine.evaluate import ClientMetrics, evaluate_shared
-from benchmark.engine.scores import macro_auc, macro_f1
-from benchmark.engine.seal import seal
-from benchmark.records.record import BadRecord, read_record
+from pfl_benchmark.engine.evaluate import ClientMetrics, evaluate_shared
+from pfl_benchmark.engine.scores import macro_auc, macro_f1
+from pfl_benchmark.engine.seal import seal
+from pfl_benchmark.records.record import BadRecord, read_record
 
 
 def samples(seed):

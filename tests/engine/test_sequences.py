@@ -7,16 +7,16 @@ import pytest
 import torch
 from people_files import write_hapt, write_play
 
-from benchmark.config.resolve import with_hyper
-from benchmark.config.settings import find_setting
-from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData
-from benchmark.engine.executors import EXECUTORS
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import run_cell
-from benchmark.experiment.unrecorded import Quiet
-from datasets import LAWS, load
+from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.config.settings import find_setting
+from pfl_benchmark.datasets.api import LAWS, load
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.data import FederatedData
+from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.experiment.unrecorded import Quiet
 
 SMALL = {
     "partition": "chronological", "test_share": 0.25, "clients": 6, "participation": 0.5,

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-import benchmark.engine.sources as sources
-from algorithms import ALGORITHMS
-from benchmark.engine.sources import SOURCES, digest, imported, read
-from benchmark.models import NETWORKS
-from benchmark.records.freshness import _digest, code_of, outdated
-from datasets import DATASETS
-from datasets.registry import MODULES
+import pfl_benchmark
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.datasets.api import DATASETS
+from pfl_benchmark.datasets.registry import MODULES
+from pfl_benchmark.engine.sources import SOURCES, digest, imported, path_of, read
+from pfl_benchmark.models import NETWORKS
+from pfl_benchmark.records.freshness import _digest, code_of, outdated
 
-ROOT = Path(sources.__file__).resolve().parents[2]
+PACKAGE = Path(pfl_benchmark.__file__).parent
 
 
 def test_all_code_that_computes_rounds_counts():
@@ -24,7 +24,7 @@ def test_all_code_that_computes_rounds_counts():
     assert {"benchmark/engine/sgd.py", "benchmark/models/network.py"} < set(SOURCES)
     assert not any(name.startswith(("tests/", "benchmark/present/tables/")) for name in SOURCES)
     own = {name: text for name, text in SOURCES.items() if not name.startswith("plugins/")}
-    assert read(ROOT) == own  # other tests may have loaded plugins
+    assert read(PACKAGE) == own  # other tests may have loaded plugins
 
 
 def test_links_that_lead_nowhere_are_no_code(tmp_path):
@@ -38,12 +38,12 @@ def test_links_that_lead_nowhere_are_no_code(tmp_path):
 @pytest.mark.parametrize(
     ("line", "counts"),
     [
-        ("from algorithms.other import Other", True),
-        ("from algorithms import other", True),
-        ("import algorithms.other", True),
+        ("from pfl_benchmark.algorithms.other import Other", True),
+        ("from pfl_benchmark.algorithms import other", True),
+        ("import pfl_benchmark.algorithms.other", True),
         ("from .other import Other", True),
         ("from . import other", True),
-        ("from benchmark.engine.other import Other", False),
+        ("from pfl_benchmark.engine.other import Other", False),
         ("other = 1", False),
         ("this is no Python", False),
     ],
@@ -56,20 +56,20 @@ def test_imports_of_other_methods_are_found(line, counts, module):
 
 def test_imports_are_followed_and_packages_count_whole():
     code = {
-        "algorithms/mine.py": b"from algorithms.package import Part",
-        "algorithms/package/__init__.py": b"from algorithms.package.part import Part",
-        "algorithms/package/part.py": b"from algorithms import base",
+        "algorithms/mine.py": b"from pfl_benchmark.algorithms.package import Part",
+        "algorithms/package/__init__.py": b"from pfl_benchmark.algorithms.package.part import Part",
+        "algorithms/package/part.py": b"from pfl_benchmark.algorithms import base",
         "algorithms/package/unused.py": b"",
-        "algorithms/base.py": b"import algorithms.mine",  # a circle
+        "algorithms/base.py": b"import pfl_benchmark.algorithms.mine",  # a circle
         "algorithms/stranger.py": b"",
     }
     assert imported(["mine"], code) == set(code) - {"algorithms/stranger.py"}
 
 
 def test_a_method_imports_its_bases(algo):
-    bases = {cls.__module__ for cls in ALGORITHMS[algo].__mro__ if cls.__module__.startswith("algorithms.")}
-    found = imported([ALGORITHMS[algo].__module__.split(".")[1]], SOURCES)
-    assert {f"{name.replace('.', '/')}.py" for name in bases} <= found
+    bases = {f"{path_of(cls.__module__)}.py" for cls in ALGORITHMS[algo].__mro__}
+    found = imported([ALGORITHMS[algo].__module__.split(".")[2]], SOURCES)
+    assert {name for name in bases if name.startswith("algorithms/")} <= found
     assert found < set(SOURCES)
 
 
@@ -158,7 +158,7 @@ def test_a_method_from_a_script_counts(tiny, tmp_path, monkeypatch):
 
 def test_every_dataset_has_its_module():
     assert set(MODULES) == set(DATASETS)
-    assert {f"{name.replace('.', '/')}.py" for name in MODULES.values()} < set(SOURCES)
+    assert {f"{path_of(name)}.py" for name in MODULES.values()} < set(SOURCES)
 
 
 # What counts of a module

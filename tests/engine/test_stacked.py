@@ -6,17 +6,17 @@ import pytest
 import torch
 from tape import TapeRecorder
 
-from algorithms import ALGORITHMS
-from benchmark.config.resolve import resolve
-from benchmark.engine.config import RunConfig
-from benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
-from benchmark.engine.executors.memory import clients_that_fit, step_bytes
-from benchmark.engine.local import LocalCall, LocalModel, Phase
-from benchmark.engine.params import expand
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.models import NETWORKS, Conv, Layer, Linear, LowRank
-from benchmark.speed.equality import VARIANTS, equality
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.resolve import resolve
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
+from pfl_benchmark.engine.executors.memory import clients_that_fit, step_bytes
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.params import expand
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.models import NETWORKS, Conv, Layer, Linear, LowRank
+from pfl_benchmark.speed.equality import VARIANTS, equality
 
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")
 CLIENTS = [8, 0, 3, 5, 2]
@@ -26,7 +26,7 @@ UNEVEN = {"partition": "dirichlet", "dirichlet": 0.1, "clients": 10, "samples_pe
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch):
     """Stacks are cut by the cores there are: here two, whatever the machine has."""
-    monkeypatch.setattr("benchmark.engine.executors.threads.available_cores", lambda: 2)
+    monkeypatch.setattr("pfl_benchmark.engine.executors.threads.available_cores", lambda: 2)
 
 
 WAYS = ("by_patches", "by_groups")  # convolutions as on a CUDA device, and as on a CPU

@@ -11,27 +11,27 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms import ALGORITHMS
-from benchmark.config.resolve import method_label, resolve, with_hyper
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.budget import Plan
-from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData
-from benchmark.engine.executors import EXECUTORS
-from benchmark.engine.local import LocalCall, LocalModel, Phase
-from benchmark.engine.params import expand
-from benchmark.engine.records import RunRecord
-from benchmark.engine.rounds import run
-from benchmark.engine.schedule import Schedule
-from benchmark.engine.streams import Streams
-from benchmark.errors import NotDefined, UserError
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import prepare
-from benchmark.studies.catalogue import PROFILES
-from benchmark.studies.grid import Column, Variant, configure
-from datasets import Split, load
-from datasets.data import PADDING, UNKNOWN
-from datasets.noise import noise
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.resolve import method_label, resolve, with_hyper
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.datasets.api import Split, load
+from pfl_benchmark.datasets.data import PADDING, UNKNOWN
+from pfl_benchmark.datasets.noise import noise
+from pfl_benchmark.engine.budget import Plan
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.data import FederatedData
+from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.records import RunRecord
+from pfl_benchmark.engine.rounds import run
+from pfl_benchmark.engine.schedule import Schedule
+from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.errors import NotDefined, UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import prepare
+from pfl_benchmark.studies.catalogue import PROFILES
+from pfl_benchmark.studies.grid import Column, Variant, configure
 
 QUICK = PROFILES["quick"]
 TEXT = Column("Synthetic tweets", "synth-tweets")

@@ -4,10 +4,10 @@ import inspect
 
 import pytest
 
-from algorithms import ALGORITHMS
-from benchmark.engine.algorithm import Algorithm
-from benchmark.experiment.card import card_of, read_docstring
-from benchmark.present.cards import markdown
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.experiment.card import card_of, read_docstring
+from pfl_benchmark.present.cards import markdown
 
 
 def test_every_method_names_its_source(algo):

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from benchmark.experiment import display
-from benchmark.experiment.display import CellProgress
-from benchmark.studies.grid import Cell
+from pfl_benchmark.experiment import display
+from pfl_benchmark.experiment.display import CellProgress
+from pfl_benchmark.studies.grid import Cell
 
 SUMMARY = {"accuracy": 0.5}
 

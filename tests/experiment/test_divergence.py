@@ -2,10 +2,10 @@
 
 import pytest
 
-from benchmark.experiment import divergence
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.unrecorded import Quiet
-from benchmark.records.record import read_record
+from pfl_benchmark.experiment import divergence
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.records.record import read_record
 
 
 @pytest.mark.parametrize(("far", "told"), [(0.1, True), (divergence.FAR, False)])

@@ -2,11 +2,11 @@
 
 import pytest
 
-from benchmark.config.resolve import with_hyper
-from benchmark.engine.config import RunConfig
-from benchmark.experiment.estimate import Estimator, together
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import run_cell
+from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.experiment.estimate import Estimator, together
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import run_cell
 
 TINY = RunConfig(
     algo="fedavg",
@@ -43,7 +43,7 @@ def test_planned_samples_are_those_that_are_trained_on(algo, tmp_path):
 
 
 def test_estimates_come_from_records_of_this_machine(tmp_path):
-    from benchmark.records.store import Store
+    from pfl_benchmark.records.store import Store
 
     execution = Execution(device="cpu", executor="loop", results_dir=tmp_path)
     summary = run_cell(with_hyper(TINY, {}), execution, Log())
@@ -64,7 +64,7 @@ def test_time_of_runs_side_by_side(seconds, jobs, expected):
 
 
 def test_runs_beside_others_are_no_measure_for_runs_alone(tmp_path):
-    from benchmark.records.store import Store
+    from pfl_benchmark.records.store import Store
 
     beside = Execution(device="cpu", executor="loop", results_dir=tmp_path, side_by_side=2)
     summary = run_cell(with_hyper(TINY, {}), beside, Log())

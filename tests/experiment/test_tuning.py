@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from answers import refused
 
-from algorithms import ALGORITHMS
-from benchmark.cli import main
-from benchmark.commands import tune as tune_command
-from benchmark.engine.hyper import Between, parse_hyper, spaces
-from benchmark.experiment.tuning import RATE, earlier, search, space_of
-from benchmark.present.tables.captions import caption
-from benchmark.records.store import Store
-from benchmark.studies.catalogue import PROFILES
-from benchmark.studies.grid import Column, Grid, Study, Variant
-from benchmark.studies.results import collect
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.cli import main
+from pfl_benchmark.commands import tune as tune_command
+from pfl_benchmark.engine.hyper import Between, parse_hyper, spaces
+from pfl_benchmark.experiment.tuning import RATE, earlier, search, space_of
+from pfl_benchmark.present.tables.captions import caption
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.catalogue import PROFILES
+from pfl_benchmark.studies.grid import Column, Grid, Study, Variant
+from pfl_benchmark.studies.results import collect
 
 SMALL = ["--dataset", "digits", "--clients", "4", "--rounds", "2", "--local-epochs", "1", "--device", "cpu"]
 
@@ -161,7 +161,7 @@ def test_trials_of_other_code_are_told(tune, monkeypatch):
     words = ("--algo", "fedprox", "--trials", "1", "--executor", "loop")
     assert "other code" not in tune(*words)[2]
     assert "other code" not in tune(*words)[2]
-    monkeypatch.setattr("benchmark.experiment.tuning.outdated", lambda config, summary: True)
+    monkeypatch.setattr("pfl_benchmark.experiment.tuning.outdated", lambda config, summary: True)
     assert "note: 1 of 1 earlier trials were computed by other code" in tune(*words)[2]
 
 

@@ -8,15 +8,15 @@ import torch
 from answers import refused
 from record_folders import amend, write_record
 
-from benchmark.cli import main
-from benchmark.engine.budget import Plan
-from benchmark.engine.config import RunConfig
-from benchmark.engine.executors import EXECUTORS
-from benchmark.engine.executors.threads import available_cores
-from benchmark.engine.seal import seal
-from benchmark.errors import UserError
-from benchmark.records.freshness import code_of, outdated, write_verdict
-from benchmark.records.store import Store
+from pfl_benchmark.cli import main
+from pfl_benchmark.engine.budget import Plan
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.engine.seal import seal
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.freshness import code_of, outdated, write_verdict
+from pfl_benchmark.records.store import Store
 
 COUNTS = ("stage", "participants", "bytes_down", "bytes_up", "bytes_broadcast", "samples", "steps")
 EVALUATED = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "test_loss")
@@ -238,7 +238,7 @@ def test_the_whole_run_is_compared_to_its_end(part, copy, verify):
 
 def test_training_that_diverges_now_is_different(copy, verify, monkeypatch):
     folder = copy()
-    monkeypatch.setattr("benchmark.engine.rounds._largest", lambda models: torch.full((3,), torch.nan))
+    monkeypatch.setattr("pfl_benchmark.engine.rounds._largest", lambda models: torch.full((3,), torch.nan))
     code, out, _ = verify(folder)
     assert code == 1
     assert "round 1, loss: " in out
@@ -249,7 +249,7 @@ def test_training_that_diverges_now_is_different(copy, verify, monkeypatch):
 def test_another_number_of_rounds_is_different(copy, verify, monkeypatch, trained_rounds):
     folder = copy()
     trained_rounds.clear()
-    monkeypatch.setattr("benchmark.experiment.verify.plan_rounds", lambda *_: Plan(5, "bytes"))
+    monkeypatch.setattr("pfl_benchmark.experiment.verify.plan_rounds", lambda *_: Plan(5, "bytes"))
     code, out, _ = verify(folder)
     assert code == 1
     assert "plan, rounds: 4 recorded, 5 found" in out
@@ -260,7 +260,7 @@ def test_a_verdict_that_cannot_be_kept_is_told(copy, verify, monkeypatch):
     def forbidden(self, by):
         raise UserError("cannot write verified.json")
 
-    monkeypatch.setattr("benchmark.experiment.verify.Verdict.save", forbidden)
+    monkeypatch.setattr("pfl_benchmark.experiment.verify.Verdict.save", forbidden)
     code, out, err = verify(copy("fedper"))
     assert code == 0
     assert out.startswith("bit-equal")
@@ -271,12 +271,12 @@ def test_a_verdict_that_cannot_be_kept_is_told(copy, verify, monkeypatch):
 
 
 def test_a_results_folder_is_verified_with_its_data_read_once(copy, verify, monkeypatch):
-    import datasets
+    from pfl_benchmark.datasets import api as datasets
 
     folders = [copy("ditto"), copy("fedper"), copy("local")]
     edit_rounds(folders[1], 1, loss=9.0)
     loads, load = [], datasets.load
-    monkeypatch.setattr("datasets.load", lambda *a, **k: (loads.append(a), load(*a, **k))[1])
+    monkeypatch.setattr(datasets, "load", lambda *a, **k: (loads.append(a), load(*a, **k))[1])
     code, out, err = verify(folders[0].parent, "--json")
     assert code == 1
     assert len(loads) == 1
@@ -351,7 +351,7 @@ def test_bad_flags(words, reason, copy, verify):
 def test_data_that_are_not_here_are_not_fetched(verify, tmp_path, monkeypatch):
     folder = write_record(tmp_path / "runs", RunConfig(dataset="fmnist", clients=4, rounds=2))
     (tmp_path / "data").mkdir()
-    monkeypatch.setattr("datasets.loading.cache.user_cache", lambda: tmp_path / "cache")
+    monkeypatch.setattr("pfl_benchmark.datasets.loading.cache.user_cache", lambda: tmp_path / "cache")
     refused(verify(folder, "--data-dir", tmp_path / "data"), "dataset 'fmnist' was not found")
 
 

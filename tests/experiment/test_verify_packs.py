@@ -8,15 +8,15 @@ import pytest
 from answers import refused
 from record_folders import amend
 
-from benchmark.cli import main
-from benchmark.config.plugins import LOADED, VARIABLE
-from benchmark.engine.sources import SOURCES
+from pfl_benchmark.cli import main
+from pfl_benchmark.config.plugins import LOADED, VARIABLE
+from pfl_benchmark.engine.sources import SOURCES
 
 PLUGIN = """
 from pathlib import Path
 
-from algorithms import ALGORITHMS, register
-from algorithms.fedper import FedPer
+from pfl_benchmark.algorithms import ALGORITHMS, register
+from pfl_benchmark.algorithms.fedper import FedPer
 
 Path({marker!r}).write_text("it ran")
 
@@ -102,7 +102,7 @@ def test_folders_are_sampled_as_well(run, runs):
 @pytest.fixture
 def foreign(run, runs, tmp_path, tiny, launch):
     """A pack of a fedper run and of one of a plugin's method, which writes a file whenever it is run."""
-    from algorithms import ALGORITHMS
+    from pfl_benchmark.algorithms import ALGORITHMS
 
     before = [(registry, dict(registry)) for registry in (ALGORITHMS, SOURCES, LOADED)]
 
@@ -117,7 +117,7 @@ def foreign(run, runs, tmp_path, tiny, launch):
     root = tmp_path / "mixed"
     folder = shutil.copytree(next(runs.glob("fedper-*")), root / next(runs.glob("fedper-*")).name)
     try:
-        from benchmark.config.plugins import load_plugins
+        from pfl_benchmark.config.plugins import load_plugins
 
         load_plugins([str(plugin)])
         launch(tiny("own-of-pack"), root)

@@ -6,9 +6,9 @@ import struct
 
 import numpy as np
 
-from datasets import DatasetInfo
-from datasets.layouts import ParquetFiles
-from datasets.layouts.idx import IdxFiles
+from pfl_benchmark.datasets.api import DatasetInfo
+from pfl_benchmark.datasets.layouts import ParquetFiles
+from pfl_benchmark.datasets.layouts.idx import IdxFiles
 
 
 def _idx(root, rng):

@@ -5,8 +5,8 @@ import dataclasses
 import torch
 import torch.nn.functional as F
 
-from benchmark.engine.step import Noise, Step
-from benchmark.models import Network
+from pfl_benchmark.engine.step import Noise, Step
+from pfl_benchmark.models import Network
 
 ONE_STEP = {"batch_size": 20, "local_epochs": 1}  # every client has 20 samples
 EVERYONE = range(6)

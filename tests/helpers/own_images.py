@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-import datasets
+from pfl_benchmark.datasets import api as datasets
 
 
 def save(pixels, path):

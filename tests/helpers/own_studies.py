@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from benchmark.config.settings import SETTINGS
-from benchmark.studies.catalogue import STUDIES
-from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
-from benchmark.studies.points import at_rates, own_points, validation, with_points
-from benchmark.studies.printed import PrintedTable
-from benchmark.studies.results import Results, collect
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.studies.catalogue import STUDIES
+from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant
+from pfl_benchmark.studies.points import at_rates, own_points, validation, with_points
+from pfl_benchmark.studies.printed import PrintedTable
+from pfl_benchmark.studies.results import Results, collect
 
 PROFILE = Profile("own", seeds=(0, 1), warning="Made up for tests.")
 PRINTED = PrintedTable("own", Path(__file__).with_name("printed.csv"))

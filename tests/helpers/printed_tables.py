@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from benchmark.render.formats.csv_file import facts_frame
-from benchmark.render.table import Cell, Table, plain
+from pfl_benchmark.render.formats.csv_file import facts_frame
+from pfl_benchmark.render.table import Cell, Table, plain
 
 __all__ = ["facts_frame", "printed_frame"]
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.config.resolve import method_label
-from benchmark.engine.budget import Plan
-from benchmark.engine.config import RunConfig
-from benchmark.engine.evaluate import ClientMetrics
-from benchmark.engine.records import RunRecord, as_float, open_store
-from benchmark.engine.seal import seal
-from benchmark.engine.shapes import COSTS
-from benchmark.studies.grid import Profile, Study, plan
+from pfl_benchmark.config.resolve import method_label
+from pfl_benchmark.engine.budget import Plan
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.evaluate import ClientMetrics
+from pfl_benchmark.engine.records import RunRecord, as_float, open_store
+from pfl_benchmark.engine.seal import seal
+from pfl_benchmark.engine.shapes import COSTS
+from pfl_benchmark.studies.grid import Profile, Study, plan
 
 ENVIRONMENT = {
     "version": "0.1.0",

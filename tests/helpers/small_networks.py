@@ -5,9 +5,9 @@ from collections import OrderedDict
 import pytest
 from torch import nn
 
-from benchmark.models import ARCHITECTURES, network_from_module, register_network
-from benchmark.models.architectures.norms import NORMS
-from benchmark.models.architectures.resnet8 import Block
+from pfl_benchmark.models import ARCHITECTURES, network_from_module, register_network
+from pfl_benchmark.models.architectures.norms import NORMS
+from pfl_benchmark.models.architectures.resnet8 import Block
 
 SPLITS = ("stem", "stage1", "fc1", "fc2", "fc")
 

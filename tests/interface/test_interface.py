@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import benchmark
-from algorithms import ALGORITHMS
-from benchmark import compare_records, load_records, run
-from benchmark.cli import main
-from benchmark.engine.algorithm import Algorithm
-from benchmark.engine.sources import SOURCES
-from benchmark.errors import UserError
-from benchmark.records.record import read_record
+import pfl_benchmark
+from pfl_benchmark import compare_records, load_records, run
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.cli import main
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.sources import SOURCES
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.record import read_record
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = {
@@ -51,7 +51,7 @@ def test_importing_it_is_cheap():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "'run'" in done.stdout
     with pytest.raises(AttributeError, match="no attribute 'walk'"):
-        _ = benchmark.walk
+        _ = pfl_benchmark.walk
 
 
 def test_the_run_of_the_command_line(records, tmp_path, capsys):
@@ -85,7 +85,7 @@ def test_a_finished_run_is_read_and_again_repeats_it(records, root, capsys, monk
     assert not list(root.glob("*.old"))
     with pytest.raises(UserError, match="cuda"):
         run("fedavg", results_dir=root, again=True, **{**TINY, "device": "cuda:99"})
-    monkeypatch.setattr("benchmark.experiment.runner.run", _interrupted)
+    monkeypatch.setattr("pfl_benchmark.experiment.runner.run", _interrupted)
     with pytest.raises(KeyboardInterrupt):
         run("fedavg", results_dir=root, again=True, **TINY)
     assert read_record(folder).digest == repeated.digest, "neither bad input nor an interruption loses it"

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from watching import Log
 
-from benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import Cell
 
 
 @pytest.fixture

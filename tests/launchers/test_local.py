@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from watching import Killer, Log
 
-from benchmark.engine.executors.threads import available_cores
-from benchmark.experiment.execution import Execution
-from benchmark.launch.cores import confined, own_gpu
-from benchmark.launch.local import Processes
-from benchmark.studies.grid import Cell
+from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.launch.cores import confined, own_gpu
+from pfl_benchmark.launch.local import Processes
+from pfl_benchmark.studies.grid import Cell
 
 pytestmark = pytest.mark.skipif(available_cores() < 2, reason="two workers need two cores")
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,11 +127,11 @@ def test_workers_end_with_the_process_that_began_them(tmp_path):
 import sys
 from pathlib import Path
 from multiprocessing import active_children
-from benchmark.engine.config import RunConfig
-from benchmark.launch.local import Processes
-from benchmark.config.resolve import with_hyper
-from benchmark.experiment.execution import Execution
-from benchmark.studies.grid import Cell
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.launch.local import Processes
+from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.studies.grid import Cell
 config = with_hyper(RunConfig(
     algo="fedper", dataset="digits", clients=6, samples_per_client=20, test_samples_per_client=10,
     rounds=100_000, eval_every=0), {})

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from benchmark.config.resolve import method_label
-from benchmark.engine.records import RunRecord
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.launch import base
-from benchmark.launch.base import Ended
-from benchmark.launch.pool import ATTEMPTS, Pool
-from benchmark.studies.grid import Cell
+from pfl_benchmark.config.resolve import method_label
+from pfl_benchmark.engine.records import RunRecord
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.launch import base
+from pfl_benchmark.launch.base import Ended
+from pfl_benchmark.launch.pool import ATTEMPTS, Pool
+from pfl_benchmark.studies.grid import Cell
 
 DONE = Ended("done", {"accuracy": 0.5})
 LOST = RuntimeError("killed by a test")

@@ -4,13 +4,13 @@ import types
 
 import pytest
 
-from benchmark.engine.executors.threads import available_cores
-from benchmark.experiment.execution import Execution
-from benchmark.launch import probe
-from benchmark.launch.base import Options
-from benchmark.launch.local import Processes, local
-from benchmark.launch.probe import Reading, automatic_jobs, measure, most_useful
-from benchmark.launch.sequential import Sequential
+from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.launch import probe
+from pfl_benchmark.launch.base import Options
+from pfl_benchmark.launch.local import Processes, local
+from pfl_benchmark.launch.probe import Reading, automatic_jobs, measure, most_useful
+from pfl_benchmark.launch.sequential import Sequential
 
 CPU = Execution(device="cpu")
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from watching import Killer, Log
 
-from benchmark.engine.executors.threads import available_cores
-from benchmark.engine.records import Busy, RunRecord
-from benchmark.experiment.execution import Execution
-from benchmark.launch.base import Options
-from benchmark.launch.ray_cluster import RayCluster, connect
-from benchmark.studies.grid import Cell
+from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.engine.records import Busy, RunRecord
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.launch.base import Options
+from pfl_benchmark.launch.ray_cluster import RayCluster, connect
+from pfl_benchmark.studies.grid import Cell
 
 pytestmark = [
     pytest.mark.skipif(not find_spec("ray"), reason="the optional package ray is not installed"),

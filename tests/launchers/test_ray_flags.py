@@ -6,11 +6,11 @@ import types
 
 import pytest
 
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.launch import find
-from benchmark.launch.base import Options
-from benchmark.launch.ray_cluster import connect, divide
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.launch import find
+from pfl_benchmark.launch.base import Options
+from pfl_benchmark.launch.ray_cluster import connect, divide
 
 
 def fake(error):

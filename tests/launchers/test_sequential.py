@@ -2,15 +2,15 @@
 
 import pytest
 
-from benchmark.engine.config import RunConfig
-from benchmark.engine.records import Busy, RunRecord
-from benchmark.engine.rounds import Diverged
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.launch import base
-from benchmark.launch.base import unavailable
-from benchmark.launch.sequential import Sequential
-from benchmark.studies.grid import Cell
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.records import Busy, RunRecord
+from pfl_benchmark.engine.rounds import Diverged
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.launch import base
+from pfl_benchmark.launch.base import unavailable
+from pfl_benchmark.launch.sequential import Sequential
+from pfl_benchmark.studies.grid import Cell
 
 
 def fill(cells, execution, log):

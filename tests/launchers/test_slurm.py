@@ -7,13 +7,13 @@ import sys
 import pytest
 from watching import Killer
 
-from benchmark.engine.executors.threads import CORES_VARIABLE
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.launch import find
-from benchmark.launch.base import Options
-from benchmark.launch.slurm import Slurm, parameters
-from benchmark.studies.grid import Cell
+from pfl_benchmark.engine.executors.threads import CORES_VARIABLE
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.launch import find
+from pfl_benchmark.launch.base import Options
+from pfl_benchmark.launch.slurm import Slurm, parameters
+from pfl_benchmark.studies.grid import Cell
 
 TIME = [("time", "30")]
 

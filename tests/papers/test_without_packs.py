@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import benchmark.papers
+import pfl_benchmark.papers
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKS = sorted(path.parent.name for path in Path(benchmark.papers.__file__).parent.glob("*/__init__.py"))
+PACKS = sorted(path.parent.name for path in Path(pfl_benchmark.papers.__file__).parent.glob("*/__init__.py"))
 # What reads the catalogue or the makers of tables and figures as they are, packs' among them.
 SOME = "test_formats or test_figures or test_list or test_catalogue or test_same_data"
 SOME += " or a_cell_is_that_cell or names_of_tables"
@@ -49,7 +49,7 @@ COMMANDS = (["list", "studies"], ["tables", "--only", "methods", "--dry-run"], [
 
 def test_its_commands_go_on(rest):
     assert PACKS
-    code = f"from benchmark.cli import main\nfor words in {COMMANDS}: print('next'); main(words)"
+    code = f"from pfl_benchmark.cli import main\nfor words in {COMMANDS}: print('next'); main(words)"
     _, studies, plan, usage = python(rest, "-c", code).split("next\n")
     assert "bound" not in usage
     assert "methods" in studies

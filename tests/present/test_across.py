@@ -10,12 +10,12 @@ import pytest
 from answers import refused
 from record_folders import amend, with_seed, write_record
 
-from benchmark.cli import main
-from benchmark.engine.config import RunConfig
-from benchmark.present.figures.critical import critical_differences
-from benchmark.records.gather import gather
-from benchmark.studies.blocks import blocks_of
-from benchmark.studies.friedman import critical_difference, friedman
+from pfl_benchmark.cli import main
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.present.figures.critical import critical_differences
+from pfl_benchmark.records.gather import gather
+from pfl_benchmark.studies.blocks import blocks_of
+from pfl_benchmark.studies.friedman import critical_difference, friedman
 
 CONFIG = RunConfig(
     dataset="digits", clients=20, samples_per_client=20, test_samples_per_client=40, rounds=4, seed=0

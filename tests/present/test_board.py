@@ -9,12 +9,12 @@ from browser import Browser, find_browser
 from damages import CONFIG
 from record_folders import amend, with_seed, write_record
 
-from benchmark.cli import main
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.records.archive import unpacked, write_pack, write_verdicts
-from benchmark.records.freshness import write_verdict
-from benchmark.records.gather import gather
+from pfl_benchmark.cli import main
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.records.archive import unpacked, write_pack, write_verdicts
+from pfl_benchmark.records.freshness import write_verdict
+from pfl_benchmark.records.gather import gather
 
 BY = {"verdict": "bit-equal", "rounds": 3, "of": 8, "by": "A. Smith", "code": "c" * 64}
 

@@ -11,11 +11,11 @@ import pytest
 from answers import refused
 from record_folders import amend, with_seed, write_record
 
-from benchmark.cli import main
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.present.compare import groups
-from benchmark.records.gather import gather
+from pfl_benchmark.cli import main
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.present.compare import groups
+from pfl_benchmark.records.gather import gather
 
 CONFIG = RunConfig(
     dataset="digits", clients=20, samples_per_client=20, test_samples_per_client=40, rounds=4, seed=0

@@ -11,15 +11,15 @@ import pytest
 from own_studies import DRAWN, MAIN, PROFILE, SIZES, SPENT
 from record_folders import write_records
 
-from algorithms import ALGORITHMS
-from benchmark.present import figures
-from benchmark.present.figures import make_figures
-from benchmark.present.figures.curves import curve
-from benchmark.present.figures.style import color_of, panels, spread_out
-from benchmark.records.store import Store
-from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.packs import makers
-from benchmark.studies.results import collect
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.present import figures
+from pfl_benchmark.present.figures import make_figures
+from pfl_benchmark.present.figures.curves import curve
+from pfl_benchmark.present.figures.style import color_of, panels, spread_out
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
+from pfl_benchmark.studies.packs import makers
+from pfl_benchmark.studies.results import collect
 
 WITH_FIGURES = [*DRAWN, *(s for s in STUDIES.values() if s.figures and "quick" in s.grids)]
 

@@ -9,16 +9,16 @@ import pytest
 from own_studies import EVERY, PROFILE, results_of
 from record_folders import write_records
 
-from benchmark.present.tables import make_tables
-from benchmark.records.store import Store
-from benchmark.render.formats import FORMATS
-from benchmark.render.formats.json_file import from_json
-from benchmark.render.formats.latex import latex
-from benchmark.render.formats.markdown import grid
-from benchmark.render.markup import html_table
-from benchmark.render.table import MISSING
-from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.results import collect
+from pfl_benchmark.present.tables import make_tables
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.formats import FORMATS
+from pfl_benchmark.render.formats.json_file import from_json
+from pfl_benchmark.render.formats.latex import latex
+from pfl_benchmark.render.formats.markdown import grid
+from pfl_benchmark.render.markup import html_table
+from pfl_benchmark.render.table import MISSING
+from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
+from pfl_benchmark.studies.results import collect
 
 QUICK = PROFILES["quick"]
 OF_PACKS = [study for study in STUDIES.values() if "quick" in study.grids]

@@ -5,8 +5,8 @@ import dataclasses
 from own_studies import MAIN, PROFILE, results_of
 from record_folders import write_records
 
-from benchmark.present.figures import make_figures
-from benchmark.records.store import Store
+from pfl_benchmark.present.figures import make_figures
+from pfl_benchmark.records.store import Store
 
 
 def test_the_row_that_a_study_is_about_stands_out(tmp_path):

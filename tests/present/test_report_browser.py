@@ -5,10 +5,10 @@ from browser import Browser, find_browser
 from own_studies import COSTS, SIZES
 from record_folders import write_records
 
-from benchmark.present.page.page import write_page
-from benchmark.present.render import render
-from benchmark.records.store import Store
-from benchmark.studies.catalogue import PROFILES
+from pfl_benchmark.present.page.page import write_page
+from pfl_benchmark.present.render import render
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.catalogue import PROFILES
 
 WINDOWS = [(360, False), (360, True), (1280, False), (1280, True)]
 BOTH = (SIZES, COSTS)

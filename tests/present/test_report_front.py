@@ -7,15 +7,15 @@ from matplotlib.figure import Figure
 from own_studies import MAIN
 from record_folders import write_record
 
-from benchmark.cli import main
-from benchmark.present.figures import make_figures
-from benchmark.present.page.front import PICTURE, DocumentParts, table_names
-from benchmark.present.tables import make_table
-from benchmark.records.store import Store
-from benchmark.render.picture import Picture
-from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.grid import Variant, configure
-from benchmark.studies.results import collect
+from pfl_benchmark.cli import main
+from pfl_benchmark.present.figures import make_figures
+from pfl_benchmark.present.page.front import PICTURE, DocumentParts, table_names
+from pfl_benchmark.present.tables import make_table
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.picture import Picture
+from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
+from pfl_benchmark.studies.grid import Variant, configure
+from pfl_benchmark.studies.results import collect
 
 QUICK = PROFILES["quick"]
 FIGURE = "<!-- figure main-learning-curves: begin -->\n<!-- figure main-learning-curves: end -->\n"
@@ -99,7 +99,7 @@ def test_a_figure_of_a_study_can_stand_in_a_document(root, tmp_path, capsys):
 
 def test_captions_are_text_not_markup(root, tmp_path, monkeypatch):
     drawn = Picture("main-learning-curves", "Curves [all]", "β * <b>", Figure())
-    monkeypatch.setattr("benchmark.present.page.front.make_figures", lambda results: [drawn])
+    monkeypatch.setattr("pfl_benchmark.present.page.front.make_figures", lambda results: [drawn])
     document = tmp_path / "NOTES.md"
     document.write_text(FIGURE)
     write_parts(document, QUICK, Store.scan(root))

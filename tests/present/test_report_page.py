@@ -9,13 +9,13 @@ import pytest
 from own_studies import CATALOGUE, FEW, MAIN, PAIR
 from record_folders import amend, write_record, write_records
 
-from benchmark.config.resolve import with_hyper
-from benchmark.engine.config import RunConfig
-from benchmark.present.page.mixtures import cautions, in_words, mixed
-from benchmark.present.page.page import write_page
-from benchmark.present.render import render
-from benchmark.records.store import Store
-from benchmark.studies.catalogue import PROFILES
+from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.present.page.mixtures import cautions, in_words, mixed
+from pfl_benchmark.present.page.page import write_page
+from pfl_benchmark.present.render import render
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.catalogue import PROFILES
 
 QUICK = PROFILES["quick"]
 STUDIES = {study.name: study for study in CATALOGUE}

@@ -33,17 +33,17 @@ from own_studies import (
 from printed_tables import facts_frame, printed_frame
 from record_folders import amend, write_record, write_records
 
-from benchmark.config.settings import SETTINGS
-from benchmark.present.tables import GENERAL, make_table, make_tables
-from benchmark.records.record import BadRecord, read_record
-from benchmark.records.store import Store
-from benchmark.render.formats.latex import latex
-from benchmark.render.formats.markdown import markdown
-from benchmark.render.table import MISSING
-from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.grid import Grid, configure
-from benchmark.studies.results import collect
-from benchmark.studies.statistics import holm, wilcoxon
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.present.tables import GENERAL, make_table, make_tables
+from pfl_benchmark.records.record import BadRecord, read_record
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.formats.latex import latex
+from pfl_benchmark.render.formats.markdown import markdown
+from pfl_benchmark.render.table import MISSING
+from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
+from pfl_benchmark.studies.grid import Grid, configure
+from pfl_benchmark.studies.results import collect
+from pfl_benchmark.studies.statistics import holm, wilcoxon
 
 QUICK = PROFILES["quick"]
 WITH_RUNS = [study for study in STUDIES.values() if "quick" in study.grids]

@@ -7,12 +7,12 @@ from answers import refused
 from own_studies import PROFILE, REACHED, results_of
 from record_folders import amend, with_seed, write_record, write_records
 
-from benchmark.cli import main
-from benchmark.engine.config import RunConfig
-from benchmark.present.tables import make_table
-from benchmark.records.record import read_record
-from benchmark.records.store import Store
-from benchmark.studies.targets import Cost, Reached, Target, at_last, cost_to, reached
+from pfl_benchmark.cli import main
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.present.tables import make_table
+from pfl_benchmark.records.record import read_record
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.targets import Cost, Reached, Target, at_last, cost_to, reached
 
 CONFIG = RunConfig(
     dataset="digits", clients=20, samples_per_client=20, test_samples_per_client=40, rounds=4, eval_every=2

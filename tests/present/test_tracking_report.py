@@ -8,15 +8,15 @@ import pytest
 from own_studies import BORROWED, FEW, MAIN, ONE, OTHER, SIZES, replace_catalogue
 from record_folders import write_records
 
-from benchmark.errors import UserError
-from benchmark.present import wandb_report as module
-from benchmark.present.render import render
-from benchmark.present.tracked import tables_of
-from benchmark.present.wandb_report import build, destination, publish, settings_of
-from benchmark.records.store import Store
-from benchmark.render.formats.markdown import markdown
-from benchmark.studies import catalogue
-from benchmark.track.base import setting_of
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.present import wandb_report as module
+from pfl_benchmark.present.render import render
+from pfl_benchmark.present.tracked import tables_of
+from pfl_benchmark.present.wandb_report import build, destination, publish, settings_of
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.formats.markdown import markdown
+from pfl_benchmark.studies import catalogue
+from pfl_benchmark.track.base import setting_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the package itself
 PROFILE = catalogue.PROFILES["quick"]

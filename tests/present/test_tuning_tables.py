@@ -8,9 +8,9 @@ from own_studies import POINTED, PROFILE, RATED, TRIED, results_of
 from printed_tables import facts_frame, printed_frame
 from record_folders import write_record
 
-from benchmark.present.tables import make_table
-from benchmark.records.store import Store
-from benchmark.studies.grid import Grid, configure
+from pfl_benchmark.present.tables import make_table
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.grid import Grid, configure
 
 POINTS = 4  # of each method in TRIED
 

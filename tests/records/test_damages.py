@@ -6,7 +6,7 @@ import pytest
 from damages import COMMANDS, CONFIG, command_lines, damages, digits, judge, judge_damage
 from record_folders import write_record
 
-from benchmark.records.record import BadRecord, read_record
+from pfl_benchmark.records.record import BadRecord, read_record
 
 DAMAGES = damages()
 QUICK = ("compare", "seal", "plan", "stages", "verify")

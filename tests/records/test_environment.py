@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from benchmark.records.environment import _state
+from pfl_benchmark.records.environment import _state
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import os
 import pytest
 from record_folders import write_record
 
-from benchmark.engine.config import RunConfig
-from benchmark.engine.files import write_text
-from benchmark.engine.records import RunRecord, open_store
-from benchmark.errors import UserError
-from benchmark.present.render import RenderedFiles
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.files import write_text
+from pfl_benchmark.engine.records import RunRecord, open_store
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.present.render import RenderedFiles
 
 CONFIG = RunConfig(
     dataset="digits", clients=6, samples_per_client=20, test_samples_per_client=10, rounds=8, eval_every=2

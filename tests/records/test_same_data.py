@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 from record_folders import amend, write_records
 
-import datasets
-from benchmark.cli import main
-from benchmark.config.resolve import resolve
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import prepare
-from benchmark.present.page.mixtures import cautions, in_words, mixed
-from benchmark.records.same_data import Data, Kind, copies, data_for, data_of
-from benchmark.records.store import Store
-from benchmark.studies.catalogue import STUDIES, find_profile
+from pfl_benchmark.cli import main
+from pfl_benchmark.config.resolve import resolve
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import prepare
+from pfl_benchmark.present.page.mixtures import cautions, in_words, mixed
+from pfl_benchmark.records.same_data import Data, Kind, copies, data_for, data_of
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.catalogue import STUDIES, find_profile
 
 KIND = Kind("cifar10", 0, False)
 OURS = Data(KIND, (20_000, 10_000), "aa")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from record_folders import with_seed, write_record
 
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError
-from benchmark.records.store import Store
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.store import Store
 
 CONFIG = RunConfig(
     dataset="digits", clients=6, samples_per_client=20, test_samples_per_client=10, rounds=8, eval_every=2

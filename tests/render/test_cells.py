@@ -6,13 +6,13 @@ from html import unescape
 
 import pytest
 
-from benchmark.render.formats import FORMATS
-from benchmark.render.formats.json_file import from_json, to_json
-from benchmark.render.formats.latex import latex
-from benchmark.render.formats.markdown import grid, markdown
-from benchmark.render.markup import html_table
-from benchmark.render.registry import register
-from benchmark.render.table import MISSING, Cell, Head, Table, plain
+from pfl_benchmark.render.formats import FORMATS
+from pfl_benchmark.render.formats.json_file import from_json, to_json
+from pfl_benchmark.render.formats.latex import latex
+from pfl_benchmark.render.formats.markdown import grid, markdown
+from pfl_benchmark.render.markup import html_table
+from pfl_benchmark.render.registry import register
+from pfl_benchmark.render.table import MISSING, Cell, Head, Table, plain
 
 WHOLE = Cell(
     0.8728, "percent", deviation=0.0012, paper=0.8658, best=True, tied=True, short=True, facts={"mean": 87.28}

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.errors import UserError
-from benchmark.experiment.execution import Execution
-from benchmark.models import NETWORKS
-from benchmark.present.document import Document
-from benchmark.speed import report, workload
-from benchmark.speed.cells import Trainer, cells, seated
-from benchmark.speed.clock import training_bytes, training_flops
-from benchmark.speed.equality import Seen, difference
-from benchmark.speed.kernels import WAYS
-from benchmark.speed.plain import PlainTrainer, plain_network
-from benchmark.speed.report import PARTS, Sizes, load, measure, save
-from benchmark.speed.tables import as_markdown, part_of, tables_of
-from benchmark.speed.workload import TRAINERS, ready
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.models import NETWORKS
+from pfl_benchmark.present.document import Document
+from pfl_benchmark.speed import report, workload
+from pfl_benchmark.speed.cells import Trainer, cells, seated
+from pfl_benchmark.speed.clock import training_bytes, training_flops
+from pfl_benchmark.speed.equality import Seen, difference
+from pfl_benchmark.speed.kernels import WAYS
+from pfl_benchmark.speed.plain import PlainTrainer, plain_network
+from pfl_benchmark.speed.report import PARTS, Sizes, load, measure, save
+from pfl_benchmark.speed.tables import as_markdown, part_of, tables_of
+from pfl_benchmark.speed.workload import TRAINERS, ready
 
 CPU = Execution(device="cpu")
 SMALL = Sizes(

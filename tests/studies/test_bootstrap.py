@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmark.studies.bootstrap import improvement, improvement_interval, iqm, iqm_interval
+from pfl_benchmark.studies.bootstrap import improvement, improvement_interval, iqm, iqm_interval
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_intervals_of_improvement_cover(monkeypatch):
 
 def coverage(monkeypatch, runs, count=200):
     """The shares of intervals that hold the population's interquartile mean, and its probability."""
-    monkeypatch.setattr("benchmark.studies.bootstrap.RESAMPLES", 1000)
+    monkeypatch.setattr("pfl_benchmark.studies.bootstrap.RESAMPLES", 1000)
     rng = np.random.default_rng(2)
     settings, levels = np.repeat(list("abcd"), runs), np.repeat([0.3, 0.5, 0.6, 0.8], runs)
     true_mean = iqm(np.repeat([0.3, 0.5, 0.6, 0.8], 50_000) + rng.normal(0, 0.05, 200_000))

@@ -2,11 +2,11 @@
 
 import pytest
 
-from algorithms import ALGORITHMS
-from benchmark.config.resolve import resolve
-from benchmark.config.settings import SETTINGS
-from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure, plan
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.resolve import resolve
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
+from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure, plan
 
 GRIDS = {(study.name, profile): grid for study in STUDIES.values() for profile, grid in study.grids.items()}
 TUNING = [place for place in GRIDS if {"rates", "points", "tuning"} & set(STUDIES[place[0]].tables)]

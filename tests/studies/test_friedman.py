@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmark.errors import UserError
-from benchmark.studies.friedman import average_ranks, critical_difference, friedman, groups, least_p, pairs
-from benchmark.studies.statistics import holm, wilcoxon
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.studies.friedman import (
+    average_ranks,
+    critical_difference,
+    friedman,
+    groups,
+    least_p,
+    pairs,
+)
+from pfl_benchmark.studies.statistics import holm, wilcoxon
 
 # Demšar (2006), table 6: AUC of C4.5 on 14 data sets, plain and with two parameters tuned (m, cf, both).
 # Voting has 0.975 twice in print, but ranks 2 and 3: the figures are rounded.

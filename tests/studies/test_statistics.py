@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmark.studies.statistics import (
+from pfl_benchmark.studies.statistics import (
     compare_with,
     direction,
     holm,

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from benchmark.cli import main
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.engine.rounds import Diverged
-from benchmark.experiment.execution import Execution
-from benchmark.experiment.runner import run_cell
-from benchmark.track.base import setting_of
-from benchmark.track.weights_and_biases import WeightsAndBiases
+from pfl_benchmark.cli import main
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.rounds import Diverged
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.track.base import setting_of
+from pfl_benchmark.track.weights_and_biases import WeightsAndBiases
 
 
 class Diary:

@@ -14,16 +14,16 @@ import pytest
 from record_folders import write_records
 from wandb_files import offline_runs
 
-from benchmark.cli import main
-from benchmark.experiment.progress import RunProgress
-from benchmark.present.render import render
-from benchmark.present.tracked import log_tables, tables_of
-from benchmark.records.store import Store
-from benchmark.render.table import plain
-from benchmark.studies import catalogue
-from benchmark.studies.grid import Column, Grid, Profile, Study, Variant
-from benchmark.track import weights_and_biases
-from benchmark.track.weights_and_biases import WeightsAndBiases
+from pfl_benchmark.cli import main
+from pfl_benchmark.experiment.progress import RunProgress
+from pfl_benchmark.present.render import render
+from pfl_benchmark.present.tracked import log_tables, tables_of
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.table import plain
+from pfl_benchmark.studies import catalogue
+from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant
+from pfl_benchmark.track import weights_and_biases
+from pfl_benchmark.track.weights_and_biases import WeightsAndBiases
 
 pytestmark = pytest.mark.skipif(not find_spec("wandb"), reason="Weights & Biases is not installed")
 
@@ -269,7 +269,7 @@ def test_cells_and_tables_of_a_profile(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(catalogue, "PROFILES", {"quick": Profile("quick", (0,), TINY)})
     studies = {study.name: study for study in (PAIR, AGAIN)}
     monkeypatch.setattr(catalogue, "STUDIES", studies)
-    monkeypatch.setattr("benchmark.present.tracked.STUDIES", studies)
+    monkeypatch.setattr("pfl_benchmark.present.tracked.STUDIES", studies)
     root, place = tmp_path / "results", tmp_path / "elsewhere"
     monkeypatch.setenv("WANDB_DIR", str(place))
     monkeypatch.setenv("WANDB_PROJECT", "ours")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchmark.engine.executors.base import Executor
-from benchmark.engine.executors.loop import LoopExecutor
-from benchmark.engine.executors.stacked import StackedExecutor
-from benchmark.engine.executors.threads import ThreadsExecutor
-from benchmark.models import Network
+from pfl_benchmark.engine.executors.base import Executor
+from pfl_benchmark.engine.executors.loop import LoopExecutor
+from pfl_benchmark.engine.executors.stacked import StackedExecutor
+from pfl_benchmark.engine.executors.threads import ThreadsExecutor
+from pfl_benchmark.models import Network
 
 __all__ = ["EXECUTORS", "Executor", "LoopExecutor", "StackedExecutor", "ThreadsExecutor", "choose_executor"]
 

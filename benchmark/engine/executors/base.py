@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from benchmark.engine.config import RunConfig
-from benchmark.engine.data import FederatedData, Part
-from benchmark.engine.local import LocalCall, Outcome
-from benchmark.engine.params import row
-from benchmark.engine.sgd import LocalWork, forward
-from benchmark.engine.streams import Streams
-from benchmark.models import Network, Params
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.data import FederatedData, Part
+from pfl_benchmark.engine.local import LocalCall, Outcome
+from pfl_benchmark.engine.params import row
+from pfl_benchmark.engine.sgd import LocalWork, forward
+from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["Executor"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmark.engine.executors.base import Executor
+from pfl_benchmark.engine.executors.base import Executor
 
 __all__ = ["LoopExecutor"]
 

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmark.models import Network
+from pfl_benchmark.models import Network
 
 __all__ = ["clients_that_fit", "free_bytes", "ran_out", "result_bytes", "step_bytes"]
 

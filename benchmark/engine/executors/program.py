@@ -22,14 +22,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmark.engine.data import FederatedData
-from benchmark.engine.executors.replay import Recorder
-from benchmark.engine.executors.tables import Tables, draw_dropout, dropout_shapes
-from benchmark.engine.local import Phase
-from benchmark.engine.params import expand
-from benchmark.engine.sgd import Update, quick, take
-from benchmark.engine.step import Noise, Objective, Rule, Step
-from benchmark.models import DropoutSource, Network, Params
+from pfl_benchmark.engine.data import FederatedData
+from pfl_benchmark.engine.executors.replay import Recorder
+from pfl_benchmark.engine.executors.tables import Tables, draw_dropout, dropout_shapes
+from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.sgd import Update, quick, take
+from pfl_benchmark.engine.step import Noise, Objective, Rule, Step
+from pfl_benchmark.models import DropoutSource, Network, Params
 
 __all__ = ["Inputs", "Pool", "Program", "Signature", "signature"]
 

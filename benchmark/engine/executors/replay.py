@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmark.engine.executors.memory import ran_out
+from pfl_benchmark.engine.executors.memory import ran_out
 
 __all__ = ["Recorder"]
 

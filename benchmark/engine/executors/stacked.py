@@ -18,18 +18,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.engine.data import Part, draw_crops
-from benchmark.engine.executors.base import Executor
-from benchmark.engine.executors.memory import clients_that_fit, free_bytes, ran_out, step_bytes
-from benchmark.engine.executors.program import Inputs, Pool, Program, Signature, signature
-from benchmark.engine.executors.replay import Recorder
-from benchmark.engine.executors.tables import draw_tables
-from benchmark.engine.executors.threads import CorePool
-from benchmark.engine.local import LocalCall, Outcome
-from benchmark.engine.sgd import first_layer
-from benchmark.engine.streams import Purpose
-from benchmark.errors import UserError
-from benchmark.models import Network, Params
+from pfl_benchmark.engine.data import Part, draw_crops
+from pfl_benchmark.engine.executors.base import Executor
+from pfl_benchmark.engine.executors.memory import clients_that_fit, free_bytes, ran_out, step_bytes
+from pfl_benchmark.engine.executors.program import Inputs, Pool, Program, Signature, signature
+from pfl_benchmark.engine.executors.replay import Recorder
+from pfl_benchmark.engine.executors.tables import draw_tables
+from pfl_benchmark.engine.executors.threads import CorePool
+from pfl_benchmark.engine.local import LocalCall, Outcome
+from pfl_benchmark.engine.sgd import first_layer
+from pfl_benchmark.engine.streams import Purpose
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["StackedExecutor"]
 

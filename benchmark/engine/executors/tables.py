@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.engine.local import Phase
-from benchmark.engine.sgd import epoch_order
-from benchmark.models import Network, Params
+from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.engine.sgd import epoch_order
+from pfl_benchmark.models import Network, Params
 
 __all__ = ["DropShape", "Tables", "draw_dropout", "draw_tables", "dropout_shapes"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from benchmark.engine.executors.allocator import keep_freed_memory
-from benchmark.engine.executors.base import Executor
-from benchmark.errors import UserError
+from pfl_benchmark.engine.executors.allocator import keep_freed_memory
+from pfl_benchmark.engine.executors.base import Executor
+from pfl_benchmark.errors import UserError
 
 __all__ = ["CORES_VARIABLE", "CorePool", "ThreadsExecutor", "available_cores"]
 

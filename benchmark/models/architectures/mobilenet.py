@@ -7,10 +7,10 @@ from functools import partial
 
 from torch import nn
 
-from benchmark.models.module import network_from_module
-from benchmark.models.network import Network
-from benchmark.models.registry import Shape, register_network
-from datasets.vision import import_torchvision
+from pfl_benchmark.datasets.vision import import_torchvision
+from pfl_benchmark.models.module import network_from_module
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.registry import Shape, register_network
 
 __all__ = ["mobilenet_v3_small"]
 

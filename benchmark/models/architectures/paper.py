@@ -9,9 +9,9 @@ The digits and the synthetic tweets have small nets of the same families.
 
 from __future__ import annotations
 
-from benchmark.models.families import cnn, rnn
-from benchmark.models.network import Network
-from benchmark.models.registry import Shape, register_network
+from pfl_benchmark.models.families import cnn, rnn
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.registry import Shape, register_network
 
 __all__ = ["cnn_cifar10", "cnn_cifar100", "cnn_digits", "cnn_emnist", "rnn_sent140", "rnn_tweets"]
 

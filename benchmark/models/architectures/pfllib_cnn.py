@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmark.models.layers import Conv, Linear
-from benchmark.models.network import Network
-from benchmark.models.registry import Shape, register_network
+from pfl_benchmark.models.layers import Conv, Linear
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.registry import Shape, register_network
 
 __all__ = ["pfllib_cnn"]
 

@@ -6,11 +6,11 @@ from functools import partial
 
 from torch import nn
 
-from benchmark.models.architectures.norms import NORMS, Norm
-from benchmark.models.module import network_from_module
-from benchmark.models.network import Network
-from benchmark.models.registry import Shape, register_network
-from datasets.vision import import_torchvision
+from pfl_benchmark.datasets.vision import import_torchvision
+from pfl_benchmark.models.architectures.norms import NORMS, Norm
+from pfl_benchmark.models.module import network_from_module
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.registry import Shape, register_network
 
 __all__ = ["resnet18"]
 

@@ -8,10 +8,10 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmark.models.architectures.norms import NORMS, Norm
-from benchmark.models.module import network_from_module
-from benchmark.models.network import Network
-from benchmark.models.registry import Shape, register_network
+from pfl_benchmark.models.architectures.norms import NORMS, Norm
+from pfl_benchmark.models.module import network_from_module
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.registry import Shape, register_network
 
 __all__ = ["resnet8"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchmark.models.layers import Linear
-from benchmark.models.network import Network
-from benchmark.models.recurrent import Recurrent
-from benchmark.models.registry import Shape, register_network
-from benchmark.models.sequences import Conv1d, Embedding
+from pfl_benchmark.models.layers import Linear
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.recurrent import Recurrent
+from pfl_benchmark.models.registry import Shape, register_network
+from pfl_benchmark.models.sequences import Conv1d, Embedding
 
 __all__ = ["cnn_series", "rnn_characters"]
 

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import datasets
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError
-from benchmark.experiment.runner import split_of
-from benchmark.studies.rehearsal import rehearse
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.runner import split_of
+from pfl_benchmark.studies.rehearsal import rehearse
 
 __all__ = [
     "Bound",

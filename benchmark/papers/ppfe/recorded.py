@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmark.engine.shapes import COUNT, COUNTS, NUMBER, NUMBERS, OBJECT, TEXTS, check_entries
+from pfl_benchmark.engine.shapes import COUNT, COUNTS, NUMBER, NUMBERS, OBJECT, TEXTS, check_entries
 
 if TYPE_CHECKING:
-    from benchmark.records.store import Record
+    from pfl_benchmark.records.store import Record
 
 __all__ = ["stages_of"]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from benchmark.present.figures.clients import client_accuracies
-from benchmark.present.figures.curves import (
+from pfl_benchmark.present.figures.clients import client_accuracies
+from pfl_benchmark.present.figures.curves import (
     accuracy_bytes,
     accuracy_samples,
     budgets_bytes,
     budgets_samples,
     learning_curves,
 )
-from benchmark.present.figures.sweep import sweep
-from benchmark.render.picture import Picture
-from benchmark.studies.packs import makers
-from benchmark.studies.results import Results
+from pfl_benchmark.present.figures.sweep import sweep
+from pfl_benchmark.render.picture import Picture
+from pfl_benchmark.studies.packs import makers
+from pfl_benchmark.studies.results import Results
 
 __all__ = ["GENERAL", "make_figures"]
 

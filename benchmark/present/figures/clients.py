@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmark.present.figures.style import color_of, panels
-from benchmark.render.picture import Picture, grey, styled
-from benchmark.studies.results import Results
+from pfl_benchmark.present.figures.style import color_of, panels
+from pfl_benchmark.render.picture import Picture, grey, styled
+from pfl_benchmark.studies.results import Results
 
 __all__ = ["client_accuracies"]
 

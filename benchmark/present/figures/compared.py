@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmark.present.compare import Group
-from benchmark.present.figures.curves import curve, draw
-from benchmark.present.figures.style import LINE_HEIGHT, End, color_of, label_ends, panels, tidy
-from benchmark.render.picture import Picture, styled
+from pfl_benchmark.present.compare import Group
+from pfl_benchmark.present.figures.curves import curve, draw
+from pfl_benchmark.present.figures.style import LINE_HEIGHT, End, color_of, label_ends, panels, tidy
+from pfl_benchmark.render.picture import Picture, styled
 
 __all__ = ["compared"]
 

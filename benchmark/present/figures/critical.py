@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmark.present.figures.style import LINE_HEIGHT, panels
-from benchmark.render.picture import Picture, grey, styled
-from benchmark.studies.friedman import groups
-from benchmark.studies.statistics import LEVEL
+from pfl_benchmark.present.figures.style import LINE_HEIGHT, panels
+from pfl_benchmark.render.picture import Picture, grey, styled
+from pfl_benchmark.studies.friedman import groups
+from pfl_benchmark.studies.statistics import LEVEL
 
 __all__ = ["critical_differences"]
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmark.present.figures.style import LINE_HEIGHT, End, color_of, label_ends, panels, tidy
-from benchmark.records.store import Record
-from benchmark.render.picture import Picture, styled
-from benchmark.studies.grid import Column
-from benchmark.studies.results import Results
+from pfl_benchmark.present.figures.style import LINE_HEIGHT, End, color_of, label_ends, panels, tidy
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.render.picture import Picture, styled
+from pfl_benchmark.studies.grid import Column
+from pfl_benchmark.studies.results import Results
 
 __all__ = [
     "accuracy_bytes",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmark.present.figures.style import End, color_of, label_ends, panels, tidy
-from benchmark.render.picture import Picture, styled
-from benchmark.studies.results import Results
+from pfl_benchmark.present.figures.style import End, color_of, label_ends, panels, tidy
+from pfl_benchmark.render.picture import Picture, styled
+from pfl_benchmark.studies.results import Results
 
 __all__ = ["sweep"]
 

@@ -9,19 +9,19 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-import benchmark
-from benchmark.config.fields import changes, in_words, nearest_setting, setting_in_words
-from benchmark.config.resolve import method_label
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError
-from benchmark.present.page.command import command
-from benchmark.present.page.mixtures import UNKNOWN
-from benchmark.records.archive import Pack, read_verdicts
-from benchmark.records.freshness import DIFFERENT
-from benchmark.records.record import Record
-from benchmark.render.forms import percent, size
-from benchmark.render.markup import template
-from benchmark.render.table import Head
+from pfl_benchmark import __version__
+from pfl_benchmark.config.fields import changes, in_words, nearest_setting, setting_in_words
+from pfl_benchmark.config.resolve import method_label
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.present.page.command import command
+from pfl_benchmark.present.page.mixtures import UNKNOWN
+from pfl_benchmark.records.archive import Pack, read_verdicts
+from pfl_benchmark.records.freshness import DIFFERENT
+from pfl_benchmark.records.record import Record
+from pfl_benchmark.render.forms import percent, size
+from pfl_benchmark.render.markup import template
+from pfl_benchmark.render.table import Head
 
 __all__ = ["Source", "board_page", "source_of_folder", "source_of_pack"]
 
@@ -117,7 +117,7 @@ def board_page(sources: Sequence[Source]) -> str:
     settings = sorted({number.setting for number in numbers}, key=_by_use(numbers))
     return template(_HERE / "board.html").render(
         name="board",
-        version=benchmark.__version__,
+        version=__version__,
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
         script="".join((_HERE / name).read_text(encoding="utf-8") for name in ("page.js", "board.js")),
         sources=[_source(source) for source in sources],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-from benchmark.config.fields import as_typed, as_words, changes, nearest_setting
-from benchmark.config.resolve import differences
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.errors import UserError
+from pfl_benchmark.config.fields import as_typed, as_words, changes, nearest_setting
+from pfl_benchmark.config.resolve import differences
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.errors import UserError
 
 __all__ = ["command"]
 

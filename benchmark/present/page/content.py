@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import benchmark
-from benchmark.records.store import Record, Store
-from benchmark.studies.grid import Cell, Profile, Study, plan
+from pfl_benchmark import __version__
+from pfl_benchmark.records.store import Record, Store
+from pfl_benchmark.studies.grid import Cell, Profile, Study, plan
 
 __all__ = ["Content"]
 
@@ -81,7 +81,7 @@ class Content:
         damaged = [(found.folder.name, found.reason) for found in self.store.damaged]
         digests = [(record.folder.name, record.digest) for record in self.records]
         failed = sorted(self.store.failed.items())
-        return (benchmark.__version__, self.profile, self.seeds, self.studies, damaged, failed, digests)
+        return (__version__, self.profile, self.seeds, self.studies, damaged, failed, digests)
 
     @property
     def _wanted(self) -> Sequence[int]:

@@ -1,6 +1,6 @@
 """Tables and figures in documents that people write, renewed from records.
 
-A document names them in its lines (`benchmark.present.document`): ``main table`` for the learning curves of
+A document names them in its lines (`present.document`): ``main table`` for the learning curves of
 the main study, then its table as far as there are records; ``table NAME`` for any table that is made from
 runs, gaps included, or by a study that computes its tables itself; ``figure NAME`` for a figure of either.
 """
@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from benchmark.engine.files import write_bytes
-from benchmark.errors import UserError, unknown
-from benchmark.present.document import Document, lines_of
-from benchmark.present.figures import make_figures
-from benchmark.present.figures.curves import learning_curves
-from benchmark.present.tables import make_table
-from benchmark.records.store import Store
-from benchmark.render.formats.markdown import body, escape
-from benchmark.render.picture import Picture
-from benchmark.render.table import Table
-from benchmark.studies.catalogue import STUDIES
-from benchmark.studies.grid import Grid, Profile, Study
-from benchmark.studies.results import Results, collect
+from pfl_benchmark.engine.files import write_bytes
+from pfl_benchmark.errors import UserError, unknown
+from pfl_benchmark.present.document import Document, lines_of
+from pfl_benchmark.present.figures import make_figures
+from pfl_benchmark.present.figures.curves import learning_curves
+from pfl_benchmark.present.tables import make_table
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.formats.markdown import body, escape
+from pfl_benchmark.render.picture import Picture
+from pfl_benchmark.render.table import Table
+from pfl_benchmark.studies.catalogue import STUDIES
+from pfl_benchmark.studies.grid import Grid, Profile, Study
+from pfl_benchmark.studies.results import Results, collect
 
 __all__ = ["PICTURE", "DocumentParts", "table_names"]
 

@@ -6,16 +6,24 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import benchmark
-from benchmark.console.terminal import duration, shown_path
-from benchmark.present.page.content import Content
-from benchmark.present.page.mixtures import UNKNOWN, cautions, counts, environment, in_words, mixed, modified
-from benchmark.present.page.runs import HEADS, RUNS, run_entry, runs_csv
-from benchmark.present.render import RenderedFiles, render, renderer_digest, section_file
-from benchmark.records.store import Record, Store
-from benchmark.render.forms import size
-from benchmark.render.markup import template
-from benchmark.studies.grid import Profile, Study
+from pfl_benchmark import __version__
+from pfl_benchmark.console.terminal import duration, shown_path
+from pfl_benchmark.present.page.content import Content
+from pfl_benchmark.present.page.mixtures import (
+    UNKNOWN,
+    cautions,
+    counts,
+    environment,
+    in_words,
+    mixed,
+    modified,
+)
+from pfl_benchmark.present.page.runs import HEADS, RUNS, run_entry, runs_csv
+from pfl_benchmark.present.render import RenderedFiles, render, renderer_digest, section_file
+from pfl_benchmark.records.store import Record, Store
+from pfl_benchmark.render.forms import size
+from pfl_benchmark.render.markup import template
+from pfl_benchmark.studies.grid import Profile, Study
 
 __all__ = ["write_all", "write_page"]
 
@@ -81,7 +89,7 @@ def _html(content: Content) -> str:
     return template(_HERE / "page.html").render(
         name=f"{content.profile.name} profile",
         profile=content.profile,
-        version=benchmark.__version__,
+        version=__version__,
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
         script=(_HERE / "page.js").read_text(encoding="utf-8"),
         missing=missing,

@@ -8,15 +8,15 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark.config.fields import setting_in_words
-from benchmark.console.terminal import duration
-from benchmark.engine.origins import foreign_rounds
-from benchmark.present.page.command import command
-from benchmark.present.page.mixtures import UNKNOWN
-from benchmark.records.store import Record
-from benchmark.render.forms import percent, size
-from benchmark.render.table import Head
-from benchmark.studies.grid import Profile
+from pfl_benchmark.config.fields import setting_in_words
+from pfl_benchmark.console.terminal import duration
+from pfl_benchmark.engine.origins import foreign_rounds
+from pfl_benchmark.present.page.command import command
+from pfl_benchmark.present.page.mixtures import UNKNOWN
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.render.forms import percent, size
+from pfl_benchmark.render.table import Head
+from pfl_benchmark.studies.grid import Profile
 
 __all__ = ["HEADS", "RUNS", "run_entry", "runs_csv"]
 

@@ -6,13 +6,13 @@ import base64
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmark.present.page.mixtures import in_words, mixed
-from benchmark.records.store import Record
-from benchmark.render.formats import FORMATS
-from benchmark.render.markup import template
-from benchmark.render.picture import Picture
-from benchmark.render.table import Table
-from benchmark.studies.grid import Study
+from pfl_benchmark.present.page.mixtures import in_words, mixed
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.render.formats import FORMATS
+from pfl_benchmark.render.markup import template
+from pfl_benchmark.render.picture import Picture
+from pfl_benchmark.render.table import Table
+from pfl_benchmark.studies.grid import Study
 
 __all__ = ["section"]
 

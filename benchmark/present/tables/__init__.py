@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from benchmark.present.tables.accuracy import accuracy, best_round, ranks, significance, spread, worst10
-from benchmark.present.tables.clients import clients
-from benchmark.present.tables.communication import communication
-from benchmark.present.tables.differences import differences
-from benchmark.present.tables.newcomers import newcomers
-from benchmark.present.tables.over_settings import LEAST, over_settings
-from benchmark.present.tables.spent import spent
-from benchmark.present.tables.targets import targets
-from benchmark.present.tables.tuning import points, rates, tuning
-from benchmark.render.table import Table
-from benchmark.studies.packs import makers
-from benchmark.studies.results import Results
+from pfl_benchmark.present.tables.accuracy import accuracy, best_round, ranks, significance, spread, worst10
+from pfl_benchmark.present.tables.clients import clients
+from pfl_benchmark.present.tables.communication import communication
+from pfl_benchmark.present.tables.differences import differences
+from pfl_benchmark.present.tables.newcomers import newcomers
+from pfl_benchmark.present.tables.over_settings import LEAST, over_settings
+from pfl_benchmark.present.tables.spent import spent
+from pfl_benchmark.present.tables.targets import targets
+from pfl_benchmark.present.tables.tuning import points, rates, tuning
+from pfl_benchmark.render.table import Table
+from pfl_benchmark.studies.packs import makers
+from pfl_benchmark.studies.results import Results
 
 __all__ = ["GENERAL", "make_table", "make_tables"]
 
@@ -44,7 +44,7 @@ def make_table(results: Results, kind: str) -> Table:
     """One table of a study, named as its files are; the first has the study's title.
 
     Args:
-        kind: what studies call it (`benchmark.studies.grid.Study.tables`).
+        kind: what studies call it (`studies.grid.Study.tables`).
     """
     study, table = results.study, (GENERAL | makers("tables"))[kind](results)
     title = study.title if kind == study.tables[0] else table.title

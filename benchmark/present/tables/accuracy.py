@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST, caption, costs, reason
-from benchmark.present.tables.places import Papers, bold, cells_of, facts_of, heads, places_table
-from benchmark.records.store import Record
-from benchmark.render.table import Cell, Plain, Table
-from benchmark.studies.results import Results
-from benchmark.studies.statistics import ranks_by_column
+from pfl_benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST, caption, costs, reason
+from pfl_benchmark.present.tables.places import Papers, bold, cells_of, facts_of, heads, places_table
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.render.table import Cell, Plain, Table
+from pfl_benchmark.studies.results import Results
+from pfl_benchmark.studies.statistics import ranks_by_column
 
 __all__ = ["accuracy", "best_round", "ranks", "significance", "spread", "worst10"]
 

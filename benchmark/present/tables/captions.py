@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from benchmark.engine.config import RunConfig
-from benchmark.records.store import Record
-from benchmark.studies.results import Place, Results
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.studies.results import Place, Results
 
 __all__ = [
     "DEPENDENT",

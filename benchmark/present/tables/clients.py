@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from benchmark.present.tables.captions import SELECTION, caption
-from benchmark.present.tables.places import heads
-from benchmark.render.table import Cell, Table
-from benchmark.studies.results import Results
+from pfl_benchmark.present.tables.captions import SELECTION, caption
+from pfl_benchmark.present.tables.places import heads
+from pfl_benchmark.render.table import Cell, Table
+from pfl_benchmark.studies.results import Results
 
 __all__ = ["clients"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark.present.tables.captions import SELECTION, caption, notes
-from benchmark.present.tables.places import heads, rules_between
-from benchmark.records.store import Record
-from benchmark.render.table import MISSING, Cell, Head, Table
-from benchmark.studies.results import Results
-from benchmark.studies.statistics import mean_and_std
+from pfl_benchmark.present.tables.captions import SELECTION, caption, notes
+from pfl_benchmark.present.tables.places import heads, rules_between
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.render.table import MISSING, Cell, Head, Table
+from pfl_benchmark.studies.results import Results
+from pfl_benchmark.studies.statistics import mean_and_std
 
 __all__ = ["communication"]
 

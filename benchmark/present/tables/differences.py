@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmark.present.tables.captions import (
+from pfl_benchmark.present.tables.captions import (
     DEPENDENT,
     SELECTION,
     TEST,
@@ -11,11 +11,11 @@ from benchmark.present.tables.captions import (
     notes,
     reason,
 )
-from benchmark.present.tables.places import facts_of, heads
-from benchmark.render.forms import p_value
-from benchmark.render.table import MISSING, Cell, Table
-from benchmark.studies.results import Place, Results
-from benchmark.studies.statistics import Comparison, compare_with
+from pfl_benchmark.present.tables.places import facts_of, heads
+from pfl_benchmark.render.forms import p_value
+from pfl_benchmark.render.table import MISSING, Cell, Table
+from pfl_benchmark.studies.results import Place, Results
+from pfl_benchmark.studies.statistics import Comparison, compare_with
 
 __all__ = ["differences"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from benchmark.present.across import Across, Standing
-from benchmark.present.tables.captions import SELECTION, caption
-from benchmark.present.tables.places import heads
-from benchmark.render.forms import p_value, percent
-from benchmark.render.table import Cell, Plain, Table
-from benchmark.studies.blocks import Block, Blocks
-from benchmark.studies.results import Results
-from benchmark.studies.statistics import LEVEL
+from pfl_benchmark.present.across import Across, Standing
+from pfl_benchmark.present.tables.captions import SELECTION, caption
+from pfl_benchmark.present.tables.places import heads
+from pfl_benchmark.render.forms import p_value, percent
+from pfl_benchmark.render.table import Cell, Plain, Table
+from pfl_benchmark.studies.blocks import Block, Blocks
+from pfl_benchmark.studies.results import Results
+from pfl_benchmark.studies.statistics import LEVEL
 
 __all__ = ["LEAST", "over_settings"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmark.present.tables.captions import caption, most_seeds, notes, reason
-from benchmark.render.forms import percent
-from benchmark.render.table import MISSING, Cell, Head, Plain, Table
-from benchmark.studies.results import Place, Results
-from benchmark.studies.statistics import Comparison, mean_and_std
+from pfl_benchmark.present.tables.captions import caption, most_seeds, notes, reason
+from pfl_benchmark.render.forms import percent
+from pfl_benchmark.render.table import MISSING, Cell, Head, Plain, Table
+from pfl_benchmark.studies.results import Place, Results
+from pfl_benchmark.studies.statistics import Comparison, mean_and_std
 
 __all__ = [
     "Papers",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmark.present.tables.captions import SELECTION, caption, notes
-from benchmark.present.tables.places import heads, rules_between
-from benchmark.render.table import MISSING, Cell, Head, Table
-from benchmark.studies.grid import Column
-from benchmark.studies.results import Results
-from benchmark.studies.statistics import mean_and_std
+from pfl_benchmark.present.tables.captions import SELECTION, caption, notes
+from pfl_benchmark.present.tables.places import heads, rules_between
+from pfl_benchmark.render.table import MISSING, Cell, Head, Table
+from pfl_benchmark.studies.grid import Column
+from pfl_benchmark.studies.results import Results
+from pfl_benchmark.studies.statistics import mean_and_std
 
 __all__ = ["spent"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from benchmark.present.tables.captions import caption, notes
-from benchmark.present.tables.places import heads, rules_between
-from benchmark.records.store import Record
-from benchmark.render.forms import percent
-from benchmark.render.table import MISSING, Cell, Head, Table
-from benchmark.studies.results import Results
-from benchmark.studies.targets import Reached, Target, at_last, reached
+from pfl_benchmark.present.tables.captions import caption, notes
+from pfl_benchmark.present.tables.places import heads, rules_between
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.render.forms import percent
+from pfl_benchmark.render.table import MISSING, Cell, Head, Table
+from pfl_benchmark.studies.results import Results
+from pfl_benchmark.studies.targets import Reached, Target, at_last, reached
 
 __all__ = ["EXPLANATION", "lines_of", "targets", "targets_table"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from benchmark.present.tables.captions import SELECTION, TEST, reason
-from benchmark.present.tables.places import facts_of, heads, lines_table, rules_between, scaled
-from benchmark.records.store import Record
-from benchmark.render.table import Cell, Head, Table
-from benchmark.studies.results import Place, Results
-from benchmark.studies.statistics import Comparison, compare_with
+from pfl_benchmark.present.tables.captions import SELECTION, TEST, reason
+from pfl_benchmark.present.tables.places import facts_of, heads, lines_table, rules_between, scaled
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.render.table import Cell, Head, Table
+from pfl_benchmark.studies.results import Place, Results
+from pfl_benchmark.studies.statistics import Comparison, compare_with
 
 __all__ = ["points", "rates", "tuning"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from benchmark.render.registry import FORMATS, Format
+from pfl_benchmark.render.registry import FORMATS, Format
 
 __all__ = ["FORMATS", "Format"]
 

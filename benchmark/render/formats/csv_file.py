@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmark.render.registry import register
-from benchmark.render.table import Table
+from pfl_benchmark.render.registry import register
+from pfl_benchmark.render.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd

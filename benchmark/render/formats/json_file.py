@@ -6,8 +6,8 @@ import dataclasses
 import json
 from typing import Any
 
-from benchmark.render.registry import register
-from benchmark.render.table import Cell, Head, Table
+from pfl_benchmark.render.registry import register
+from pfl_benchmark.render.table import Cell, Head, Table
 
 __all__ = ["from_json", "to_json"]
 

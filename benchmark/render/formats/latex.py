@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from benchmark.render.forms import printed
-from benchmark.render.registry import register
-from benchmark.render.table import MISSING, Cell, Table, plain
+from pfl_benchmark.render.forms import printed
+from pfl_benchmark.render.registry import register
+from pfl_benchmark.render.table import MISSING, Cell, Table, plain
 
 __all__ = ["latex"]
 

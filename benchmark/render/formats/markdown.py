@@ -6,8 +6,8 @@ import re
 
 from tabulate import tabulate
 
-from benchmark.render.registry import register
-from benchmark.render.table import Cell, Table, in_brackets
+from pfl_benchmark.render.registry import register
+from pfl_benchmark.render.table import Cell, Table, in_brackets
 
 __all__ = ["body", "escape", "grid", "markdown"]
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from algorithms.ppfe.hyper import ABLATIONS
-from benchmark.config.resolve import with_hyper
-from benchmark.engine.executors import LoopExecutor
-from benchmark.models import Linear, LowRank
+from pfl_benchmark.algorithms.ppfe.hyper import ABLATIONS
+from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.engine.executors import LoopExecutor
+from pfl_benchmark.models import Linear, LowRank
 
 EVERYONE = range(6)
 FC = ("fc1", "fc2", "fc3")

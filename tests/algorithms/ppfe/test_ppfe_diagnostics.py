@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from algorithms.ppfe.diagnostics import StageRecord, describe
-from algorithms.ppfe.ensemble import _simplex, best_common_weights
-from benchmark.engine.ensemble import SPACES, summand
+from pfl_benchmark.algorithms.ppfe.diagnostics import StageRecord, describe
+from pfl_benchmark.algorithms.ppfe.ensemble import _simplex, best_common_weights
+from pfl_benchmark.engine.ensemble import SPACES, summand
 
 CLIENTS = range(6)
 STAGE_KEYS = [

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from algorithms.ppfe.hyper import STARTS
-from algorithms.ppfe.reduction import product
-from benchmark.engine.clients import ClientStore
-from benchmark.engine.executors import EXECUTORS, LoopExecutor
-from benchmark.engine.params import clone, select
+from pfl_benchmark.algorithms.ppfe.hyper import STARTS
+from pfl_benchmark.algorithms.ppfe.reduction import product
+from pfl_benchmark.engine.clients import ClientStore
+from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
+from pfl_benchmark.engine.params import clone, select
 
 CLIENTS = range(6)
 

@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
-from algorithms.ppfe import PPFE
-from algorithms.ppfe.hyper import PPFEHyper
-from algorithms.ppfe.reduction import REDUCTIONS, Step, factor
-from benchmark.engine.streams import Streams
-from benchmark.models import NETWORKS, LowRank, cnn
+from pfl_benchmark.algorithms.ppfe import PPFE
+from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
+from pfl_benchmark.algorithms.ppfe.reduction import REDUCTIONS, Step, factor
+from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.models import NETWORKS, LowRank, cnn
 
 PERSONAL = {1: (), 2: ("fc3",), 3: ("fc2", "fc3"), 4: ("fc1", "fc2", "fc3")}
 SMALL = cnn((1, 8, 8), 6, (4, 4), (12, 8), kernel=3, padding=1)  # fc1 16→12, fc2 12→8, fc3 8→6

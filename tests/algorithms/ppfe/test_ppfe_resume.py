@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmark.engine.executors import LoopExecutor
+from pfl_benchmark.engine.executors import LoopExecutor
 
 
 class Killer:

@@ -7,10 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
-from algorithms.ppfe.hyper import PPFEHyper
-from algorithms.ppfe.reweight import SMALLEST_LOSS, reweight, sample_losses
-from benchmark.engine.ensemble import SPACES, summand
+from pfl_benchmark.algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
+from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
+from pfl_benchmark.algorithms.ppfe.reweight import SMALLEST_LOSS, reweight, sample_losses
+from pfl_benchmark.engine.ensemble import SPACES, summand
 
 N, CLASSES = 50, 7
 LOSSES = ["ce_norm", "zero_one", "ce_raw"]

@@ -5,11 +5,11 @@ import itertools
 
 import pytest
 
-from algorithms.ppfe.hyper import ABLATIONS, PPFEHyper
-from algorithms.ppfe.stages import check_stages, divide_rounds, least_rounds, plan_stages
-from benchmark.engine.budget import plan_rounds, planned_bytes
-from benchmark.errors import UserError
-from benchmark.models import NETWORKS
+from pfl_benchmark.algorithms.ppfe.hyper import ABLATIONS, PPFEHyper
+from pfl_benchmark.algorithms.ppfe.stages import check_stages, divide_rounds, least_rounds, plan_stages
+from pfl_benchmark.engine.budget import plan_rounds, planned_bytes
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import NETWORKS
 
 PAPER = (30, 50, 40, 40)
 PROPORTIONS = [PAPER, PAPER[:3], PAPER[:2], PAPER[:1], (30, 130), (10, 20, 10, 10), (1, 9, 9, 9), (7, 1, 3)]

@@ -2,10 +2,10 @@
 
 import torch
 
-from algorithms.ppfe.hyper import PPFEHyper
-from algorithms.ppfe.reweight import reweight
-from benchmark.config.resolve import with_hyper
-from benchmark.engine.budget import planned_bytes
+from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
+from pfl_benchmark.algorithms.ppfe.reweight import reweight
+from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.engine.budget import planned_bytes
 
 
 def test_options_added_later_leave_the_identity_of_earlier_runs_alone(staged):

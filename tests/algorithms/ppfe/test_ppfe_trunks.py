@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from algorithms.ppfe.hyper import STARTS, PPFEHyper
+from pfl_benchmark.algorithms.ppfe.hyper import STARTS, PPFEHyper
 
 FROM_STAGE_3 = [  # variants that stages 1 and 2 do not tell from the default
     ("no-reduction", {}),

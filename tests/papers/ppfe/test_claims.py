@@ -5,14 +5,14 @@ import pytest
 from printed_tables import facts_frame, printed_frame
 from record_folders import write_record
 
-from benchmark.present.tables import make_table
-from benchmark.records.store import Store
-from benchmark.render.formats.latex import latex
-from benchmark.render.formats.markdown import markdown
-from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.grid import configure, plan
-from benchmark.studies.results import collect
-from benchmark.studies.statistics import holm, wilcoxon
+from pfl_benchmark.present.tables import make_table
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.formats.latex import latex
+from pfl_benchmark.render.formats.markdown import markdown
+from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
+from pfl_benchmark.studies.grid import configure, plan
+from pfl_benchmark.studies.results import collect
+from pfl_benchmark.studies.statistics import holm, wilcoxon
 
 PAPER, CLAIMS = PROFILES["paper"], STUDIES["claims"]
 GRID = CLAIMS.grid(PAPER)

@@ -4,14 +4,14 @@ import pytest
 from printed_tables import facts_frame
 from record_folders import write_record
 
-from benchmark.errors import UserError
-from benchmark.papers.ppfe.studies.columns import LITE_DIRICHLET, LITE_SIX, SIX
-from benchmark.papers.ppfe.studies.prediction import PREDICTION
-from benchmark.papers.ppfe.studies.rows import METHODS, REDUCTION
-from benchmark.present.page.front import DocumentParts
-from benchmark.records.store import Store
-from benchmark.studies.catalogue import PROFILES
-from benchmark.studies.grid import configure
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.papers.ppfe.studies.columns import LITE_DIRICHLET, LITE_SIX, SIX
+from pfl_benchmark.papers.ppfe.studies.prediction import PREDICTION
+from pfl_benchmark.papers.ppfe.studies.rows import METHODS, REDUCTION
+from pfl_benchmark.present.page.front import DocumentParts
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.catalogue import PROFILES
+from pfl_benchmark.studies.grid import configure
 
 LITE, PAPER = PROFILES["lite"], PROFILES["paper"]
 FEW = [row for row in METHODS if row.algo in ("local", "fedavg", "fedper", "ppfe")]

@@ -9,18 +9,18 @@ import pytest
 from printed_tables import facts_frame, printed_frame
 from record_folders import write_record
 
-from algorithms import ALGORITHMS
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.papers.ppfe.studies.columns import AUGMENTATIONS
-from benchmark.papers.ppfe.studies.protocol import POINTS
-from benchmark.papers.ppfe.studies.rows import METHODS
-from benchmark.present.tables import make_table
-from benchmark.present.tables.captions import augmentation
-from benchmark.records.store import Store
-from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.grid import Column, Grid, configure, plan
-from benchmark.studies.results import collect
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.papers.ppfe.studies.columns import AUGMENTATIONS
+from pfl_benchmark.papers.ppfe.studies.protocol import POINTS
+from pfl_benchmark.papers.ppfe.studies.rows import METHODS
+from pfl_benchmark.present.tables import make_table
+from pfl_benchmark.present.tables.captions import augmentation
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
+from pfl_benchmark.studies.grid import Column, Grid, configure, plan
+from pfl_benchmark.studies.results import collect
 
 PAPER, QUICK = PROFILES["paper"], PROFILES["quick"]
 CALIBRATION, POINTS_OF_ITS_OWN, RATES, TUNING = (

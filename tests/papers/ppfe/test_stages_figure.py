@@ -6,14 +6,14 @@ import shutil
 import pytest
 from PIL import Image
 
-from benchmark.cli import main
-from benchmark.config.resolve import with_hyper
-from benchmark.engine.config import RunConfig
-from benchmark.engine.seal import seal
-from benchmark.errors import UserError
-from benchmark.papers.ppfe.commands.stages import read_stages
-from benchmark.papers.ppfe.figures.stage_record import stage_figure
-from benchmark.records.gather import named_record
+from pfl_benchmark.cli import main
+from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.seal import seal
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.papers.ppfe.commands.stages import read_stages
+from pfl_benchmark.papers.ppfe.figures.stage_record import stage_figure
+from pfl_benchmark.records.gather import named_record
 
 
 @pytest.fixture(scope="session")

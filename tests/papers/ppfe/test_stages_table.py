@@ -4,15 +4,15 @@ import pytest
 from printed_tables import facts_frame, printed_frame
 from record_folders import amend, write_record
 
-from benchmark.papers.ppfe.studies.rows import REDUCTION
-from benchmark.present.tables import make_table
-from benchmark.records.store import Store
-from benchmark.render.formats.latex import latex
-from benchmark.render.formats.markdown import markdown
-from benchmark.render.table import MISSING
-from benchmark.studies.catalogue import PROFILES, STUDIES
-from benchmark.studies.grid import configure
-from benchmark.studies.results import collect
+from pfl_benchmark.papers.ppfe.studies.rows import REDUCTION
+from pfl_benchmark.present.tables import make_table
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.formats.latex import latex
+from pfl_benchmark.render.formats.markdown import markdown
+from pfl_benchmark.render.table import MISSING
+from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
+from pfl_benchmark.studies.grid import configure
+from pfl_benchmark.studies.results import collect
 
 QUICK, PAPER = PROFILES["quick"], PROFILES["paper"]
 

@@ -6,18 +6,18 @@ from functools import cache
 
 import pytest
 
-import datasets
-from algorithms import ALGORITHMS
-from benchmark.config.resolve import resolve, with_hyper
-from benchmark.config.settings import SETTINGS
-from benchmark.errors import NotDefined, UserError
-from benchmark.experiment.runner import split_of
-from benchmark.papers.ppfe.studies.printed import PAPER_RESULTS, printed
-from benchmark.papers.ppfe.studies.rows import METHODS
-from benchmark.present import figures, tables
-from benchmark.studies.catalogue import PROFILES, STUDIES, find_profile, find_studies
-from benchmark.studies.grid import Column, Grid, plan
-from benchmark.studies.packs import makers
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.resolve import resolve, with_hyper
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.errors import NotDefined, UserError
+from pfl_benchmark.experiment.runner import split_of
+from pfl_benchmark.papers.ppfe.studies.printed import PAPER_RESULTS, printed
+from pfl_benchmark.papers.ppfe.studies.rows import METHODS
+from pfl_benchmark.present import figures, tables
+from pfl_benchmark.studies.catalogue import PROFILES, STUDIES, find_profile, find_studies
+from pfl_benchmark.studies.grid import Column, Grid, plan
+from pfl_benchmark.studies.packs import makers
 
 GRIDS = {(study.name, profile): grid for study in STUDIES.values() for profile, grid in study.grids.items()}
 

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmark.cli import main
-from benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
-from benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE, UNIFORM, draw
-from benchmark.papers.ppfe.synthetic.ridge import Ridge, errors, fedavg, fedavg_ft, local, ppfe
-from benchmark.papers.ppfe.synthetic.study import METHODS, Profile, Study, run_studies
+from pfl_benchmark.cli import main
+from pfl_benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
+from pfl_benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE, UNIFORM, draw
+from pfl_benchmark.papers.ppfe.synthetic.ridge import Ridge, errors, fedavg, fedavg_ft, local, ppfe
+from pfl_benchmark.papers.ppfe.synthetic.study import METHODS, Profile, Study, run_studies
 
 # Specification, section 6: test MSE of Local, FedAvg, PPFE, and PPFE with one λ.
 REFERENCE_B = {
@@ -238,7 +238,7 @@ def tiny_profile(monkeypatch):
         "B": Study("r_p", (3,), (0.0, UNIFORM), 20),
     }
     monkeypatch.setattr(
-        "benchmark.papers.ppfe.synthetic.study.PROFILES", {"quick": Profile(studies, seeds=1)}
+        "pfl_benchmark.papers.ppfe.synthetic.study.PROFILES", {"quick": Profile(studies, seeds=1)}
     )
 
 

@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from benchmark.cli import main
-from benchmark.papers.ppfe.studies import synthetic
-from benchmark.papers.ppfe.synthetic.study import Profile, Study
-from benchmark.studies import catalogue
+from pfl_benchmark.cli import main
+from pfl_benchmark.papers.ppfe.studies import synthetic
+from pfl_benchmark.papers.ppfe.synthetic.study import Profile, Study
+from pfl_benchmark.studies import catalogue
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.config.fields import DATA_FIELDS, describe_split
-from benchmark.config.flags import add_data, add_flag, add_method, configure, number
-from benchmark.console.terminal import open_table, percent
-from benchmark.errors import UserError
+from pfl_benchmark.config.fields import DATA_FIELDS, describe_split
+from pfl_benchmark.config.flags import add_data, add_flag, add_method, configure, number
+from pfl_benchmark.console.terminal import open_table, percent
+from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
-    from benchmark.engine.config import RunConfig
-    from benchmark.papers.ppfe.bound import Bound
+    from pfl_benchmark.engine.config import RunConfig
+    from pfl_benchmark.papers.ppfe.bound import Bound
 
 HELP = "the terms of the paper's generalisation bound for a method's real architecture"
 USAGE = "[--algo METHOD] [--setting NAME] [flags]"
@@ -51,9 +51,9 @@ def execute(arguments: argparse.Namespace) -> None:
     """Print the terms, stage by stage, and the totals of some other methods beside them."""
     setting, config = configure(arguments)
 
-    from benchmark.config.resolve import method_label, resolve
-    from benchmark.engine.network import network_of
-    from benchmark.papers.ppfe.bound import bound_of, capacities_of, corollary, sizes_of
+    from pfl_benchmark.config.resolve import method_label, resolve
+    from pfl_benchmark.engine.network import network_of
+    from pfl_benchmark.papers.ppfe.bound import bound_of, capacities_of, corollary, sizes_of
 
     resolve(config)
     sizes = sizes_of(config, arguments.data_dir)
@@ -71,7 +71,7 @@ def execute(arguments: argparse.Namespace) -> None:
         print(json.dumps({**facts, **_facts(own, found), "corollary": special}))
         return
 
-    from benchmark.console.terminal import show
+    from pfl_benchmark.console.terminal import show
 
     few, many = min(sizes.train), max(sizes.train)
     show(
@@ -101,7 +101,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _others(config: RunConfig, label: str) -> dict[str, RunConfig]:
     """The methods to compare with, by their defaults, where they can be run here."""
-    from benchmark.config.resolve import resolve, with_hyper
+    from pfl_benchmark.config.resolve import resolve, with_hyper
 
     found = {}
     for name in _COMPARED:

@@ -12,12 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.config.flags import add_flag, file_of, path
-from benchmark.console.terminal import open_table, percent, show, shown_path
-from benchmark.errors import UserError
+from pfl_benchmark.config.flags import add_flag, file_of, path
+from pfl_benchmark.console.terminal import open_table, percent, show, shown_path
+from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
-    from benchmark.records.store import Record
+    from pfl_benchmark.records.store import Record
 
 HELP = "accuracy, β and sample weights by stage, from the record of a staged method: table and figure"
 USAGE = "RECORD_FOLDER [--out FILE]"
@@ -43,14 +43,14 @@ def execute(arguments: argparse.Namespace) -> None:
     folder: Path = arguments.record
     out: Path = arguments.out or folder / "stages.png"
 
-    from benchmark.records.gather import named_record
+    from pfl_benchmark.records.gather import named_record
 
     record = named_record(folder)
     stages, title = read_stages(record), record.folder.name.rpartition("-")[0]
 
-    from benchmark.papers.ppfe.figures.stage_record import stage_figure
-    from benchmark.present.pictures import write_picture
-    from benchmark.render.picture import Picture
+    from pfl_benchmark.papers.ppfe.figures.stage_record import stage_figure
+    from pfl_benchmark.present.pictures import write_picture
+    from pfl_benchmark.render.picture import Picture
 
     write_picture(Picture(out.stem, title, "", stage_figure(stages, title)), out)
     show(Text(title, "bold"), "", Padding(_table(stages), (0, 0, 0, 2)), "", *_remarks(record, stages))
@@ -63,7 +63,7 @@ def read_stages(record: Record) -> list[dict[str, Any]]:
     Raises:
         UserError: it tells of none, or not of all that.
     """
-    from benchmark.papers.ppfe.recorded import stages_of  # imports PyTorch, which help does without
+    from pfl_benchmark.papers.ppfe.recorded import stages_of  # imports PyTorch, which help does without
 
     stages = stages_of(record)
     if not stages:

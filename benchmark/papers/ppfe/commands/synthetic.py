@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from benchmark.config.flags import add_flag, few, number, path
-from benchmark.errors import UserError, unknown
+from pfl_benchmark.config.flags import add_flag, few, number, path
+from pfl_benchmark.errors import UserError, unknown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from benchmark.papers.ppfe.synthetic.study import Profile
-    from benchmark.render.table import Table
+    from pfl_benchmark.papers.ppfe.synthetic.study import Profile
+    from pfl_benchmark.render.table import Table
 
 HELP = "the paper's synthetic linear study (ridge regressions in closed form): tables and figures"
 USAGE = "[--profile quick|paper] [flags]"
@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Carry out the study, write its files and print the tables."""
-    from benchmark.console.terminal import shown_path
-    from benchmark.papers.ppfe.synthetic.study import PROFILES, TIE, run_studies, summarise
+    from pfl_benchmark.console.terminal import shown_path
+    from pfl_benchmark.papers.ppfe.synthetic.study import PROFILES, TIE, run_studies, summarise
 
     name = arguments.profile
     if name not in PROFILES:
@@ -92,9 +92,9 @@ def _folder(root: Path) -> Path:
 
 def _table(title: str, points: list[dict[str, Any]]) -> Table:
     """The points of a study, the smallest error of each marked."""
-    from benchmark.papers.ppfe.studies.synthetic import error_cells
-    from benchmark.papers.ppfe.synthetic.study import METHODS
-    from benchmark.render.table import Cell, Head, Table
+    from pfl_benchmark.papers.ppfe.studies.synthetic import error_cells
+    from pfl_benchmark.papers.ppfe.synthetic.study import METHODS
+    from pfl_benchmark.render.table import Cell, Head, Table
 
     (varied, *_) = points[0]
     rows = []
@@ -106,7 +106,7 @@ def _table(title: str, points: list[dict[str, Any]]) -> Table:
 
 
 def _as_text(table: Table) -> str:
-    from benchmark.render.table import plain
+    from pfl_benchmark.render.table import plain
 
     rows = [[plain(cell) for cell in row] for row in table.rows]
     heads = [head.text for head in table.heads]
@@ -127,10 +127,10 @@ def _write(
     tables: dict[str, list[dict[str, Any]]],
     tie: float,
 ) -> list[Path]:
-    from benchmark.engine.files import write_text
-    from benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
-    from benchmark.present.pictures import write_picture
-    from benchmark.render.formats.markdown import grid
+    from pfl_benchmark.engine.files import write_text
+    from pfl_benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
+    from pfl_benchmark.present.pictures import write_picture
+    from pfl_benchmark.render.formats.markdown import grid
 
     seeds = errors["seed"].nunique()
     sections = [
@@ -148,8 +148,8 @@ def _write(
 
 
 def _notes(tie: float) -> str:
-    from benchmark.papers.ppfe.synthetic.model import DIMENSION, NOISE_VARIANCE
-    from benchmark.papers.ppfe.synthetic.study import STAGES
+    from pfl_benchmark.papers.ppfe.synthetic.model import DIMENSION, NOISE_VARIANCE
+    from pfl_benchmark.papers.ppfe.synthetic.study import STAGES
 
     chosen = (
         f"of the λ whose error there is within {100 * tie:g} % of the smallest, the largest is taken"

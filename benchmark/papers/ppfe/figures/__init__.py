@@ -1,6 +1,6 @@
 """Figures that only this paper needs."""
 
-from benchmark.papers.ppfe.figures.stages import ppfe_stages
+from pfl_benchmark.papers.ppfe.figures.stages import ppfe_stages
 
 __all__ = ["FIGURES"]
 

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmark.papers.ppfe.figures.labels import stage_labels
-from benchmark.present.figures.style import tidy
-from benchmark.render.picture import grey, styled
+from pfl_benchmark.papers.ppfe.figures.labels import stage_labels
+from pfl_benchmark.present.figures.style import tidy
+from pfl_benchmark.render.picture import grey, styled
 
 __all__ = ["stage_figure"]
 

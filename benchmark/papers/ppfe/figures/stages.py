@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmark.papers.ppfe.figures.labels import stage_labels
-from benchmark.papers.ppfe.recorded import stages_of
-from benchmark.present.figures.style import End, label_ends, panels, tidy
-from benchmark.records.store import Record
-from benchmark.render.picture import Picture, styled
-from benchmark.studies.results import Results
+from pfl_benchmark.papers.ppfe.figures.labels import stage_labels
+from pfl_benchmark.papers.ppfe.recorded import stages_of
+from pfl_benchmark.present.figures.style import End, label_ends, panels, tidy
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.render.picture import Picture, styled
+from pfl_benchmark.studies.results import Results
 
 __all__ = ["ppfe_stages"]
 

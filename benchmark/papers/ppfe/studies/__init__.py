@@ -1,5 +1,5 @@
 """The paper's studies: what is run for every table and figure, its claims, and what it leaves open."""
 
-from benchmark.papers.ppfe.studies.tables import STUDIES
+from pfl_benchmark.papers.ppfe.studies.tables import STUDIES
 
 __all__ = ["STUDIES"]

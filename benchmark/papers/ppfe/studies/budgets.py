@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmark.config.settings import SETTINGS
-from benchmark.papers.ppfe.studies.rows import METHODS
-from benchmark.studies.grid import Column, Grid, Study
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.papers.ppfe.studies.rows import METHODS
+from pfl_benchmark.studies.grid import Column, Grid, Study
 
 __all__ = ["BUDGETS"]
 

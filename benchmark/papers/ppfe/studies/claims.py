@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from benchmark.papers.ppfe.studies.columns import (
+from pfl_benchmark.papers.ppfe.studies.columns import (
     DIRICHLET,
     DISTINCT,
     LITE_DIRICHLET,
@@ -13,8 +13,8 @@ from benchmark.papers.ppfe.studies.columns import (
     SIX,
     sweep_points,
 )
-from benchmark.papers.ppfe.studies.printed import printed
-from benchmark.papers.ppfe.studies.rows import (
+from pfl_benchmark.papers.ppfe.studies.printed import printed
+from pfl_benchmark.papers.ppfe.studies.rows import (
     BASELINES,
     FIXED_HEADS,
     PREVIOUS,
@@ -22,8 +22,8 @@ from benchmark.papers.ppfe.studies.rows import (
     REDUCTION,
     SPARSE,
 )
-from benchmark.studies.grid import Grid, Study, Variant
-from benchmark.studies.printed import PrintedTable
+from pfl_benchmark.studies.grid import Grid, Study, Variant
+from pfl_benchmark.studies.printed import PrintedTable
 
 __all__ = ["CLAIMS", "Claim", "ClaimsStudy"]
 

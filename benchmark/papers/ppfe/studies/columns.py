@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.studies.grid import Column
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.studies.grid import Column
 
 __all__ = [
     "AUGMENTATIONS",

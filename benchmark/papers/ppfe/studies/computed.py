@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from benchmark.engine.files import read_json, write_json, write_text
-from benchmark.errors import UserError
-from benchmark.studies.grid import Profile
+from pfl_benchmark.engine.files import read_json, write_json, write_text
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.studies.grid import Profile
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from benchmark.render.picture import Picture
-    from benchmark.render.table import Table
+    from pfl_benchmark.render.picture import Picture
+    from pfl_benchmark.render.table import Table
 
 __all__ = ["Kept", "Module"]
 
@@ -44,7 +44,7 @@ class Module(Protocol):
 
 @dataclass(frozen=True)
 class Kept:
-    """The numbers of a module, as `benchmark.studies.grid.Computed`.
+    """The numbers of a module, as `studies.grid.Computed`.
 
     Attributes:
         name: of their file.

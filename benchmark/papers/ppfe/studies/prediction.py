@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.papers.ppfe.studies.columns import LITE_DIRICHLET, LITE_SIX
-from benchmark.papers.ppfe.studies.rows import METHODS
-from benchmark.records.store import Store
-from benchmark.studies.grid import Grid, Profile, Study
+from pfl_benchmark.papers.ppfe.studies.columns import LITE_DIRICHLET, LITE_SIX
+from pfl_benchmark.papers.ppfe.studies.rows import METHODS
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.grid import Grid, Profile, Study
 
 if TYPE_CHECKING:
-    from benchmark.render.picture import Picture
-    from benchmark.render.table import Table
+    from pfl_benchmark.render.picture import Picture
+    from pfl_benchmark.render.table import Table
 
 __all__ = ["PREDICTION"]
 
 
 @dataclass(frozen=True)
 class _Beside:
-    """A results folder and the one with the name `other` beside it, as `benchmark.studies.grid.Computed`."""
+    """A results folder and the one with the name `other` beside it, as `studies.grid.Computed`."""
 
     other: str
 
@@ -40,7 +40,7 @@ class _Beside:
 
     def make(self, profile: Profile, root: Path) -> tuple[list[Table], list[Picture]]:
         """Two tables; none if one of the folders has no records."""
-        from benchmark.papers.ppfe.tables.prediction import claim_signs, rank_correlations
+        from pfl_benchmark.papers.ppfe.tables.prediction import claim_signs, rank_correlations
 
         here, there = self._stores(root)
         if not (here.records() and there.records()):

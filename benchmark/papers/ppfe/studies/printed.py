@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmark.studies.printed import PrintedTable
+from pfl_benchmark.studies.printed import PrintedTable
 
 __all__ = ["PAPER_RESULTS", "printed"]
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from benchmark.config.settings import SETTINGS
-from benchmark.engine.config import RunConfig
-from benchmark.papers.ppfe.studies.columns import AUGMENTATIONS, under
-from benchmark.papers.ppfe.studies.printed import printed
-from benchmark.papers.ppfe.studies.rows import ABLATIONS, METHODS, method
-from benchmark.studies.grid import Column, Grid, Study, Variant
-from benchmark.studies.points import at_rates, default_rate, own_points, validation, with_points
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.papers.ppfe.studies.columns import AUGMENTATIONS, under
+from pfl_benchmark.papers.ppfe.studies.printed import printed
+from pfl_benchmark.papers.ppfe.studies.rows import ABLATIONS, METHODS, method
+from pfl_benchmark.studies.grid import Column, Grid, Study, Variant
+from pfl_benchmark.studies.points import at_rates, default_rate, own_points, validation, with_points
 
 __all__ = ["CALIBRATION", "OWN_POINTS", "POINTS", "PROTOCOLS", "RATES", "TUNING"]
 

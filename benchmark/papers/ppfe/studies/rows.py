@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmark.studies.grid import Variant
+from pfl_benchmark.studies.grid import Variant
 
 __all__ = [
     "ABLATIONS",

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmark.papers.ppfe.studies.columns import DISTINCT, PLAIN, under
-from benchmark.papers.ppfe.studies.printed import printed
-from benchmark.papers.ppfe.studies.rows import ABLATIONS, PREVIOUS, method
-from benchmark.studies.grid import Grid, Study, Variant
-from benchmark.studies.points import validation
+from pfl_benchmark.papers.ppfe.studies.columns import DISTINCT, PLAIN, under
+from pfl_benchmark.papers.ppfe.studies.printed import printed
+from pfl_benchmark.papers.ppfe.studies.rows import ABLATIONS, PREVIOUS, method
+from pfl_benchmark.studies.grid import Grid, Study, Variant
+from pfl_benchmark.studies.points import validation
 
 __all__ = ["READINGS", "SWITCHES", "TUNED"]
 

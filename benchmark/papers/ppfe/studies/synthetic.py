@@ -1,4 +1,4 @@
-"""The synthetic linear study as a study among the others (`benchmark.papers.ppfe.studies.computed`)."""
+"""The synthetic linear study as a study among the others (`papers.ppfe.studies.computed`)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE
-from benchmark.papers.ppfe.synthetic.study import METHODS, PROFILES, run_studies
-from benchmark.present.tables.places import rules_between
-from benchmark.render.table import Cell, Head, Plain, Table
-from benchmark.studies.grid import Profile
-from benchmark.studies.statistics import mean_and_std
+from pfl_benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE
+from pfl_benchmark.papers.ppfe.synthetic.study import METHODS, PROFILES, run_studies
+from pfl_benchmark.present.tables.places import rules_between
+from pfl_benchmark.render.table import Cell, Head, Plain, Table
+from pfl_benchmark.studies.grid import Profile
+from pfl_benchmark.studies.statistics import mean_and_std
 
 if TYPE_CHECKING:
-    from benchmark.render.picture import Picture
+    from pfl_benchmark.render.picture import Picture
 
 __all__ = ["PACKAGE", "TEXT", "compute", "figures", "tables"]
 
-PACKAGE = "benchmark.papers.ppfe.synthetic"
+PACKAGE = "pfl_benchmark.papers.ppfe.synthetic"
 TEXT = ("r_p",)
 
 
@@ -85,7 +85,7 @@ def error_cells(
 
 def figures(numbers: pd.DataFrame, profile: Profile) -> list[Picture]:
     """Test error by number of clients and by personalization ratio."""
-    from benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
+    from pfl_benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
 
     return [
         dataclasses.replace(

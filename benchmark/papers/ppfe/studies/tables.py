@@ -5,9 +5,9 @@ Counted in `Grid`s of methods × settings; cells that two studies have in common
 
 from __future__ import annotations
 
-from benchmark.papers.ppfe.studies.budgets import BUDGETS
-from benchmark.papers.ppfe.studies.claims import CLAIMS
-from benchmark.papers.ppfe.studies.columns import (
+from pfl_benchmark.papers.ppfe.studies.budgets import BUDGETS
+from pfl_benchmark.papers.ppfe.studies.claims import CLAIMS
+from pfl_benchmark.papers.ppfe.studies.columns import (
     BY_CLASSES,
     BY_SIZE,
     DIGITS,
@@ -19,12 +19,12 @@ from benchmark.papers.ppfe.studies.columns import (
     SIX,
     SYNTHETIC_TWEETS,
 )
-from benchmark.papers.ppfe.studies.computed import Kept
-from benchmark.papers.ppfe.studies.newcomers import NEW_CLIENTS
-from benchmark.papers.ppfe.studies.prediction import PREDICTION
-from benchmark.papers.ppfe.studies.printed import printed
-from benchmark.papers.ppfe.studies.protocol import CALIBRATION, OWN_POINTS, PROTOCOLS, RATES, TUNING
-from benchmark.papers.ppfe.studies.rows import (
+from pfl_benchmark.papers.ppfe.studies.computed import Kept
+from pfl_benchmark.papers.ppfe.studies.newcomers import NEW_CLIENTS
+from pfl_benchmark.papers.ppfe.studies.prediction import PREDICTION
+from pfl_benchmark.papers.ppfe.studies.printed import printed
+from pfl_benchmark.papers.ppfe.studies.protocol import CALIBRATION, OWN_POINTS, PROTOCOLS, RATES, TUNING
+from pfl_benchmark.papers.ppfe.studies.rows import (
     FEW_METHODS,
     FIXED_HEADS,
     METHODS,
@@ -33,9 +33,9 @@ from benchmark.papers.ppfe.studies.rows import (
     REDUCTION,
     SPARSE,
 )
-from benchmark.papers.ppfe.studies.switches import READINGS, SWITCHES, TUNED
-from benchmark.papers.ppfe.studies.targets import TARGETS
-from benchmark.studies.grid import Column, Grid, Study, Variant
+from pfl_benchmark.papers.ppfe.studies.switches import READINGS, SWITCHES, TUNED
+from pfl_benchmark.papers.ppfe.studies.targets import TARGETS
+from pfl_benchmark.studies.grid import Column, Grid, Study, Variant
 
 __all__ = ["STUDIES"]
 
@@ -149,7 +149,7 @@ STUDIES = (
         "synthetic",
         "Synthetic linear data: test error of closed-form estimators",
         tables=(),
-        computed=Kept("synthetic", "benchmark.papers.ppfe.studies.synthetic"),
+        computed=Kept("synthetic", "pfl_benchmark.papers.ppfe.studies.synthetic"),
     ),
     Study(
         "communication",

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE, UNIFORM
-from benchmark.papers.ppfe.synthetic.study import METHODS
-from benchmark.present.figures.style import color_of
-from benchmark.render.picture import Picture, grey, styled
+from pfl_benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE, UNIFORM
+from pfl_benchmark.papers.ppfe.synthetic.study import METHODS
+from pfl_benchmark.present.figures.style import color_of
+from pfl_benchmark.render.picture import Picture, grey, styled
 
 __all__ = ["clients_picture", "ratio_picture"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmark.engine.streams import Streams
+from pfl_benchmark.engine.streams import Streams
 
 __all__ = ["DIMENSION", "NOISE_VARIANCE", "UNIFORM", "Federation", "Ratio", "draw"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmark.papers.ppfe.synthetic.model import UNIFORM, Federation, Ratio, draw
-from benchmark.papers.ppfe.synthetic.ridge import Ridge, errors, fedavg, fedavg_ft, local, ppfe
+from pfl_benchmark.papers.ppfe.synthetic.model import UNIFORM, Federation, Ratio, draw
+from pfl_benchmark.papers.ppfe.synthetic.ridge import Ridge, errors, fedavg, fedavg_ft, local, ppfe
 
 __all__ = ["METHODS", "PROFILES", "STAGES", "TIE", "Profile", "Study", "run_studies", "summarise"]
 

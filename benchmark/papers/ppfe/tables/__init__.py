@@ -1,8 +1,8 @@
 """Tables that only this paper needs."""
 
-from benchmark.papers.ppfe.tables.claims import claims
-from benchmark.papers.ppfe.tables.protocol import calibration
-from benchmark.papers.ppfe.tables.stages import stages, stages_sent
+from pfl_benchmark.papers.ppfe.tables.claims import claims
+from pfl_benchmark.papers.ppfe.tables.protocol import calibration
+from pfl_benchmark.papers.ppfe.tables.stages import stages, stages_sent
 
 __all__ = ["TABLES"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from benchmark.papers.ppfe.studies.claims import Claim, ClaimsStudy
-from benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST, absent, caption
-from benchmark.render.forms import signed
-from benchmark.render.table import Cell, Head, Plain, Table
-from benchmark.studies.grid import Column
-from benchmark.studies.results import Results
-from benchmark.studies.statistics import LEVEL, Comparison, compare_with
+from pfl_benchmark.papers.ppfe.studies.claims import Claim, ClaimsStudy
+from pfl_benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST, absent, caption
+from pfl_benchmark.render.forms import signed
+from pfl_benchmark.render.table import Cell, Head, Plain, Table
+from pfl_benchmark.studies.grid import Column
+from pfl_benchmark.studies.results import Results
+from pfl_benchmark.studies.statistics import LEVEL, Comparison, compare_with
 
 __all__ = ["Finding", "claims", "find_claim"]
 

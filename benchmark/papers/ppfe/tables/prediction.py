@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import spearmanr
 
-from benchmark.papers.ppfe.studies.claims import CLAIMS
-from benchmark.papers.ppfe.studies.columns import DIRICHLET, LITE_DIRICHLET, LITE_SIX, SIX
-from benchmark.papers.ppfe.studies.rows import METHODS
-from benchmark.papers.ppfe.tables.claims import find_claim
-from benchmark.records.store import Store
-from benchmark.render.forms import signed
-from benchmark.render.table import Cell, Head, Plain, Table
-from benchmark.studies.grid import Column, Grid, Profile, Variant
-from benchmark.studies.results import Results, collect
+from pfl_benchmark.papers.ppfe.studies.claims import CLAIMS
+from pfl_benchmark.papers.ppfe.studies.columns import DIRICHLET, LITE_DIRICHLET, LITE_SIX, SIX
+from pfl_benchmark.papers.ppfe.studies.rows import METHODS
+from pfl_benchmark.papers.ppfe.tables.claims import find_claim
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.forms import signed
+from pfl_benchmark.render.table import Cell, Head, Plain, Table
+from pfl_benchmark.studies.grid import Column, Grid, Profile, Variant
+from pfl_benchmark.studies.results import Results, collect
 
 __all__ = ["claim_signs", "rank_correlations"]
 

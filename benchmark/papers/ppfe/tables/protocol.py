@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from benchmark.present.tables.captions import SELECTION, reason
-from benchmark.present.tables.places import heads, lines_table, scaled
-from benchmark.render.table import Cell, Table
-from benchmark.studies.results import Results
+from pfl_benchmark.present.tables.captions import SELECTION, reason
+from pfl_benchmark.present.tables.places import heads, lines_table, scaled
+from pfl_benchmark.render.table import Cell, Table
+from pfl_benchmark.studies.results import Results
 
 __all__ = ["calibration"]
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from benchmark.papers.ppfe.recorded import stages_of
-from benchmark.present.tables.captions import caption
-from benchmark.present.tables.communication import communication
-from benchmark.records.store import Record
-from benchmark.render.table import MISSING, Cell, Head, Table
-from benchmark.studies.results import Results
+from pfl_benchmark.papers.ppfe.recorded import stages_of
+from pfl_benchmark.present.tables.captions import caption
+from pfl_benchmark.present.tables.communication import communication
+from pfl_benchmark.records.store import Record
+from pfl_benchmark.render.table import MISSING, Cell, Head, Table
+from pfl_benchmark.studies.results import Results
 
 __all__ = ["stages", "stages_sent"]
 

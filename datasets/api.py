@@ -12,12 +12,12 @@ nothing else needs to know about it.
 
 from __future__ import annotations
 
-from datasets.data import Dataset, DatasetInfo, Samples
-from datasets.laws import LAWS, Law
-from datasets.loading import load
-from datasets.registry import DATASETS
-from datasets.splits import Split
-from datasets.validation import hold_out
+from pfl_benchmark.datasets.data import Dataset, DatasetInfo, Samples
+from pfl_benchmark.datasets.laws import LAWS, Law
+from pfl_benchmark.datasets.loading import load
+from pfl_benchmark.datasets.registry import DATASETS
+from pfl_benchmark.datasets.splits import Split
+from pfl_benchmark.datasets.validation import hold_out
 
 __all__ = [
     "DATASETS",
