@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 import sys
 
-from pfl_benchmark.algorithms.registry import ALGORITHMS, find, register
+from pfl_benchmark.engine.registry import ALGORITHMS, find, register
 
 __all__ = ["ALGORITHMS", "find", "register"]
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.local import Phase
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import Network
+from pfl_benchmark.method import Algorithm, Network, Phase, UserError, option
 
 __all__ = ["FineTuning", "check_fine_tuning", "fine_tuning"]
 

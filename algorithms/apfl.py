@@ -8,15 +8,24 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import along, beside, within
-from pfl_benchmark.engine.step import Rule, Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Between,
+    ClientStore,
+    LocalCall,
+    Message,
+    Params,
+    Phase,
+    Rule,
+    RunContext,
+    StackedModel,
+    Step,
+    add_prefix,
+    along,
+    option,
+    register,
+    strip_prefix,
+)
 
 __all__ = ["APFL"]
 
@@ -47,7 +56,7 @@ class Mixed(Rule):
     """
 
     def __call__(self, step: Step) -> Tensor:
-        personal = within(PERSONAL, step.params)
+        personal = strip_prefix(PERSONAL, step.params)
         common = {name: step.params[name] for name in personal}
         alpha, due = step.params["mix.alpha"], step.params["mix.due"]
         gradients, _ = step.gradient(common)
@@ -55,7 +64,7 @@ class Mixed(Rule):
         gaps = [(slopes[n] * (personal[n] - common[n])).flatten(1).sum(1, keepdim=True) for n in slopes]
         new = alpha - step.rates[f"{PERSONAL}.{next(iter(slopes))}"] * (sum(gaps) + SHRINK * alpha)
         new = torch.where(due > 0, new.clamp(0, 1), alpha)
-        pulls = beside(PERSONAL, {name: along(alpha, slope) * slope for name, slope in slopes.items()})
+        pulls = add_prefix(PERSONAL, {name: along(alpha, slope) * slope for name, slope in slopes.items()})
         still = {n: torch.zeros_like(step.params[n]) for n in step.rates if n in ("mix.alpha", "mix.due")}
         step.descend({**gradients, **pulls, **still})
         if "mix.alpha" in step.rates:
@@ -94,10 +103,10 @@ class APFL(Algorithm):
     Hyper = APFLHyper
     tuning = ({"alpha": 0.25}, {"alpha": 0.75}, {"adaptive": True})
 
-    def __init__(self, task: Task, hyper: APFLHyper) -> None:
+    def __init__(self, task: RunContext, hyper: APFLHyper) -> None:
         super().__init__(task, hyper)
         alpha = torch.full((1,), hyper.alpha, device=task.data.device)
-        kept = {**beside(PERSONAL, task.initial), "mix.alpha": alpha}
+        kept = {**add_prefix(PERSONAL, task.initial), "mix.alpha": alpha}
         self.clients = ClientStore(kept, task.data.clients)
 
     def phases(self, round: int) -> list[Phase]:
@@ -105,15 +114,15 @@ class APFL(Algorithm):
         (phase,) = super().phases(round)
         return [replace(phase, rates=dict.fromkeys(names, self.config.lr), rule=Mixed(), passes=2)]
 
-    def first_download(self) -> Params:
-        return self.task.initial
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        return Message(self.server, first=self.task.initial)
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call, kept = super().begin(clients, message, round), self.clients.gather(clients)
         call.models["model"].params.update(kept, **{"mix.due": torch.ones_like(kept["mix.alpha"])})
         return call
 
-    def members(self, clients: Sequence[int]) -> list[Member]:
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
         kept, common = self.clients.gather(clients), self.assemble(clients, self.server)
-        mixed = mixture(kept["mix.alpha"], within(PERSONAL, kept), common, self.network.buffers)
-        return [Member(self.network, mixed)]
+        mixed = mixture(kept["mix.alpha"], strip_prefix(PERSONAL, kept), common, self.network.buffers)
+        return [StackedModel(self.network, mixed)]

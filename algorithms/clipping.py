@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pfl_benchmark.engine.params import along
-from pfl_benchmark.engine.step import Rule, Step
+from pfl_benchmark.method import Rule, Step, along
 
 __all__ = ["Clipped"]
 

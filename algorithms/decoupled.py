@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pfl_benchmark.engine.algorithm import Algorithm, Traffic
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.local import Outcome
-from pfl_benchmark.engine.params import nbytes, select
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import Algorithm, LocalResult, Message, Params, UserError, option, select
 
 __all__ = ["Decoupled", "DecoupledHyper", "check_start"]
 
@@ -50,10 +46,10 @@ class Decoupled(Algorithm):
     def _averaging(self) -> bool:
         return self.hyper.personal_start == "average"
 
-    def first_download(self) -> Params:
-        return self.clients.initial if self.server else {}
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        return Message(self.server, first=self.clients.initial if self.server else {})
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         shared = super().upload(outcome)
         if not self._averaging:
             return shared
@@ -63,9 +59,3 @@ class Decoupled(Algorithm):
         start = self.clients.initial
         start.update({name: tensor for name, tensor in mean.items() if name in start})
         super().aggregate({name: tensor for name, tensor in mean.items() if name not in start})
-
-    def traffic(self, round: int) -> Traffic:
-        usual = super().traffic(round)
-        if not self._averaging:
-            return usual
-        return replace(usual, up=usual.up + nbytes(self.clients.initial))

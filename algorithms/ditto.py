@@ -9,17 +9,25 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.ledger import Ledger
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import expand
-from pfl_benchmark.engine.step import Rule, Step
-from pfl_benchmark.engine.streams import Purpose
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Between,
+    ClientStore,
+    Ledger,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    Phase,
+    Rule,
+    RunContext,
+    StackedModel,
+    Step,
+    expand,
+    option,
+    register,
+    take_part,
+)
 
 __all__ = ["Ditto", "Pull"]
 
@@ -77,9 +85,10 @@ class Ditto(Algorithm):
     reference = "Li et al., ICML 2021; litian96/ditto"
     Hyper = DittoHyper
     tuning = ({"lam": 0.1}, {"lam": 0.75}, {"lam": 2.0})
-    personal_stream: ClassVar[Purpose] = "batches-personal"
+    personal_stream: ClassVar[str] = "batches-personal"
+    remedies = (*Algorithm.remedies, "a smaller --set lam")
 
-    def __init__(self, task: Task, hyper: DittoHyper) -> None:
+    def __init__(self, task: RunContext, hyper: DittoHyper) -> None:
         super().__init__(task, hyper)
         self.clients = ClientStore(task.initial, task.data.clients)  # the personal models v_k, whole nets
 
@@ -96,18 +105,18 @@ class Ditto(Algorithm):
         )
         return [common, personal]
 
-    def first_download(self) -> Params:
-        return self.task.initial
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        return Message(self.server, first=self.task.initial)
 
-    def broadcast(self) -> Params:
-        return {}  # clients are evaluated with what they keep
+    def closing(self, clients: Sequence[int]) -> Message:
+        return Message()  # clients are evaluated with what they keep
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        call.models["personal"] = LocalModel(self.network, self.clients.gather(clients))
+        call.models["personal"] = StackedModel(self.network, self.clients.gather(clients))
         return call
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: LocalResult) -> None:
         self.clients.scatter(outcome.clients, outcome.models["personal"])
 
     def assemble(self, clients: Sequence[int], message: Params) -> Params:
@@ -118,10 +127,7 @@ class Ditto(Algorithm):
         """The personal model begins as the global one, which pulls it; the publication has no new clients."""
         self.clients.scatter(clients, expand(self.server, len(clients)))
         _, personal = self.phases(self.task.rounds + 1)
-        self.join(clients, [replace(personal, epochs=epochs)], ledger)
+        take_part(self, clients, [replace(personal, epochs=epochs)], ledger)
 
-    def remedies(self) -> list[str]:
-        return [*super().remedies(), "a smaller --set lam"]
-
-    def members(self, clients: Sequence[int]) -> list[Member]:
-        return [Member(self.network, self.clients.gather(clients))]
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
+        return [StackedModel(self.network, self.clients.gather(clients))]

@@ -8,10 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Task
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import Algorithm, Between, Params, RunContext, option, register
 
 __all__ = ["FedAdam"]
 
@@ -63,7 +60,7 @@ class FedAdam(Algorithm):
     tuning = ({"server_rate": 0.003}, {"server_rate": 0.03}, {"tau": 0.01})
     learns_little = True  # the server moves by about η a round
 
-    def __init__(self, task: Task, hyper: FedAdamHyper) -> None:
+    def __init__(self, task: RunContext, hyper: FedAdamHyper) -> None:
         super().__init__(task, hyper)
         self._mean = {name: torch.zeros_like(tensor) for name, tensor in self.server.items()}
         self._squares = {name: torch.full_like(tensor, hyper.tau**2) for name, tensor in self.server.items()}

@@ -9,16 +9,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Outcome
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import beside, row, select, within
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import Network, Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Between,
+    ClientStore,
+    LocalCall,
+    LocalResult,
+    Message,
+    Network,
+    Params,
+    RunConfig,
+    RunContext,
+    StackedModel,
+    UserError,
+    add_prefix,
+    option,
+    register,
+    row,
+    select,
+    strip_prefix,
+)
 
 __all__ = ["FedALA"]
 
@@ -78,25 +88,26 @@ class FedALA(Algorithm):
                 f"layers={hyper.layers}: the network has {len(network.names)} layers; give at most that"
             )
 
-    def __init__(self, task: Task, hyper: FedALAHyper) -> None:
+    def __init__(self, task: RunContext, hyper: FedALAHyper) -> None:
         super().__init__(task, hyper)
         self._start = len(self.network.names) - hyper.layers
         fixed = self.network.buffers
         self._mixed = [n for n in self.network.keys(self.network.tail(hyper.layers)) if n not in fixed]
         own = select(task.initial, self._mixed)
         ones = {name: torch.ones_like(tensor) for name, tensor in own.items()}
-        self.clients = ClientStore({**beside(LOCAL, own), **beside(SHARES, ones)}, task.data.clients)
+        self.clients = ClientStore({**add_prefix(LOCAL, own), **add_prefix(SHARES, ones)}, task.data.clients)
 
-    def first_download(self) -> Params:
-        return select(self.task.initial, self._mixed)  # what a client mixes before it has trained
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        first = select(self.task.initial, self._mixed)  # what a client mixes before it has trained
+        return Message(self.server, first=first)
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call, kept = super().begin(clients, message, round), self.clients.gather(clients)
-        params, shares = call.models["model"].params, within(SHARES, kept)
+        params, shares = call.models["model"].params, strip_prefix(SHARES, kept)
         if round > 1:  # in the first round everyone's model is the global one
-            mixed, shares = self._aggregated(clients, params, within(LOCAL, kept), shares, round)
+            mixed, shares = self._aggregated(clients, params, strip_prefix(LOCAL, kept), shares, round)
             params.update(mixed)
-        params.update(beside(SHARES, shares))
+        params.update(add_prefix(SHARES, shares))
         return call
 
     def _aggregated(
@@ -136,19 +147,18 @@ class FedALA(Algorithm):
                 }
         return {name: own[name] + shares[name] * gaps[name] for name in common}, shares
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         model = outcome.models["model"]
-        shares = beside(SHARES, within(SHARES, model))
-        outcome.found = {**beside(LOCAL, select(model, self._mixed)), **shares}
+        shares = add_prefix(SHARES, strip_prefix(SHARES, model))
+        outcome.found = {**add_prefix(LOCAL, select(model, self._mixed)), **shares}
         return select(model, self.server)
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: LocalResult) -> None:
         self.clients.scatter(outcome.clients, outcome.found)
 
-    def members(self, clients: Sequence[int]) -> list[Member]:
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
         params, kept = self.assemble(clients, self.server), self.clients.gather(clients)
-        mixed, _ = self._aggregated(clients, params, within(LOCAL, kept), within(SHARES, kept), EVALUATION)
-        return [Member(self.network, {**params, **mixed})]
-
-    def metered(self, round: int) -> float:
-        return self.hyper.ala_epochs * self.hyper.part if round > 1 else 0
+        mixed, _ = self._aggregated(
+            clients, params, strip_prefix(LOCAL, kept), strip_prefix(SHARES, kept), EVALUATION
+        )
+        return [StackedModel(self.network, {**params, **mixed})]

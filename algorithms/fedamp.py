@@ -8,14 +8,24 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Traffic
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import along, beside, row, select, squared_distance, within
-from pfl_benchmark.engine.step import Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Between,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    Phase,
+    Step,
+    add_prefix,
+    along,
+    option,
+    register,
+    row,
+    select,
+    squared_distance,
+    strip_prefix,
+)
 
 __all__ = ["FedAMP", "attention"]
 
@@ -96,7 +106,7 @@ class FedAMP(Algorithm):
         """Each participant's cloud model; what a client has sent last is what it keeps."""
         own, met = self.clients.gather(clients), self.clients.met
         if not met:
-            return Message({}, beside(CLOUD, own))
+            return Message(per_client=add_prefix(CLOUD, own))
         others, trained = self.clients.gather(met), select(own, self.network.trainable)
         squares = torch.stack([squared_distance(others, row(trained, k)) for k in range(len(clients))])
         same = torch.tensor([[client == other for other in met] for client in clients], device=squares.device)
@@ -106,19 +116,18 @@ class FedAMP(Algorithm):
             name: along(left, tensor) * tensor + torch.tensordot(weights, others[name], 1)
             for name, tensor in own.items()
         }
-        return Message({}, beside(CLOUD, mixed))
+        return Message(per_client=add_prefix(CLOUD, mixed))
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        call.constants[CLOUD] = within(CLOUD, message.own)
+        call.constants[CLOUD] = strip_prefix(CLOUD, message.per_client)
         return call
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         return outcome.models["model"]
 
     def aggregate(self, mean: Params) -> None:
         """Nothing: the server needs the models themselves."""
 
-    def traffic(self, round: int) -> Traffic:
-        size = 4 * self.network.count()
-        return Traffic(size, size, closing=0)
+    def closing(self, clients: Sequence[int]) -> Message:
+        return Message()

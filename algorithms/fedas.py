@@ -9,15 +9,25 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.algorithms.fedproto import class_means
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
-from pfl_benchmark.engine.message import Combiner, Message, WeightedMean
-from pfl_benchmark.engine.params import expand, nbytes
-from pfl_benchmark.engine.step import Rule, Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Aggregator,
+    Algorithm,
+    Between,
+    ClientStore,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    Phase,
+    Rule,
+    RunContext,
+    StackedModel,
+    Step,
+    WeightedMean,
+    expand,
+    option,
+    register,
+)
 
 __all__ = ["Aligned", "FedAS", "Fisher"]
 
@@ -111,7 +121,7 @@ class FedAS(Algorithm):
     tuning = ({"align_epochs": 0}, {"align_rate": 0.1})
     averages = False
 
-    def __init__(self, task: Task, hyper: FedASHyper) -> None:
+    def __init__(self, task: RunContext, hyper: FedASHyper) -> None:
         super().__init__(task, hyper)
         self.clients = ClientStore(task.initial, task.data.clients)  # whole models
 
@@ -124,11 +134,11 @@ class FedAS(Algorithm):
         phases = [Phase(aligned, hyper.align_epochs, stream="batches-personal", rule=Aligned()), joint]
         return [*phases, Phase(dict.fromkeys((*names, "fisher"), self.config.lr), 1, rule=Fisher())]
 
-    def metered(self, round: int) -> int:
-        return int(round <= self.task.rounds)
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        return Message(self.server, first=self.task.initial)
 
-    def first_download(self) -> Params:
-        return self.task.initial
+    def closing(self, clients: Sequence[int]) -> Message:
+        return Message()  # clients are evaluated with what they keep
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         kept, data, stop = self.clients.gather(clients), self.task.data, len(self.network.layers) - 1
@@ -138,21 +148,14 @@ class FedAS(Algorithm):
         prototypes = torch.stack([class_means(*pair, data.classes)[0] for pair in pairs])
         trace = torch.zeros(len(clients), 1, device=data.device)
         params = {**kept, **expand(message.common, len(clients)), TRACE: trace}
-        model, given = LocalModel(self.network, params), {"client": {"prototypes": prototypes}}
+        model, given = StackedModel(self.network, params), {"client": {"prototypes": prototypes}}
         return LocalCall(round, list(clients), {"model": model}, self.phases(round), constants=given)
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         return {**super().upload(outcome), TRACE: outcome.models["model"][TRACE]}
 
-    def combiner(self) -> Combiner:
+    def aggregator(self) -> Aggregator:
         return TraceMean()
 
-    def traffic(self, round: int) -> Traffic:
-        size = nbytes(self.server)
-        return Traffic(size, size + 4, nbytes(self.first_download()), 0)
-
-    def broadcast(self) -> Params:
-        return {}  # clients are evaluated with what they keep
-
-    def members(self, clients: Sequence[int]) -> list[Member]:
-        return [Member(self.network, self.clients.gather(clients))]
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
+        return [StackedModel(self.network, self.clients.gather(clients))]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Trunk
+from pfl_benchmark.method import Algorithm, SharedRounds, register
 
 __all__ = ["FedAvg"]
 
@@ -24,5 +23,5 @@ class FedAvg(Algorithm):
     title = "FedAvg"
     reference = "McMahan et al., AISTATS 2017"
 
-    def trunks(self) -> list[Trunk]:
-        return [Trunk("fedavg", self.task.rounds)]
+    def shared_rounds(self) -> list[SharedRounds]:
+        return [SharedRounds("fedavg", self.task.rounds)]

@@ -7,10 +7,7 @@ from typing import Any, ClassVar
 
 from pfl_benchmark.algorithms.adaptation import FineTuning, check_fine_tuning, fine_tuning
 from pfl_benchmark.algorithms.fedavg import FedAvg
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.local import Phase
-from pfl_benchmark.models import Network
+from pfl_benchmark.method import Network, Phase, RunConfig, RunContext, register
 
 __all__ = ["FedAvgFT"]
 
@@ -47,8 +44,10 @@ class FedAvgFT(FedAvg):
     def check(cls, config: RunConfig, network: Network, hyper: FineTuning) -> None:
         check_fine_tuning(hyper)
 
-    def remedies(self) -> list[str]:
-        return [*super().remedies(), *(["a smaller --set ft_lr"] if self.hyper.ft_lr else [])]
+    def __init__(self, task: RunContext, hyper: FineTuning) -> None:
+        super().__init__(task, hyper)
+        if hyper.ft_lr:
+            self.remedies = (*self.remedies, "a smaller --set ft_lr")
 
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)

@@ -8,10 +8,7 @@ from typing import Any
 
 import torch
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Task
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import Algorithm, Between, Params, RunContext, option, register
 
 __all__ = ["FedAvgM"]
 
@@ -61,7 +58,7 @@ class FedAvgM(Algorithm):
 
     learns_little = True  # momentum goes on with what rounds before have forgotten
 
-    def __init__(self, task: Task, hyper: FedAvgMHyper) -> None:
+    def __init__(self, task: RunContext, hyper: FedAvgMHyper) -> None:
         super().__init__(task, hyper)
         self._velocity = {name: torch.zeros_like(tensor) for name, tensor in self.server.items()}
 

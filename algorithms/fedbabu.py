@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pfl_benchmark.algorithms.adaptation import FineTuning, check_fine_tuning, fine_tuning
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Trunk
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.local import Phase
-from pfl_benchmark.engine.params import select
-from pfl_benchmark.models import Network, Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Message,
+    Network,
+    Phase,
+    RunConfig,
+    RunContext,
+    SharedRounds,
+    option,
+    register,
+    select,
+)
 
 __all__ = ["FedBABU"]
 
@@ -60,8 +66,9 @@ class FedBABU(Algorithm):
     def personal_layers(self) -> tuple[str, ...]:
         return ()
 
-    def first_download(self) -> Params:
-        return select(self.task.initial, self.network.keys(self.network.names[-1:]))
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        head = self.network.keys(self.network.names[-1:])
+        return Message(self.server, first=select(self.task.initial, head))
 
     def phases(self, round: int) -> list[Phase]:
         return [Phase.of(self.shared_layers(), self.config.lr * self._step(round), self.config.local_epochs)]
@@ -71,12 +78,14 @@ class FedBABU(Algorithm):
         passed = sum(round > self.task.rounds * share for share in LR_STEPS)
         return LR_FACTOR**passed if self.hyper.lr_steps else 1.0
 
-    def remedies(self) -> list[str]:
-        return [*super().remedies(), *(["a smaller --set ft_lr"] if self.hyper.ft_lr else [])]
+    def __init__(self, task: RunContext, hyper: FedBABUHyper) -> None:
+        super().__init__(task, hyper)
+        if hyper.ft_lr:
+            self.remedies = (*self.remedies, "a smaller --set ft_lr")
 
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)
 
-    def trunks(self) -> list[Trunk]:
+    def shared_rounds(self) -> list[SharedRounds]:
         key = "fedbabu, lr steps" if self.hyper.lr_steps else "fedbabu"
-        return [Trunk(key, self.task.rounds)]  # every round: only the fine-tuning differs
+        return [SharedRounds(key, self.task.rounds)]  # every round: only the fine-tuning differs

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import BatchNorm, Conv, Conv1d, Layer, Network
+from pfl_benchmark.method import (
+    Algorithm,
+    BatchNorm,
+    Conv,
+    Conv1d,
+    Layer,
+    Network,
+    RunConfig,
+    UserError,
+    register,
+)
 
 __all__ = ["FedBN"]
 

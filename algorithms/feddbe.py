@@ -8,17 +8,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import nbytes, select
-from pfl_benchmark.engine.step import Rule, Step
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import Network, Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Between,
+    ClientStore,
+    LocalCall,
+    LocalResult,
+    Message,
+    Network,
+    Params,
+    Phase,
+    RoundKind,
+    Rule,
+    RunConfig,
+    RunContext,
+    StackedModel,
+    Step,
+    UserError,
+    option,
+    register,
+    select,
+)
 
 __all__ = ["Debiased", "FedDBE"]
 
@@ -104,9 +114,10 @@ class FedDBE(Algorithm):
     title = "FedDBE"
     reference = "Zhang et al., NeurIPS 2023; TsingZ0/DBE"
     Hyper = FedDBEHyper
+    least_rounds = LEAST_ROUNDS
     tuning = ({"kappa": 5.0}, {"kappa": 1.0, "mu": 0.1}, {"mu": 0.1})
 
-    def __init__(self, task: Task, hyper: FedDBEHyper) -> None:
+    def __init__(self, task: RunContext, hyper: FedDBEHyper) -> None:
         super().__init__(task, hyper)
         nothing = torch.zeros_like(task.initial[f"{task.network.names[-1]}.weight"][0])
         self.server[MEAN] = nothing
@@ -118,15 +129,12 @@ class FedDBE(Algorithm):
         if config.rounds < LEAST_ROUNDS:
             raise UserError(f"--rounds {config.rounds}: the first round exchanges means; give at least 2")
 
-    @property
-    def least_rounds(self) -> int:
-        return LEAST_ROUNDS
-
     def start_round(self, round: int) -> None:
         self._first = round == 1
 
-    def closes_stage(self, round: int) -> bool:
-        return round in (1, self.task.rounds)
+    def kind(self, round: int) -> RoundKind:
+        closing = round in (1, self.task.rounds)
+        return RoundKind(1, closing, closing)
 
     def phases(self, round: int) -> list[Phase]:
         beside = ["running"] if round == 1 else ["running", "bias"]
@@ -135,28 +143,24 @@ class FedDBE(Algorithm):
         rule = Debiased(self.hyper.kappa, self.hyper.mu)
         return [Phase(rates, self.config.local_epochs, rule=rule, constants=given)]
 
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        return Message(select(self.server, self.network.shapes()))
+
+    def closing(self, clients: Sequence[int]) -> Message:
+        return Message(select(self.server, [MEAN] if self._first else self.network.shapes()))
+
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call, kept = super().begin(clients, message, round), self.clients.gather(clients)
         call.models["model"].params.update(kept, **{RUNNING: torch.zeros_like(kept[BIAS])})
         return call
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         model = outcome.models["model"]
         return {MEAN: model[RUNNING]} if self._first else select(model, self.network.shapes())
 
-    def download(self) -> Params:
-        return select(self.server, self.network.shapes())
-
-    def broadcast(self) -> Params:
-        return select(self.server, [MEAN]) if self._first else self.download()
-
-    def traffic(self, round: int) -> Traffic:
-        whole, mean = nbytes(self.download()), nbytes(select(self.server, [MEAN]))
-        return Traffic(whole, mean, closing=mean) if round == 1 else Traffic(whole, whole)
-
-    def members(self, clients: Sequence[int]) -> list[Member]:
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
         """The last aggregate; what its head makes of a client's vector is part of the head's bias."""
         params, vectors = self.assemble(clients, self.server), self.clients.gather(clients)[BIAS]
         weight, bias = (f"{self.network.names[-1]}.{kind}" for kind in ("weight", "bias"))
         params[bias] = params[bias] + torch.einsum("mcd,md->mc", params[weight], vectors)
-        return [Member(self.network, params)]
+        return [StackedModel(self.network, params)]

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pfl_benchmark.algorithms.clipping import Clipped
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import beside, clone, select, within
-from pfl_benchmark.engine.step import Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Between,
+    ClientStore,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    Phase,
+    RunContext,
+    StackedModel,
+    Step,
+    add_prefix,
+    clone,
+    option,
+    register,
+    select,
+    strip_prefix,
+)
 
 __all__ = ["FedDyn", "dynamic"]
 
@@ -74,13 +84,15 @@ class FedDyn(Algorithm):
     title = "FedDyn"
     reference = "Acar et al., ICLR 2021; alpemreacar/FedDyn"
     Hyper = FedDynHyper
+    evaluated = "global"
+    remedies = (*Algorithm.remedies, "a smaller --set alpha")
     tuning = ({"alpha": 0.001}, {"alpha": 0.1}, {"evaluate": "server"})
 
-    def __init__(self, task: Task, hyper: FedDynHyper) -> None:
+    def __init__(self, task: RunContext, hyper: FedDynHyper) -> None:
         super().__init__(task, hyper)
         # Of buffers the server takes the mean: a variance may become negative.
         zeros = {name: torch.zeros_like(self.server[name]) for name in self.network.trainable}
-        self.clients = ClientStore(beside(DRIFT, zeros), task.data.clients)
+        self.clients = ClientStore(add_prefix(DRIFT, zeros), task.data.clients)
         self._drift, self._mean = zeros, clone(self.server)  # mean h_k of all clients, last mean of models
         self._participants = 0
 
@@ -97,17 +109,17 @@ class FedDyn(Algorithm):
         call, sizes = super().begin(clients, message, round), self.task.data.train_sizes
         mean = sum(sizes) / len(sizes)
         strengths = [[self.hyper.alpha * mean / sizes[client]] for client in clients]
-        call.constants[DRIFT] = within(DRIFT, self.clients.gather(clients))
+        call.constants[DRIFT] = strip_prefix(DRIFT, self.clients.gather(clients))
         call.constants["client"] = {"alpha": torch.tensor(strengths, device=self.task.data.device)}
         return call
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         model = select(outcome.models["model"], self.server)
-        old = within(DRIFT, self.clients.gather(outcome.clients))
-        outcome.found = beside(DRIFT, {n: h + model[n] - self.server[n] for n, h in old.items()})
+        old = strip_prefix(DRIFT, self.clients.gather(outcome.clients))
+        outcome.found = add_prefix(DRIFT, {n: h + model[n] - self.server[n] for n, h in old.items()})
         return model
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: LocalResult) -> None:
         self.clients.scatter(outcome.clients, outcome.found)
 
     def aggregate(self, mean: Params) -> None:
@@ -118,20 +130,18 @@ class FedDyn(Algorithm):
         }
         self.server = {**mean, **{name: mean[name] + drift for name, drift in self._drift.items()}}
 
-    def broadcast(self) -> Params:
+    @property
+    def _evaluated(self) -> Params:
         return self._mean if self.hyper.evaluate == "mean" else self.server
 
-    def members(self, clients: Sequence[int]) -> list[Member]:
-        return [Member(self.network, self.assemble(clients, self.broadcast()))]
+    def closing(self, clients: Sequence[int]) -> Message:
+        return Message(self._evaluated)
 
-    def shared_model(self) -> Member | None:
-        return Member(self.network, {**self.broadcast()})
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
+        return [StackedModel(self.network, self.assemble(clients, self._evaluated))]
 
-    def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
-        return "global"
-
-    def remedies(self) -> list[str]:
-        return [*super().remedies(), "a smaller --set alpha"]
+    def shared_model(self) -> Params | None:
+        return {**self._evaluated}
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "drift": self._drift, "mean": self._mean}

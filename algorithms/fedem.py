@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.ledger import Ledger
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import beside, expand, select, within
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    ClientStore,
+    Ledger,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    Phase,
+    RunContext,
+    StackedModel,
+    add_prefix,
+    expand,
+    option,
+    register,
+    select,
+    strip_prefix,
+    take_part,
+)
 
 __all__ = ["FedEM", "responsibilities"]
 
@@ -77,8 +86,9 @@ class FedEM(Algorithm):
     ensemble_space = "probability"
     learns_little = True  # messages of several models: fewer rounds under a byte budget
 
-    def __init__(self, task: Task, hyper: FedEMHyper) -> None:
+    def __init__(self, task: RunContext, hyper: FedEMHyper) -> None:
         super().__init__(task, hyper)
+        self.evaluated = "personal" if hyper.components > 1 else "global"
         self._slots = [f"component{number}" for number in range(hyper.components)]
         models = [
             task.network.init(task.streams.get("init", k), task.data.device)
@@ -87,7 +97,7 @@ class FedEM(Algorithm):
         self.server = {
             name: tensor
             for slot, model in zip(self._slots, [self.server, *models], strict=True)
-            for name, tensor in beside(slot, model).items()
+            for name, tensor in add_prefix(slot, model).items()
         }
         even = torch.full((hyper.components,), 1 / hyper.components, device=task.data.device)
         self.clients = ClientStore({WEIGHTS: even}, task.data.clients)
@@ -99,7 +109,8 @@ class FedEM(Algorithm):
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         models = {
-            s: LocalModel(self.network, expand(within(s, message.common), len(clients))) for s in self._slots
+            s: StackedModel(self.network, expand(strip_prefix(s, message.common), len(clients)))
+            for s in self._slots
         }
         losses = [self._losses(clients, model.params) for model in models.values()]
         kept = self.clients.gather(clients)[WEIGHTS]
@@ -118,31 +129,27 @@ class FedEM(Algorithm):
         labels = [self.task.data.labels(client) for client in clients]
         return [F.cross_entropy(z, y, reduction="none") for z, y in zip(outputs, labels, strict=True)]
 
-    def metered(self, round: int) -> int:
-        return self.hyper.components if round <= self.task.rounds else 0
-
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         sent: Params = {}
         for slot in self._slots:
-            sent |= beside(slot, select(outcome.models[slot], self.network.shapes()))
+            sent |= add_prefix(slot, select(outcome.models[slot], self.network.shapes()))
         return sent
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: LocalResult) -> None:
         self.clients.scatter(outcome.clients, outcome.models[self._slots[0]])
 
     def admit(self, clients: Sequence[int], epochs: int, ledger: Ledger) -> None:
         """An E step, as in the official code; no component is trained."""
-        self.join(clients, [], ledger)
+        take_part(self, clients, [], ledger)
 
-    def members(self, clients: Sequence[int]) -> list[Member]:
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
         weights = self.clients.gather(clients)[WEIGHTS]
         return [
-            Member(self.network, expand(within(slot, self.server), len(clients)), weights[:, number])
+            StackedModel(
+                self.network, expand(strip_prefix(slot, self.server), len(clients)), weights[:, number]
+            )
             for number, slot in enumerate(self._slots)
         ]
 
     def capacities(self) -> list[tuple[int, int]]:
         return [(self.hyper.components * self.network.count(), 0)]
-
-    def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
-        return "personal" if self.hyper.components > 1 else "global"

@@ -9,14 +9,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Task, Traffic
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import along, beside, row, select, within
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    ClientStore,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    RunContext,
+    StackedModel,
+    add_prefix,
+    along,
+    option,
+    register,
+    row,
+    select,
+    strip_prefix,
+)
 
 __all__ = ["FedFomo"]
 
@@ -80,11 +89,11 @@ class FedFomo(Algorithm):
     tuning = ({"models": 2}, {"models": 9}, {"holdout": 0.1}, {"epsilon": 1.0, "epsilon_decay": 0.0})
     learns_little = True  # messages of several models: fewer rounds under a byte budget
 
-    def __init__(self, task: Task, hyper: FedFomoHyper) -> None:
+    def __init__(self, task: RunContext, hyper: FedFomoHyper) -> None:
         super().__init__(task, hyper)
         self._models = min(hyper.models, task.schedule.cohort_size - 1)
         start, zeros = task.initial, torch.zeros(task.data.clients, device=task.data.device)
-        self.clients = ClientStore({**start, **beside(FIRST, start), ROW: zeros}, task.data.clients)
+        self.clients = ClientStore({**start, **add_prefix(FIRST, start), ROW: zeros}, task.data.clients)
 
     def shared_layers(self) -> tuple[str, ...]:
         return ()
@@ -92,14 +101,14 @@ class FedFomo(Algorithm):
     def message(self, clients: Sequence[int], round: int) -> Message:
         """Models of others, and whose they are; what a client has sent last is what it keeps."""
         if round == 1:
-            return Message({})
-        before = self.task.schedule.cohort(round - 1, self.takes_everyone(round - 1))
+            return Message()
+        before = self.task.schedule.cohort(round - 1, self.kind(round - 1).full_participation)
         pairs = zip(clients, self.clients.gather(clients)[ROW].tolist(), strict=True)
         chosen = [self._choose(client, before, own, round) for client, own in pairs]
         sent: Params = {SENDERS: torch.tensor(chosen, device=self.task.data.device).long()}
         for number, others in enumerate(zip(*chosen, strict=True)):
-            sent |= beside(f"peer{number}", select(self.clients.gather(others), self.network.shapes()))
-        return Message({}, sent)
+            sent |= add_prefix(f"peer{number}", select(self.clients.gather(others), self.network.shapes()))
+        return Message(per_client=sent)
 
     def _choose(self, client: int, uploaded: list[int], preferences: list[float], round: int) -> list[int]:
         rng, found = self.task.streams.get("peers", round, client), list[int]()
@@ -114,11 +123,13 @@ class FedFomo(Algorithm):
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         kept = self.clients.gather(clients)
         start, preferences = select(kept, self.network.shapes()), kept[ROW]
-        if message.own:
-            received = [within(f"peer{number}", message.own) for number in range(self._models)]
-            start, gains = self._mixture(clients, within(FIRST, kept), [start, *received])
-            preferences = preferences.scatter_add(1, message.own[SENDERS], gains[:, 1:])
-        models = {"model": LocalModel(self.network, {**start, **beside(FIRST, start), ROW: preferences})}
+        if message.per_client:
+            received = [strip_prefix(f"peer{number}", message.per_client) for number in range(self._models)]
+            start, gains = self._mixture(clients, strip_prefix(FIRST, kept), [start, *received])
+            preferences = preferences.scatter_add(1, message.per_client[SENDERS], gains[:, 1:])
+        models = {
+            "model": StackedModel(self.network, {**start, **add_prefix(FIRST, start), ROW: preferences})
+        }
         return LocalCall(round, list(clients), models, self.phases(round), list(map(self._weighted, clients)))
 
     def _mixture(self, clients: Sequence[int], first: Params, models: list[Params]) -> tuple[Params, Tensor]:
@@ -154,15 +165,11 @@ class FedFomo(Algorithm):
         weights[self._held_out(client)[: len(weights) - 1]] = 0
         return (weights / weights.mean()).to(self.task.data.device)
 
-    def metered(self, round: int) -> float:
-        return (self._models + 2) * self.hyper.holdout if 1 < round <= self.task.rounds else 0
-
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         return select(outcome.models["model"], [*self.network.shapes(), ROW])
 
     def aggregate(self, mean: Params) -> None:
         """Nothing: the server hands on the models themselves."""
 
-    def traffic(self, round: int) -> Traffic:
-        size, received = 4 * self.network.count(), self._models if round > 1 else 0
-        return Traffic(received * (size + 8), size + 4 * self.task.data.clients, closing=0)
+    def closing(self, clients: Sequence[int]) -> Message:
+        return Message()

@@ -9,16 +9,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfl_benchmark.algorithms.head_combination import Collected, head_weights, statistics
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
-from pfl_benchmark.engine.message import Combiner, Message
-from pfl_benchmark.engine.params import beside, expand, nbytes, select, within
-from pfl_benchmark.engine.step import Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.algorithms.head_combination import common_means, head_weights, statistics
+from pfl_benchmark.method import (
+    Aggregator,
+    Algorithm,
+    Between,
+    ClientStore,
+    Gathered,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    Phase,
+    RunContext,
+    StackedModel,
+    Step,
+    add_prefix,
+    expand,
+    option,
+    register,
+    select,
+    strip_prefix,
+)
 
 __all__ = ["FedPAC"]
 
@@ -80,7 +92,7 @@ class FedPAC(Algorithm):
     tuning = ({"lam": 0.1}, {"lam": 10.0}, {"head_rate": 0.01}, {"head_rate": 0.05})
     averages = False
 
-    def __init__(self, task: Task, hyper: FedPACHyper) -> None:
+    def __init__(self, task: RunContext, hyper: FedPACHyper) -> None:
         super().__init__(task, hyper)
         self._body, self._head = map(task.network.keys, (self.shared_layers(), self.personal_layers()))
         weight = task.initial[f"{task.network.names[-1]}.weight"]
@@ -99,14 +111,11 @@ class FedPAC(Algorithm):
         head = Phase.of(self.personal_layers(), hyper.head_rate, hyper.head_epochs)
         return [head, Phase(rates, joint.epochs, objective=objective)]
 
-    def metered(self, round: int) -> int:
-        return 2 * (round <= self.task.rounds)
-
-    def first_download(self) -> Params:
-        return {}  # every message brings the head
-
     def message(self, clients: Sequence[int], round: int) -> Message:
-        return Message(self.server, self._heads.gather(clients))
+        return Message(self.server, self._heads.gather(clients))  # which brings new ones the head, too
+
+    def closing(self, clients: Sequence[int]) -> Message:
+        return Message()  # clients are evaluated with what they keep
 
     def assemble(self, clients: Sequence[int], message: Params) -> Params:
         """The received body; nothing that is kept."""
@@ -116,39 +125,30 @@ class FedPAC(Algorithm):
         call, common = super().begin(clients, message, round), message.common
         params = call.models["model"].params
         found = statistics(self, params, clients)
-        params |= beside("sent", select(found, ("parts", "variance")))
+        params |= add_prefix("sent", select(found, ("parts", "variance")))
         targets = torch.where(common["known"].unsqueeze(1), common["prototypes"], found["means"])
         call.constants["client"] = {"targets": targets}
         return call
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         model = outcome.models["model"]
         classes = select(statistics(self, model, outcome.clients), ("means", "counts"))
-        return {**select(model, self.network.shapes()), **classes, **within("sent", model)}
+        return {**select(model, self.network.shapes()), **classes, **strip_prefix("sent", model)}
 
-    def combiner(self) -> Combiner:
-        return Collected(self._body)
+    def aggregator(self) -> Aggregator:
+        return Gathered()
 
     def aggregate(self, mean: Params) -> None:
-        sent = within("all", mean)
-        weights = head_weights(sent["variance"].flatten(), sent["parts"])
-        combined = {name: torch.tensordot(weights, sent[name], 1) for name in self._head}
-        self._heads.scatter(sent["clients"].tolist(), combined)
-        old, known = self.server["prototypes"], mean["known"]
-        self.server["prototypes"] = torch.where(known.unsqueeze(1), mean["prototypes"], old)
+        weights = head_weights(mean["variance"].flatten(), mean["parts"])
+        combined = {name: torch.tensordot(weights, mean[name], 1) for name in self._head}
+        self._heads.scatter(mean[Gathered.CLIENTS].tolist(), combined)
+        prototypes, known = common_means(mean["means"], mean["counts"])
+        self.server["prototypes"] = torch.where(known.unsqueeze(1), prototypes, self.server["prototypes"])
         self.server["known"] = known | self.server["known"]
-        self.server |= select(mean, self._body)
+        self.server |= Gathered.mean(select(mean, self._body), mean[Gathered.WEIGHTS])
 
-    def traffic(self, round: int) -> Traffic:
-        known, classes = self.server["known"], nbytes(select(self.server, ["prototypes"]))
-        head, whole = (4 * self.network.count(part) for part in (self.personal_layers(), self.network.names))
-        return Traffic(nbytes(self.server) + head, whole + 2 * classes + 4 * len(known) + 4, closing=0)
-
-    def broadcast(self) -> Params:
-        return {}  # clients are evaluated with what they keep
-
-    def members(self, clients: Sequence[int]) -> list[Member]:
-        return [Member(self.network, self.clients.gather(clients))]
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
+        return [StackedModel(self.network, self.clients.gather(clients))]
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "heads": self._heads.state()}

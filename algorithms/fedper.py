@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pfl_benchmark.algorithms.decoupled import Decoupled, DecoupledHyper, check_start
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Traffic
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.local import Outcome, Phase
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import Network, Params
+from pfl_benchmark.method import LocalResult, Network, Params, Phase, RunConfig, UserError, option, register
 
 __all__ = ["FedPer", "FedPerHyper"]
 
@@ -88,12 +82,8 @@ class FedPer(Decoupled):
         epochs = self.hyper.ft_epochs
         return [Phase.of(self.network.names, self.config.lr, epochs)] if epochs else []
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         return {} if self._frozen(outcome.round) else super().upload(outcome)
-
-    def traffic(self, round: int) -> Traffic:
-        usual = super().traffic(round)
-        return replace(usual, up=0) if self._frozen(round) else usual
 
     def _frozen(self, round: int) -> bool:
         return self.hyper.final_round == "frozen" and round == self.task.rounds

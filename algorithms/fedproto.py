@@ -8,14 +8,21 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
-from pfl_benchmark.engine.data import Part
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import Outcome, Phase
-from pfl_benchmark.engine.message import Combiner
-from pfl_benchmark.engine.step import Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Aggregator,
+    Algorithm,
+    Between,
+    LocalResult,
+    Message,
+    Params,
+    Part,
+    Phase,
+    RunContext,
+    StackedModel,
+    Step,
+    option,
+    register,
+)
 
 __all__ = ["FedProto", "class_means"]
 
@@ -56,7 +63,7 @@ def class_means(features: Tensor, labels: Tensor, classes: int) -> tuple[Tensor,
     return sums / counts.clamp(min=1)[:, None], counts > 0
 
 
-class PrototypeMean(Combiner):
+class PrototypeMean(Aggregator):
     """The mean of each class's prototypes over the clients that have the class."""
 
     def __init__(self, like: Tensor) -> None:
@@ -102,7 +109,7 @@ class FedProto(Algorithm):
     Hyper = FedProtoHyper
     tuning = ({"lam": 0.1}, {"lam": 10.0}, {"predict": "classifier"})
 
-    def __init__(self, task: Task, hyper: FedProtoHyper) -> None:
+    def __init__(self, task: RunContext, hyper: FedProtoHyper) -> None:
         super().__init__(task, hyper)
         self._last = task.network.names[-1]
         weight = task.initial[f"{self._last}.weight"]
@@ -112,15 +119,15 @@ class FedProto(Algorithm):
     def shared_layers(self) -> tuple[str, ...]:
         return ()
 
-    def first_download(self) -> Params:
-        return {}  # clients begin by themselves
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        return Message(self.server)  # clients begin by themselves
 
     def phases(self, round: int) -> list[Phase]:
         (phase,), given = super().phases(round), {"server": dict(self.server)}
         objective = Regularised(self.hyper.lam)
         return [replace(phase, collect=self._last, objective=objective, constants=given)]
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         sizes = [self.task.data.train_sizes[client] for client in outcome.clients]
         found = [
             class_means(z[-n:], y[-n:], len(self.server["known"]))
@@ -128,7 +135,7 @@ class FedProto(Algorithm):
         ]
         return dict(zip(self.server, map(torch.stack, zip(*found, strict=True)), strict=True))
 
-    def combiner(self) -> Combiner:
+    def aggregator(self) -> Aggregator:
         return PrototypeMean(self.server["prototypes"])
 
     def aggregate(self, mean: Params) -> None:
@@ -136,7 +143,7 @@ class FedProto(Algorithm):
         self.server["prototypes"] = torch.where(known[:, None], new, self.server["prototypes"])
         self.server["known"] = known | self.server["known"]
 
-    def scores(self, members: Sequence[Member], clients: Sequence[int], part: Part) -> list[Tensor]:
+    def scores(self, members: Sequence[StackedModel], clients: Sequence[int], part: Part) -> list[Tensor]:
         if self.hyper.predict == "classifier":
             return super().scores(members, clients, part)
         (member,), stop = members, self.network.index(self._last)

@@ -7,10 +7,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from pfl_benchmark.algorithms.fedavg import FedAvg
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import Phase
-from pfl_benchmark.engine.step import Step
+from pfl_benchmark.method import Between, Phase, Step, option, register
 
 __all__ = ["FedProx"]
 

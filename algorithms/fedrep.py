@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pfl_benchmark.algorithms.fedper import FROZEN_EPOCHS, FedPer, FedPerHyper
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.method import Phase, option, register
 
 __all__ = ["FedRep"]
 

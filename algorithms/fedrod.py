@@ -8,15 +8,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, NoHyper, Task
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.data import Part
-from pfl_benchmark.engine.local import LocalCall, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import row
-from pfl_benchmark.engine.step import Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    ClientStore,
+    LocalCall,
+    Message,
+    NoHyper,
+    Part,
+    Phase,
+    RunContext,
+    StackedModel,
+    Step,
+    register,
+    row,
+)
 
 __all__ = ["FedRoD"]
 
@@ -57,7 +62,7 @@ class FedRoD(Algorithm):
     title = "FedRoD"
     reference = "Chen and Chao, ICLR 2022; hongyouc/Fed-RoD (no code), PFLlib clientrod.py"
 
-    def __init__(self, task: Task, hyper: NoHyper) -> None:
+    def __init__(self, task: RunContext, hyper: NoHyper) -> None:
         super().__init__(task, hyper)
         self._last = task.network.names[-1]
         head = {f"personal.{kind}": task.initial[f"{self._last}.{kind}"] for kind in ("weight", "bias")}
@@ -67,8 +72,8 @@ class FedRoD(Algorithm):
         rates = dict.fromkeys((*self.network.names, "personal"), self.config.lr)
         return [Phase(rates, self.config.local_epochs, objective=two_heads)]
 
-    def first_download(self) -> Params:
-        return self.clients.initial
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        return Message(self.server, first=self.clients.initial)
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
@@ -78,11 +83,11 @@ class FedRoD(Algorithm):
         call.constants["client"] = {"prior": torch.stack(counts).float().clamp(min=ABSENT).log()}
         return call
 
-    def members(self, clients: Sequence[int]) -> list[Member]:
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
         params = {**self.assemble(clients, self.server), **self.clients.gather(clients)}
-        return [Member(self.network, params)]
+        return [StackedModel(self.network, params)]
 
-    def scores(self, members: Sequence[Member], clients: Sequence[int], part: Part) -> list[Tensor]:
+    def scores(self, members: Sequence[StackedModel], clients: Sequence[int], part: Part) -> list[Tensor]:
         (member,), last = members, self.network.index(self._last)
         outputs = self.task.executor.forward(self.network, member.params, clients, part, last)
         found = []

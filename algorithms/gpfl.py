@@ -10,15 +10,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
-from pfl_benchmark.engine.data import Part
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import expand, row, select
-from pfl_benchmark.engine.step import Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Between,
+    LocalCall,
+    Message,
+    Params,
+    Part,
+    Phase,
+    RunContext,
+    StackedModel,
+    Step,
+    expand,
+    option,
+    register,
+    row,
+    select,
+)
 
 __all__ = ["GPFL", "Guided", "valve"]
 
@@ -111,7 +119,7 @@ class GPFL(Algorithm):
     Hyper = GPFLHyper
     tuning = ({"mu": 0.0}, {"lam": 0.0001, "mu": 0.0}, {"mu": 1.0})
 
-    def __init__(self, task: Task, hyper: GPFLHyper) -> None:
+    def __init__(self, task: RunContext, hyper: GPFLHyper) -> None:
         super().__init__(task, hyper)
         weight = task.initial[f"{task.network.names[-1]}.weight"]
         self.server |= drawn(weight, task.streams.get("init", 1))  # round 0 of this stream is θ_0
@@ -130,11 +138,11 @@ class GPFL(Algorithm):
         call.constants["client"] = {"shares": self._shares(clients)}
         return call
 
-    def members(self, clients: Sequence[int]) -> list[Member]:
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
         guides = expand(select(self.server, GUIDES), len(clients))
-        return [Member(self.network, {**self.assemble(clients, self.server), **guides})]
+        return [StackedModel(self.network, {**self.assemble(clients, self.server), **guides})]
 
-    def scores(self, members: Sequence[Member], clients: Sequence[int], part: Part) -> list[Tensor]:
+    def scores(self, members: Sequence[StackedModel], clients: Sequence[int], part: Part) -> list[Tensor]:
         (member,), last = members, len(self.network.layers) - 1
         outputs = self.task.executor.forward(self.network, member.params, clients, part, last)
         _, personal = contexts(member.params[EMBEDDING], self._shares(clients))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pfl_benchmark.algorithms.fedproto import class_means
-from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.message import Combiner, WeightedMean
-from pfl_benchmark.engine.params import beside, select
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import Algorithm, Gathered, Params
 
-__all__ = ["Collected", "head_weights", "of_features", "simplex_minimum", "statistics"]
+__all__ = ["common_means", "head_weights", "of_features", "simplex_minimum", "statistics"]
 
 SMALL = 1e-3  # FedPAC tools.py: smaller weights of heads are 0
 
@@ -72,24 +69,8 @@ def head_weights(variances: Tensor, means: Tensor) -> Tensor:
     return torch.from_numpy(found / found.sum(1, keepdims=True)).to(means)
 
 
-class Collected(Combiner):
-    """The means of bodies and (by their samples) of class means; besides, what all participants have sent."""
-
-    def __init__(self, body: Sequence[str]) -> None:
-        self._names, self._body, self._classes = body, WeightedMean(), WeightedMean()
-        self._all: list[Params] = []
-
-    def add(self, clients: Sequence[int], uploads: Mapping[str, Tensor], weights: Tensor) -> None:
-        counts = uploads["counts"]
-        sums = {"sums": uploads["means"] * counts.unsqueeze(2), "counts": counts}
-        self._body.add(clients, select(uploads, self._names), weights)
-        self._classes.add(clients, sums, torch.ones(len(clients)))
-        others = {name: tensor for name, tensor in uploads.items() if name not in self._names}
-        self._all.append({**others, "clients": torch.tensor(clients)})
-
-    def value(self) -> Params:
-        everything = {name: torch.cat([part[name] for part in self._all]) for name in self._all[0]}
-        sums, counts = self._classes.value().values()
-        prototypes = sums / counts.where(counts > 0, torch.ones_like(counts)).unsqueeze(1)
-        classes = {"prototypes": prototypes, "known": counts > 0}
-        return {**self._body.value(), **classes, **beside("all", everything)}
+def common_means(means: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Class means of all clients [C, d], and which classes any has [C], of theirs [n, C, d] and counts [n, C]."""
+    sums = {"sums": means * counts.unsqueeze(2), "counts": counts}
+    total, samples = Gathered.mean(sums, torch.ones(len(counts))).values()
+    return total / samples.where(samples > 0, torch.ones_like(samples)).unsqueeze(1), samples > 0

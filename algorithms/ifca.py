@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome
-from pfl_benchmark.engine.message import Combiner, Message, WeightedMean
-from pfl_benchmark.engine.params import beside, expand, nbytes, within
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Aggregator,
+    Algorithm,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    RunContext,
+    StackedModel,
+    WeightedMean,
+    add_prefix,
+    expand,
+    option,
+    register,
+    strip_prefix,
+)
 
 __all__ = ["IFCA"]
 
@@ -36,7 +44,7 @@ class IFCAHyper:
     )
 
 
-class ClusterMeans(Combiner):
+class ClusterMeans(Aggregator):
     """A mean for each cluster; none for those that nobody has chosen."""
 
     def __init__(self, clusters: int) -> None:
@@ -53,7 +61,7 @@ class ClusterMeans(Combiner):
     def value(self) -> Params:
         found: Params = {}
         for number, mean in enumerate(self._means):
-            found |= beside(str(number), mean.value())
+            found |= add_prefix(str(number), mean.value())
         return found
 
 
@@ -82,21 +90,24 @@ class IFCA(Algorithm):
     averages = False
     learns_little = True  # messages of several models: fewer rounds under a byte budget
 
-    def __init__(self, task: Task, hyper: IFCAHyper) -> None:
+    def __init__(self, task: RunContext, hyper: IFCAHyper) -> None:
         super().__init__(task, hyper)
+        self.evaluated = "personal" if hyper.clusters > 1 else "global"
         models = [self.server]
         for number in range(1, hyper.clusters):
             models.append(task.network.init(task.streams.get("init", number), task.data.device))
-        self.server = {k: t for number, own in enumerate(models) for k, t in beside(str(number), own).items()}
+        self.server = {
+            k: t for number, own in enumerate(models) for k, t in add_prefix(str(number), own).items()
+        }
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         params, chosen = self._fitting(clients, message.common)
-        model = LocalModel(self.network, {**params, CHOICE: chosen.float().unsqueeze(1)})
+        model = StackedModel(self.network, {**params, CHOICE: chosen.float().unsqueeze(1)})
         return LocalCall(round, list(clients), {"model": model}, self.phases(round))
 
     def _fitting(self, clients: Sequence[int], models: Params) -> tuple[Params, Tensor]:
         """The clients' models, stacked, and their numbers [m]: those of least loss on the training data."""
-        groups = [within(str(number), models) for number in range(self.hyper.clusters)]
+        groups = [strip_prefix(str(number), models) for number in range(self.hyper.clusters)]
         losses = torch.stack([self._losses(clients, group) for group in groups])
         chosen = losses.argmin(0)
         params = {name: torch.stack([group[name] for group in groups])[chosen] for name in groups[0]}
@@ -111,23 +122,14 @@ class IFCA(Algorithm):
             [F.cross_entropy(out, data.labels(k)) for out, k in zip(outputs, clients, strict=True)]
         )
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         return outcome.models["model"]
 
-    def combiner(self) -> Combiner:
+    def aggregator(self) -> Aggregator:
         return ClusterMeans(self.hyper.clusters)
 
-    def members(self, clients: Sequence[int]) -> list[Member]:
-        return [Member(self.network, self._fitting(clients, self.server)[0])]
-
-    def metered(self, round: int) -> int:
-        return self.hyper.clusters
-
-    def traffic(self, round: int) -> Traffic:
-        return Traffic(nbytes(self.server), 4 * self.network.count() + 4)
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
+        return [StackedModel(self.network, self._fitting(clients, self.server)[0])]
 
     def capacities(self) -> list[tuple[int, int]]:
         return [(self.hyper.clusters * self.network.count(), 0)]
-
-    def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
-        return "personal" if self.hyper.clusters > 1 else "global"

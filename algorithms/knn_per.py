@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member
-from pfl_benchmark.engine.data import Part
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.params import row
+from pfl_benchmark.method import Algorithm, Between, Part, StackedModel, option, register, row
 
 __all__ = ["KNNPer", "neighbour_shares"]
 
@@ -68,11 +63,12 @@ class KNNPer(Algorithm):
 
     name = "knn-per"
     title = "kNN-Per"
+    evaluated = "personal"
     reference = "Marfoq et al., ICML 2022; omarfoq/knn-per"
     Hyper = KNNPerHyper
     tuning = ({"weight": 0.3}, {"weight": 0.7}, {"neighbours": 5})
 
-    def scores(self, members: Sequence[Member], clients: Sequence[int], part: Part) -> list[Tensor]:
+    def scores(self, members: Sequence[StackedModel], clients: Sequence[int], part: Part) -> list[Tensor]:
         (member,), data = members, self.task.data
         last, weight, found = len(self.network.layers) - 1, self.hyper.weight, []
         stores, inputs = (
@@ -88,9 +84,3 @@ class KNNPer(Algorithm):
             mixed = weight * shares + (1 - weight) * F.softmax(logits.double(), 1)
             found.append(mixed.clamp_min(LEAST).log().to(logits))
         return found
-
-    def metered(self, round: int) -> int:
-        return int(round > self.task.rounds)
-
-    def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
-        return "personal"

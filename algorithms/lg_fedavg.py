@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pfl_benchmark.algorithms.decoupled import Decoupled, DecoupledHyper, check_start
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Task, Traffic, Trunk
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.params import select
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import Network, Params
+from pfl_benchmark.method import (
+    ClientStore,
+    Message,
+    Network,
+    RoundKind,
+    RunConfig,
+    RunContext,
+    SharedRounds,
+    UserError,
+    option,
+    register,
+    select,
+)
 
 __all__ = ["LGFedAvg"]
 
@@ -65,26 +70,25 @@ class LGFedAvg(Decoupled):
         personal = hyper.lg_shared < len(network.names)
         check_start(hyper, f"lg_shared={hyper.lg_shared}", hyper.lg_shared > 0, personal)
 
-    def __init__(self, task: Task, hyper: LGHyper) -> None:
+    def __init__(self, task: RunContext, hyper: LGHyper) -> None:
         self._warm = hyper.lg_warm > 0
         super().__init__(task, hyper)
 
     def shared_layers(self) -> tuple[str, ...]:
         return self.network.names if self._warm else self.network.tail(self.hyper.lg_shared)
 
-    def first_download(self) -> Params:
-        # After the warm rounds everyone has the lower layers from their broadcast.
-        return super().first_download() if self._averaging or not self.hyper.lg_warm else {}
+    def message(self, clients: Sequence[int], round: int) -> Message:
+        # After the warm rounds everyone has the lower layers from their closing message.
+        started = self.hyper.lg_warm and not self._averaging
+        return Message(self.server) if started else super().message(clients, round)
 
-    def stage(self, round: int) -> int:
-        return 2 if 0 < self.hyper.lg_warm < round else 1
-
-    def closes_stage(self, round: int) -> bool:
+    def kind(self, round: int) -> RoundKind:
         # Everyone needs the warm model's lower layers: the warm rounds end as a FedAvg run does.
-        return round in (self.hyper.lg_warm, self.task.rounds)
+        closing = round in (self.hyper.lg_warm, self.task.rounds)
+        return RoundKind(2 if 0 < self.hyper.lg_warm < round else 1, closing, closing)
 
-    def trunks(self) -> list[Trunk]:
-        return [Trunk("fedavg", self.hyper.lg_warm)] if self.hyper.lg_warm else []
+    def shared_rounds(self) -> list[SharedRounds]:
+        return [SharedRounds("fedavg", self.hyper.lg_warm)] if self.hyper.lg_warm else []
 
     def start_round(self, round: int) -> None:
         if self._warm and round > self.hyper.lg_warm:
@@ -92,15 +96,6 @@ class LGFedAvg(Decoupled):
             lower = select(self.server, self.network.keys(self.personal_layers()))
             self.clients = ClientStore(lower, self.task.data.clients)
             self.server = select(self.server, self.network.keys(self.shared_layers()))
-
-    def traffic(self, round: int) -> Traffic:
-        if round <= self.hyper.lg_warm:
-            size = 4 * self.network.count()
-            return Traffic(size, size)
-        size = 4 * self.network.count(self.network.tail(self.hyper.lg_shared))
-        lower = 4 * self.network.count() - size
-        first = lower if self._averaging or not self.hyper.lg_warm else 0
-        return Traffic(size, size + lower if self._averaging else size, first if size else 0)
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "warm": self._warm}

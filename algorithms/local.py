@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.local import Phase
+from pfl_benchmark.method import Algorithm, Phase, option, register
 
 __all__ = ["Local"]
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Task
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import beside, select, within
-from pfl_benchmark.engine.step import Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Between,
+    ClientStore,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    Phase,
+    RunContext,
+    Step,
+    add_prefix,
+    option,
+    register,
+    select,
+    strip_prefix,
+)
 
 __all__ = ["MOON"]
 
@@ -89,13 +96,14 @@ class MOON(Algorithm):
     title = "MOON"
     reference = "Li et al., CVPR 2021; QinbinLi/MOON"
     Hyper = MOONHyper
+    evaluated = "global"
     learns_little = True  # every sample passes three models: fewer rounds under a cap of compute
     tuning = ({"mu": 0.1}, {"mu": 5.0}, {"mu": 10.0})
 
-    def __init__(self, task: Task, hyper: MOONHyper) -> None:
+    def __init__(self, task: RunContext, hyper: MOONHyper) -> None:
         super().__init__(task, hyper)
         known = torch.zeros(1, device=task.data.device)
-        self.clients = ClientStore({**beside(PREVIOUS, task.initial), KNOWN: known}, task.data.clients)
+        self.clients = ClientStore({**add_prefix(PREVIOUS, task.initial), KNOWN: known}, task.data.clients)
 
     def phases(self, round: int) -> list[Phase]:
         objective = Contrastive(self.hyper.mu, self.hyper.temperature)
@@ -106,22 +114,16 @@ class MOON(Algorithm):
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call, kept = super().begin(clients, message, round), self.clients.gather(clients)
-        call.constants |= {PREVIOUS: within(PREVIOUS, kept), "client": {"known": kept[KNOWN]}}
+        call.constants |= {PREVIOUS: strip_prefix(PREVIOUS, kept), "client": {"known": kept[KNOWN]}}
         sizes = self.task.data.train_sizes
         self.meter.charge(FROZEN * self.config.local_epochs * sum(sizes[client] for client in clients))
         return call
 
-    def metered(self, round: int) -> int:
-        return FROZEN * self.config.local_epochs if round <= self.task.rounds else 0
-
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         model = select(outcome.models["model"], self.network.shapes())
         known = torch.ones(len(outcome.clients), 1, device=self.task.data.device)
-        outcome.found = {**beside(PREVIOUS, model), KNOWN: known}
+        outcome.found = {**add_prefix(PREVIOUS, model), KNOWN: known}
         return model
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: LocalResult) -> None:
         self.clients.scatter(outcome.clients, outcome.found)
-
-    def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
-        return "global"

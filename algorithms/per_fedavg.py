@@ -8,12 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.step import Rule, Step
+from pfl_benchmark.method import Algorithm, Between, LocalCall, Message, Phase, Rule, Step, option, register
 
 __all__ = ["PerFedAvg"]
 
@@ -95,14 +90,13 @@ class PerFedAvg(Algorithm):
         return [replace(phase, rule=rule) for phase in super().phases(round)]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
-        sizes, part = self.task.data.train_sizes, self.metered(round)
+        # The second-order term differentiates a third of the samples twice.
+        sizes, part = (
+            self.task.data.train_sizes,
+            self.config.local_epochs / 3 if self.hyper.second_order else 0,
+        )
         self.meter.charge(sum(math.ceil(part * sizes[client]) for client in clients))
         return super().begin(clients, message, round)
-
-    def metered(self, round: int) -> float:
-        """The second-order term differentiates a third of the samples twice."""
-        second = self.hyper.second_order and round <= self.task.rounds
-        return self.config.local_epochs / 3 if second else 0
 
     def adaptation(self) -> list[Phase]:
         if not self.hyper.ft_epochs:

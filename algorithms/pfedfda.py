@@ -10,13 +10,19 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.algorithms.gaussian_head import START, Gaussians, class_prior, fit, head, one_thread
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import option
-from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    ClientStore,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    Phase,
+    RunContext,
+    StackedModel,
+    option,
+    register,
+)
 
 __all__ = ["PFedFDA"]
 
@@ -84,8 +90,10 @@ class PFedFDA(Algorithm):
     tuning = ({"cov_reg": "eps_I"}, {"fda_feats": "eval_pass"}, {"single_beta": True})
     aggregation = "samples"
 
-    def __init__(self, task: Task, hyper: PFedFDAHyper) -> None:
+    def __init__(self, task: RunContext, hyper: PFedFDAHyper) -> None:
         super().__init__(task, hyper)
+        if hyper.cov_reg != "official":
+            self.remedies = (*self.remedies, "--set cov_reg=official")
         self._last = task.network.names[-1]
         weight = task.initial[f"{self._last}.weight"]
         classes, width = weight.shape
@@ -112,7 +120,7 @@ class PFedFDA(Algorithm):
         self._install(call.models["model"].params, [_gaussians(message.common)] * len(clients), clients)
         return call
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         model, clients = outcome.models["model"], outcome.clients
         fits = self._fit(clients, self._seen(outcome), _gaussians(self.server), outcome.round, least=1)
         like = self.server["means"]
@@ -123,23 +131,19 @@ class PFedFDA(Algorithm):
         outcome.found = {"coefficients": chosen}
         return sent
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: LocalResult) -> None:
         self.clients.scatter(outcome.clients, outcome.found)
 
-    def shared_model(self) -> Member | None:
+    def shared_model(self) -> Params | None:
         return None  # its head is fitted to each client's samples
 
-    def members(self, clients: Sequence[int]) -> list[Member]:
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
         params = self.assemble(clients, self.server)
         samples = self._pass(params, clients)
         fits = self._fit(clients, samples, _gaussians(self.server), EVALUATION, LEAST_EVALUATED)
         self._evaluated.update(zip(clients, (b for b, _ in fits), strict=True))
         self._install(params, [mixed for _, mixed in fits], clients)
-        return [Member(self.network, params)]
-
-    def remedies(self) -> list[str]:
-        official = self.hyper.cov_reg == "official"
-        return [*super().remedies(), *([] if official else ["--set cov_reg=official"])]
+        return [StackedModel(self.network, params)]
 
     def diagnostics(self) -> dict[str, Any]:
         """Coefficients (b_μ, b_Σ) that the clients were last evaluated with, in the order of the clients."""
@@ -163,7 +167,7 @@ class PFedFDA(Algorithm):
         data = self.task.data
         return class_prior(data.labels(client).cpu(), data.classes)
 
-    def _seen(self, outcome: Outcome) -> list[Sample]:
+    def _seen(self, outcome: LocalResult) -> list[Sample]:
         """The features that the statistics of a participation are made of."""
         if self.hyper.fda_feats == "eval_pass":
             return self._pass(outcome.models["model"], outcome.clients)

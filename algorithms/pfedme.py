@@ -7,15 +7,23 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import beside, within
-from pfl_benchmark.engine.step import Rule, Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Between,
+    ClientStore,
+    LocalCall,
+    Message,
+    Params,
+    Phase,
+    Rule,
+    RunContext,
+    StackedModel,
+    Step,
+    add_prefix,
+    option,
+    register,
+    strip_prefix,
+)
 
 __all__ = ["PFedMe"]
 
@@ -49,7 +57,7 @@ class Envelope(Rule):
     decay: float = 0.0
 
     def __call__(self, step: Step) -> Tensor:
-        theta = within(THETA, step.params)
+        theta = strip_prefix(THETA, step.params)
         first: Tensor | None = None
         for _ in range(self.steps):
             gradients, losses = step.gradient(theta)
@@ -91,11 +99,12 @@ class PFedMe(Algorithm):
     title = "pFedMe"
     reference = "Dinh et al., NeurIPS 2020; CharlieDinh/pFedMe"
     Hyper = PFedMeHyper
+    remedies = (*Algorithm.remedies, "a smaller --set personal_rate", "a smaller --set lam")
     tuning = ({"lam": 5.0}, {"personal_rate": 0.03}, {"personal_rate": 0.003})
 
-    def __init__(self, task: Task, hyper: PFedMeHyper) -> None:
+    def __init__(self, task: RunContext, hyper: PFedMeHyper) -> None:
         super().__init__(task, hyper)
-        self.clients = ClientStore(beside(THETA, task.initial), task.data.clients)
+        self.clients = ClientStore(add_prefix(THETA, task.initial), task.data.clients)
 
     def phases(self, round: int) -> list[Phase]:
         hyper, (phase,) = self.hyper, super().phases(round)
@@ -106,7 +115,7 @@ class PFedMe(Algorithm):
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
         params = call.models["model"].params
-        params.update(beside(THETA, params))
+        params.update(add_prefix(THETA, params))
         return call
 
     def aggregate(self, mean: Params) -> None:
@@ -114,11 +123,8 @@ class PFedMe(Algorithm):
             mean = {name: own + self.hyper.beta * (mean[name] - own) for name, own in self.server.items()}
         super().aggregate(mean)
 
-    def members(self, clients: Sequence[int]) -> list[Member]:
-        return [Member(self.network, within(THETA, self.clients.gather(clients)))]
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
+        return [StackedModel(self.network, strip_prefix(THETA, self.clients.gather(clients)))]
 
-    def broadcast(self) -> Params:
-        return {}  # clients are evaluated with what they keep
-
-    def remedies(self) -> list[str]:
-        return [*super().remedies(), "a smaller --set personal_rate", "a smaller --set lam"]
+    def closing(self, clients: Sequence[int]) -> Message:
+        return Message()  # clients are evaluated with what they keep

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,15 +12,25 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pfl_benchmark.algorithms.clipping import Clipped
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Member, Task, Traffic
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import Outcome, Phase
-from pfl_benchmark.engine.message import Combiner, Message
-from pfl_benchmark.engine.params import beside, row, within
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import Network, Params
+from pfl_benchmark.method import (
+    Aggregator,
+    Algorithm,
+    Between,
+    Gathered,
+    LocalResult,
+    Message,
+    Network,
+    Params,
+    Phase,
+    RunConfig,
+    RunContext,
+    StackedModel,
+    UserError,
+    add_prefix,
+    option,
+    register,
+    strip_prefix,
+)
 
 __all__ = ["PFedHN"]
 
@@ -47,21 +56,6 @@ class PFedHNHyper:
     hyper_decay: float = option(1e-3, "weight decay of the hypernetwork", least=0)
     local_clip: float = option(50.0, "largest norm of the gradient of a local step", least=1e-12)
     clip: float = option(50.0, "largest norm of the hypernetwork's gradient", least=1e-12)
-
-
-class Collected(Combiner):
-    """All of a round's uploads, flat and times their weights (of mean 1), with their clients."""
-
-    def __init__(self) -> None:
-        self._found: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def add(self, clients: Sequence[int], uploads: Mapping[str, Tensor], weights: Tensor) -> None:
-        flat = torch.cat([tensor.flatten(1) for tensor in uploads.values()], 1)
-        self._found.append((flat, torch.tensor(clients), weights.double()))
-
-    def value(self) -> Params:
-        flat, clients, weights = map(torch.cat, zip(*self._found, strict=True))
-        return {"changes": flat * (weights / weights.mean()).to(flat).unsqueeze(1), "clients": clients}
 
 
 def code_of(phi: Params, client: int) -> Tensor:
@@ -96,12 +90,13 @@ class PFedHN(Algorithm):
     title = "pFedHN"
     reference = "Shamsian et al., ICML 2021; AvivSham/pFedHN"
     Hyper = PFedHNHyper
+    evaluated = "personal"
     tuning = ({"hyper_rate": 0.003}, {"hyper_rate": 0.03}, {"hyper_rate": 0.1}, {"n_hidden": 1})
     averages = False
     no_newcomers = "whose server has a trained vector for every client"
     learns_little = True  # a step of the server for each participation
 
-    def __init__(self, task: Task, hyper: PFedHNHyper) -> None:
+    def __init__(self, task: RunContext, hyper: PFedHNHyper) -> None:
         super().__init__(task, hyper)
         rng, like = task.streams.get("init", 1), next(iter(task.initial.values()))  # its round 0 is θ_0
         width = hyper.embed_dim or 1 + task.data.clients // 4
@@ -113,7 +108,7 @@ class PFedHN(Algorithm):
             width = size
         phi = {name: torch.from_numpy(np.float32(values)).to(like) for name, values in drawn.items()}
         zeros = {name: torch.zeros_like(tensor) for name, tensor in phi.items()}
-        self.server = {**beside(PHI, phi), **beside(VELOCITY, zeros)}
+        self.server = {**add_prefix(PHI, phi), **add_prefix(VELOCITY, zeros)}
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: PFedHNHyper) -> None:
@@ -125,32 +120,38 @@ class PFedHN(Algorithm):
             )
 
     def message(self, clients: Sequence[int], round: int) -> Message:
-        return Message({}, self._models(clients))
+        return Message(per_client=self._models(clients))
+
+    def closing(self, clients: Sequence[int]) -> Message:
+        return Message(per_client=self._models(clients))
 
     def phases(self, round: int) -> list[Phase]:
         return [replace(phase, rule=Clipped(self.hyper.local_clip)) for phase in super().phases(round)]
 
     def _models(self, clients: Sequence[int]) -> Params:
         """The clients' models, stacked."""
-        shapes, phi = self.network.shapes(), within(PHI, self.server)
+        shapes, phi = self.network.shapes(), strip_prefix(PHI, self.server)
         flat = torch.stack([F.linear(code_of(phi, k), *(phi[name] for name in OUT)) for k in clients])
         parts = flat.split([math.prod(shape) for shape in shapes.values()], 1)
         return {name: part.reshape(-1, *shapes[name]) for name, part in zip(shapes, parts, strict=True)}
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         received = self._models(outcome.clients)  # the hypernetwork has not moved since
         return {name: tensor - outcome.models["model"][name] for name, tensor in received.items()}
 
-    def combiner(self) -> Combiner:
-        return Collected()
+    def aggregator(self) -> Aggregator:
+        return Gathered()
 
     def aggregate(self, mean: Params) -> None:
         """A step of the hypernetwork along the sum of ``(∂θ/∂φ)ᵀ Δθ`` over the participants.
 
         Where everyone takes part, as in the last round, the sum is scaled to a cohort's.
         """
-        hyper, phi, clients = self.hyper, within(PHI, self.server), mean["clients"].tolist()
-        changes = mean["changes"] * min(1.0, self.task.schedule.cohort_size / len(clients))
+        hyper, phi = self.hyper, strip_prefix(PHI, self.server)
+        clients, weights = mean[Gathered.CLIENTS].tolist(), mean[Gathered.WEIGHTS]
+        flat = torch.cat([mean[name].flatten(1) for name in self.network.shapes()], 1)
+        changes = flat * (weights / weights.mean()).to(flat).unsqueeze(1)
+        changes = changes * min(1.0, self.task.schedule.cohort_size / len(clients))
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in phi.items() if name not in OUT}
         codes = torch.stack([code_of(leaves, client) for client in clients])
         found = torch.autograd.grad(codes, list(leaves.values()), changes @ phi[OUT[0]])
@@ -163,14 +164,5 @@ class PFedHN(Algorithm):
             self.server[f"{PHI}.{name}"] = tensor - hyper.hyper_rate * velocity
             self.server[f"{VELOCITY}.{name}"] = velocity
 
-    def traffic(self, round: int) -> Traffic:
-        return Traffic(*[4 * self.network.count()] * 2)
-
-    def broadcast(self) -> Params:
-        return row(self._models([0]), 0)  # each client its own; all have the same size
-
-    def members(self, clients: Sequence[int]) -> list[Member]:
-        return [Member(self.network, self._models(clients))]
-
-    def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
-        return "personal"
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
+        return [StackedModel(self.network, self._models(clients))]

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Algorithm, Task
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.hyper import Between, option
-from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import along, beside, select, within
-from pfl_benchmark.engine.step import Step
-from pfl_benchmark.models import Params
+from pfl_benchmark.method import (
+    Algorithm,
+    Between,
+    ClientStore,
+    LocalCall,
+    LocalResult,
+    Message,
+    Params,
+    Phase,
+    RunContext,
+    Step,
+    add_prefix,
+    along,
+    option,
+    register,
+    select,
+    strip_prefix,
+)
 
 __all__ = ["Scaffold"]
 
@@ -59,18 +67,19 @@ class Scaffold(Algorithm):
     title = "SCAFFOLD"
     reference = "Karimireddy et al., ICML 2020; no official code"
     Hyper = ScaffoldHyper
+    evaluated = "global"
     learns_little = True  # messages of twice the size: half of the rounds under a byte budget
 
-    def __init__(self, task: Task, hyper: ScaffoldHyper) -> None:
+    def __init__(self, task: RunContext, hyper: ScaffoldHyper) -> None:
         super().__init__(task, hyper)
         trained = select(self.server, self.network.trainable)
-        zeros = beside(CONTROL, {name: torch.zeros_like(tensor) for name, tensor in trained.items()})
+        zeros = add_prefix(CONTROL, {name: torch.zeros_like(tensor) for name, tensor in trained.items()})
         self.server |= zeros
         self.clients = ClientStore(zeros, task.data.clients)
         self._participants = 0
 
     def phases(self, round: int) -> list[Phase]:
-        constants = {"server": within(CONTROL, self.server)}
+        constants = {"server": strip_prefix(CONTROL, self.server)}
         return [replace(p, objective=corrected, constants=constants) for p in super().phases(round)]
 
     def message(self, clients: Sequence[int], round: int) -> Message:
@@ -79,18 +88,21 @@ class Scaffold(Algorithm):
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        call.constants["client"] = within(CONTROL, self.clients.gather(clients))
+        call.constants["client"] = strip_prefix(CONTROL, self.clients.gather(clients))
         return call
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         model, sent = outcome.models["model"], {}
-        old, common = within(CONTROL, self.clients.gather(outcome.clients)), within(CONTROL, self.server)
+        old, common = (
+            strip_prefix(CONTROL, self.clients.gather(outcome.clients)),
+            strip_prefix(CONTROL, self.server),
+        )
         moves = self._moves(outcome.clients)
         for name, control in old.items():
             gradient = (self.server[name] - model[name]) / along(moves, control)
             sent[name] = gradient - common[name]  # c_k⁺ − c_k
-        outcome.found = beside(CONTROL, {name: old[name] + change for name, change in sent.items()})
-        return {**select(model, self.network.shapes()), **beside(CONTROL, sent)}
+        outcome.found = add_prefix(CONTROL, {name: old[name] + change for name, change in sent.items()})
+        return {**select(model, self.network.shapes()), **add_prefix(CONTROL, sent)}
 
     def _moves(self, clients: Sequence[int]) -> Tensor:
         """How far a gradient of 1 in every step moves each client's model [m]: K η without momentum."""
@@ -101,7 +113,7 @@ class Scaffold(Algorithm):
             found.append(config.lr * sum(factors))
         return torch.tensor(found, device=self.task.data.device)
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: LocalResult) -> None:
         self.clients.scatter(outcome.clients, outcome.found)
 
     def aggregate(self, mean: Params) -> None:
@@ -114,8 +126,5 @@ class Scaffold(Algorithm):
             else:
                 self.server[name] = tensor + self.hyper.global_rate * (mean[name] - tensor)
 
-    def broadcast(self) -> Params:
-        return select(self.server, self.network.shapes())
-
-    def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
-        return "global"
+    def closing(self, clients: Sequence[int]) -> Message:
+        return Message(select(self.server, self.network.shapes()))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from pfl_benchmark.engine.ensemble import summand
+from pfl_benchmark.method import summand
 
 __all__ = ["best_common_weights", "ensemble_weights", "weighted_scores"]
 

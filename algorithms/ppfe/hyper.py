@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pfl_benchmark.algorithms.decoupled import DecoupledHyper
-from pfl_benchmark.engine.ensemble import SPACES
-from pfl_benchmark.engine.hyper import option
+from pfl_benchmark.method import SPACES, option
 
 __all__ = ["ABLATIONS", "RESHAPING", "TEXT_ROUNDS", "PPFEHyper"]
 

@@ -15,19 +15,27 @@ from pfl_benchmark.algorithms.ppfe.ensemble import ensemble_weights, weighted_sc
 from pfl_benchmark.algorithms.ppfe.hyper import ABLATIONS, RESHAPING, TEXT_ROUNDS, PPFEHyper
 from pfl_benchmark.algorithms.ppfe.reduction import FIRST_REDUCED_STAGE, REDUCTIONS, Step
 from pfl_benchmark.algorithms.ppfe.reweight import Reweighted, reweight
-from pfl_benchmark.algorithms.ppfe.stages import Stage, check_stages, least_rounds, plan_stages
-from pfl_benchmark.algorithms.registry import register
-from pfl_benchmark.engine.algorithm import Member, Task, Traffic, Trunk
-from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.ensemble import as_logits
-from pfl_benchmark.engine.evaluate import chunks
-from pfl_benchmark.engine.ledger import Ledger
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
-from pfl_benchmark.engine.message import Message
-from pfl_benchmark.engine.params import clone, expand
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import Network, Params
+from pfl_benchmark.algorithms.ppfe.stages import Stage, check_stages, describe_plan, least_rounds, plan_stages
+from pfl_benchmark.method import (
+    ClientStore,
+    Ledger,
+    LocalCall,
+    Message,
+    Network,
+    Params,
+    Phase,
+    RoundKind,
+    RunConfig,
+    RunContext,
+    SharedRounds,
+    StackedModel,
+    UserError,
+    as_logits,
+    chunks,
+    clone,
+    expand,
+    register,
+)
 
 __all__ = ["PPFE"]
 
@@ -102,13 +110,14 @@ class PPFE(Decoupled):
         check_stages(network, config.rounds, hyper)
         REDUCTIONS[hyper.reduction].check(network, hyper)
 
-    def __init__(self, task: Task, hyper: PPFEHyper) -> None:
+    def __init__(self, task: RunContext, hyper: PPFEHyper) -> None:
         self.reduction = REDUCTIONS[hyper.reduction](task.network, hyper, task.streams)
         self.stages = plan_stages(task.network, task.rounds, hyper)
         self.networks = {s.number: self.reduction.network(s.number, s.personal) for s in self.stages}
         self.current = self.stages[0]
         super().__init__(task, hyper)
         self.ensemble_space = hyper.ens_space
+        self.least_rounds = least_rounds(hyper.stage_rounds[: hyper.T])
         self._fedavg: Params = {}  # θ_F, the model at the end of stage 1
         self._finished: list[tuple[Params, ClientStore]] = []  # ψ and φ of closed stages
         self._records: list[StageRecord] = []
@@ -123,27 +132,20 @@ class PPFE(Decoupled):
     def _stage_of(self, round: int) -> Stage:
         return next(stage for stage in self.stages if round <= stage.last)
 
-    def stage(self, round: int) -> int:
-        return self._stage_of(round).number
+    def kind(self, round: int) -> RoundKind:
+        stage = self._stage_of(round)
+        closing = round == stage.last
+        full = round == self.task.rounds if self.hyper.full_last_only else closing
+        return RoundKind(stage.number, closing, full)
 
-    def closes_stage(self, round: int) -> bool:
-        return round == self._stage_of(round).last
-
-    def takes_everyone(self, round: int) -> bool:
-        return round == self.task.rounds if self.hyper.full_last_only else self.closes_stage(round)
-
-    @property
-    def least_rounds(self) -> int:
-        return least_rounds(self.hyper.stage_rounds[: self.hyper.T])
-
-    def trunks(self) -> list[Trunk]:
+    def shared_rounds(self) -> list[SharedRounds]:
         first, hyper = self.stages[0], self.hyper
         # Otherwise stage 1 is no run of FedAvg on all training data.
         plain = first.body_rate == 1 and hyper.beta_data == "train" and not hyper.full_last_only
-        trunks = [Trunk("fedavg", first.last)] if plain else []
+        found = [SharedRounds("fedavg", first.last)] if plain else []
         if len(self.stages) > 2:
-            trunks.append(Trunk(self._two_stages(), self.stages[1].last))
-        return trunks
+            found.append(SharedRounds(self._two_stages(), self.stages[1].last, whole=True))
+        return found
 
     def _two_stages(self) -> str:
         """Names all of the method that stages 1 and 2 depend on: many variants differ from stage 3 on."""
@@ -153,24 +155,8 @@ class PPFE(Decoupled):
         hyper = {name: value for name, value in asdict(self.hyper).items() if name not in free}
         return f"ppfe {self.stages[:2]} {hyper}"
 
-    def trunk_state(self, trunk: Trunk) -> dict[str, Any]:
-        return super().trunk_state(trunk) if trunk.key == "fedavg" else self.state()
-
-    def load_trunk(self, trunk: Trunk, state: Mapping[str, Any]) -> None:
-        if trunk.key == "fedavg":
-            super().load_trunk(trunk, state)
-        else:
-            self.load(state)
-
     def shared_layers(self) -> tuple[str, ...]:
         return tuple(name for name in self.network.names if name not in self.current.personal)
-
-    def traffic(self, round: int) -> Traffic:
-        stage = self._stage_of(round)
-        network = self.networks[stage.number]
-        size = 4 * network.count(name for name in network.names if name not in stage.personal)
-        personal = 4 * network.count(stage.personal) if self._averages(stage) else 0
-        return Traffic(size, size + personal, personal, size)
 
     def _averages(self, stage: Stage) -> bool:
         """Whether clients that are new in a stage begin from others' personal layers."""
@@ -180,9 +166,9 @@ class PPFE(Decoupled):
     def _averaging(self) -> bool:
         return self._averages(self.current)
 
-    def first_download(self) -> Params:
+    def message(self, clients: Sequence[int], round: int) -> Message:
         # Else personal layers begin from what a client has from the stages before.
-        return super().first_download() if self._averaging else {}
+        return super().message(clients, round) if self._averaging else Message(self.server)
 
     def capacities(self) -> list[tuple[int, int]]:
         return [
@@ -297,7 +283,7 @@ class PPFE(Decoupled):
     # -- the end of a stage ---------------------------------------------------------------------
 
     def finish_round(self, round: int) -> None:
-        if not self.closes_stage(round):
+        if not self.kind(round).closing:
             return
         if self.current.number == 1:
             self._fedavg = clone(self.server)
@@ -343,7 +329,7 @@ class PPFE(Decoupled):
 
     # -- evaluation -----------------------------------------------------------------------------
 
-    def members(self, clients: Sequence[int]) -> list[Member]:
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
         single = len(self.stages) == 1 or self.hyper.ensemble == "last"
         if single or len(self._finished) < len(self.stages):
             return super().members(clients)
@@ -352,7 +338,7 @@ class PPFE(Decoupled):
         for position, stage in enumerate(self.stages):
             shared, store = self._finished[position]
             params = {**expand(shared, len(clients)), **store.gather(clients)}
-            members.append(Member(self.networks[stage.number], params, weights[:, position]))
+            members.append(StackedModel(self.networks[stage.number], params, weights[:, position]))
         return members
 
     def _betas(self, clients: Sequence[int]) -> Tensor:
@@ -405,31 +391,20 @@ class PPFE(Decoupled):
         """The training of new clients in a stage."""
         (usual,) = self.phases(stage.last)
         rates = {name: usual.rates[name] for name in stage.personal}
-        model = LocalModel(self.networks[stage.number], models)
+        model = StackedModel(self.networks[stage.number], models)
         round = self.task.rounds + stage.number  # each stage has orders of its own
         return LocalCall(round, list(clients), {"model": model}, [replace(usual, rates=rates, epochs=epochs)])
 
-    def notes(self) -> list[str]:
-        whole = self.task.network.count()
-        lines = []
-        for stage in self.stages:
-            network = self.networks[stage.number]
-            total, shared = network.count(), self.traffic(stage.last).down // 4
-            percent = 100 * (total / whole - 1)
-            change = f" ({abs(percent):.2f} % {'fewer' if percent < 0 else 'more'})" if percent else ""
-            lines.append(
-                f"stage {stage.number}: rounds {stage.first}-{stage.last}, personal "
-                f"{', '.join(stage.personal) or 'none'}; {total:,} parameters{change}, "
-                f"{shared:,} shared ({100 * shared / whole:.2f} % of the whole model)"
-            )
-        masks = self.reduction.masks(self.networks[len(self.stages)], self.stages[-1].personal) or {}
-        for key, mask in masks.items():
-            masked = int((mask == 0).sum())
-            lines.append(f"mask: {masked:,} of {mask.numel():,} entries of {key} stay 0 while it is personal")
-        return lines
+    @property
+    def notes(self) -> list[str]:  # type: ignore[override]
+        """The plan: rounds, layers and sizes of the stages."""
+        masks = self.reduction.masks(self.networks[len(self.stages)], self.stages[-1].personal)
+        return describe_plan(self.task.network, self.stages, self.networks, masks)
 
-    def remedies(self) -> list[str]:
-        found = super().remedies()
+    @property
+    def remedies(self) -> list[str]:  # type: ignore[override]
+        """What may help in the current stage."""
+        found = [*super().remedies]
         if self.hyper.reweight and self.hyper.rw_apply == "loss" and self.current.number > 1:
             found.append("--set reweight=false")
         if self.current.number >= FIRST_REDUCED_STAGE and self.hyper.reduction in RESHAPING:

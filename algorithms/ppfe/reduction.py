@@ -17,9 +17,7 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
-from pfl_benchmark.engine.streams import Streams
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import Layer, Linear, LowRank, Network, Params
+from pfl_benchmark.method import Layer, Linear, LowRank, Network, Params, Streams, UserError
 
 __all__ = ["FIRST_REDUCED_STAGE", "REDUCTIONS", "Reduction", "Step", "factor"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import Network
+from pfl_benchmark.method import Network, Params, UserError
 
-__all__ = ["Stage", "check_stages", "divide_rounds", "least_rounds", "plan_stages"]
+__all__ = ["Stage", "check_stages", "describe_plan", "divide_rounds", "least_rounds", "plan_stages"]
 
 
 @dataclass(frozen=True)
@@ -90,3 +90,28 @@ def check_stages(network: Network, rounds: int, hyper: PPFEHyper) -> None:
             f"{rounds} rounds leave stage {counts.index(0) + 1} of {hyper.T} without a round; "
             "give more --rounds or other stage_rounds"
         )
+
+
+def describe_plan(
+    dense: Network, stages: Sequence[Stage], networks: Mapping[int, Network], masks: Params | None
+) -> list[str]:
+    """A line for each stage: rounds, layers and parameters; one for each mask of the last stage.
+
+    Args:
+        dense: the whole network, to which the others are compared.
+    """
+    whole, lines = dense.count(), []
+    for stage in stages:
+        network = networks[stage.number]
+        total, shared = network.count(), network.count(n for n in network.names if n not in stage.personal)
+        percent = 100 * (total / whole - 1)
+        change = f" ({abs(percent):.2f} % {'fewer' if percent < 0 else 'more'})" if percent else ""
+        lines.append(
+            f"stage {stage.number}: rounds {stage.first}-{stage.last}, personal "
+            f"{', '.join(stage.personal) or 'none'}; {total:,} parameters{change}, "
+            f"{shared:,} shared ({100 * shared / whole:.2f} % of the whole model)"
+        )
+    for key, mask in (masks or {}).items():
+        masked = int((mask == 0).sum())
+        lines.append(f"mask: {masked:,} of {mask.numel():,} entries of {key} stay 0 while it is personal")
+    return lines

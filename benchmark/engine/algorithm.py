@@ -17,18 +17,18 @@ from torch import Tensor
 from pfl_benchmark.engine.clients import ClientStore
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData, Part
-from pfl_benchmark.engine.ensemble import Member, as_logits, ensemble_scores
+from pfl_benchmark.engine.ensemble import as_logits, ensemble_scores
 from pfl_benchmark.engine.executors import Executor
 from pfl_benchmark.engine.ledger import Ledger, Meter
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Outcome, Phase
-from pfl_benchmark.engine.message import Combiner, Message, WeightedMean
-from pfl_benchmark.engine.params import clone, expand, nbytes, select
+from pfl_benchmark.engine.local import LocalCall, LocalResult, Phase, StackedModel
+from pfl_benchmark.engine.message import Aggregator, Message, WeightedMean
+from pfl_benchmark.engine.params import clone, expand, select
 from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import NotDefined, UserError
 from pfl_benchmark.models import Network, Params
 
-__all__ = ["Algorithm", "Member", "NoHyper", "Task", "Traffic", "Trunk"]
+__all__ = ["Algorithm", "NoHyper", "RoundKind", "RunContext", "SharedRounds", "take_part"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class NoHyper:
 
 
 @dataclass(frozen=True)
-class Task:
+class RunContext:
     """What a method gets to see of a run.
 
     Attributes:
@@ -58,29 +58,33 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Traffic:
-    """Bytes of one client's participation in a round.
+class RoundKind:
+    """What a round is within a run.
 
     Attributes:
-        first: received besides when the client takes part for the first time in the round's stage.
-        closing: received after the round if it closes a stage; None: as much as `down`.
+        stage: number of its stage, from 1.
+        closing: after it everyone receives `Algorithm.closing`.
+        full_participation: everyone takes part, not only the round's cohort.
     """
 
-    down: int
-    up: int
-    first: int = 0
-    closing: int | None = None
+    stage: int = 1
+    closing: bool = False
+    full_participation: bool = False
 
 
 @dataclass(frozen=True)
-class Trunk:
+class SharedRounds:
     """A common beginning: rounds 1 to `round` are the same for all runs that name the same `key`.
 
-    The engine runs them once per seed and protocol; records and bytes still charge them to each.
+    The engine trains them once per seed and protocol; records and bytes still charge them to each run.
+
+    Attributes:
+        whole: a run takes over all of the method's `state`, not only what the server holds.
     """
 
     key: str
     round: int
+    whole: bool = False
 
 
 class Algorithm:
@@ -88,22 +92,25 @@ class Algorithm:
 
     A subclass sets the class attributes and overrides the hooks it needs. The engine calls, in each round,
 
-    * once: `start_round`, `message`, `first_download`, `combiner`;
+    * once: `start_round`, `message`, `aggregator`;
     * once for each *chunk* of the participants (20 at most, in the order of the cohort): `begin`, (local
-      training), `upload`, `weights`, `keep`;
-    * once: `aggregate`, `broadcast` (if the round closes a stage), `finish_round`.
+      training), `upload`, `keep`;
+    * once: `aggregate`, `closing` (if the round closes a stage), `finish_round`.
 
     In evaluations it calls `members` and `scores`, once for each chunk of the clients. Results may not depend
-    on the chunks: what concerns the whole cohort belongs into the hooks that are called once.
+    on the chunks: what concerns the whole cohort belongs into the hooks that are called once. Before the run
+    a copy of the method goes through one participation of each kind of round without training (`engine.dry`):
+    that is where budgets get their bytes and samples from.
 
     All tensors are on ``task.data.device``; *stacked* ones have a leading client axis [m, ...], in the order
     of `clients`. A hook may keep what it is given and return what it holds, but must not change in place what
-    it was given (messages, outcomes' models) or has sent.
+    it was given (messages, outcomes' models) or has sent. The engine checks that, and what hooks return
+    (`engine.hooks`).
 
     Attributes:
         server: what the server holds and sends, by tensor name.
         clients: what clients keep between their participations.
-        meter: is charged for work outside of the phases that `metered` declares.
+        meter: is charged for passes over data outside of the phases.
     """
 
     name: ClassVar[str]
@@ -115,16 +122,22 @@ class Algorithm:
     tuning: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     aggregation: ClassVar[Literal["uniform", "samples"]] = "uniform"  # weights of the server's mean
     ensemble_space: str = "logit"  # what the members of an ensemble are summed in (`ensemble.SPACES`)
+    evaluated: Literal["", "global", "personal"] = (
+        ""  # what is evaluated; empty: personal if clients keep any
+    )
+    least_rounds: int = 1  # the smallest number of rounds that the method can be run for
+    remedies: Sequence[str] = ("a smaller --lr",)  # what may help a run that diverges, as it is typed
+    notes: Sequence[str] = ()  # lines worth telling before the run starts
 
     # What a method is, where it is not what most are. Executors and the tests over the registry read it.
     images_only: ClassVar[bool] = False  # it is not defined for text
     no_newcomers: ClassVar[str] = ""  # why a client cannot begin after the training; empty: it can (`admit`)
     alone: ClassVar[str] = ""  # why its steps cannot be computed for several clients at once; empty: they can
     averages: ClassVar[bool] = True  # equal uploads of what was sent leave the server as it was
-    keeps_trained: ClassVar[bool] = True  # what clients keep is what they trained, or `Outcome.found`
+    keeps_trained: ClassVar[bool] = True  # what clients keep is what they trained, or `LocalResult.found`
     learns_little: ClassVar[bool] = False  # a few rounds need not bring it far beyond guessing
 
-    def __init__(self, task: Task, hyper: Any) -> None:
+    def __init__(self, task: RunContext, hyper: Any) -> None:
         self.task, self.hyper = task, hyper
         self.config, self.network = task.config, task.network
         for layer in (*self.shared_layers(), *self.personal_layers()):
@@ -134,7 +147,7 @@ class Algorithm:
                     f"{', '.join(self.network.names)}"
                 )
         self.server: Params = clone(select(task.initial, self.shared_tensors()))
-        self.clients = ClientStore(select(task.initial, self.personal_tensors()), task.data.clients)
+        self.clients = ClientStore(select(task.initial, self._personal_tensors()), task.data.clients)
         self.meter = Meter()
 
     # -- what differs between decoupling methods ------------------------------------------------
@@ -151,7 +164,7 @@ class Algorithm:
         """Names of what is shared: by default all tensors of the shared layers."""
         return self.network.keys(self.shared_layers())
 
-    def personal_tensors(self) -> list[str]:
+    def _personal_tensors(self) -> list[str]:
         """Names of what each client keeps: of personal layers all, of shared ones what is not shared."""
         shared = {*self.shared_tensors()}
         layers = (*self.shared_layers(), *self.personal_layers())
@@ -170,23 +183,14 @@ class Algorithm:
     def start_round(self, round: int) -> None:
         """Before the server sends anything; a staged method prepares its next stage here."""
 
-    def download(self) -> Params:
-        """What the server sends to everyone alike (not stacked)."""
-        return self.server
-
     def message(self, clients: Sequence[int], round: int) -> Message:
-        """What the server sends to all participants of a round; bytes are counted from it.
+        """What the server sends to the participants of a round; bytes are counted from it.
 
-        By default `download`, and nothing to any one alone.
+        By default what it holds, to all alike. In its first round of a stage a client receives its personal
+        layers at θ_0, too (nothing in methods without a server: their clients begin by themselves).
         """
-        return Message(self.download())
-
-    def first_download(self) -> Params:
-        """What a participant receives besides in its first round of a stage: its personal layers at θ_0.
-
-        Nothing in methods without a server: their clients begin by themselves.
-        """
-        return select(self.task.initial, self.personal_tensors()) if self.server else {}
+        first = select(self.task.initial, self._personal_tensors()) if self.server else {}
+        return Message(self.server, first=first)
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         """The local work of some participants that have received `message`.
@@ -194,33 +198,37 @@ class Algorithm:
         By default the network's layers, as received alone, received in common, kept, or else at θ_0.
         """
         params = self.assemble(clients, message.common)
-        params.update({name: tensor for name, tensor in message.own.items() if name in params})
+        params.update({name: tensor for name, tensor in message.per_client.items() if name in params})
         return LocalCall(
-            round, list(clients), {"model": LocalModel(self.network, params)}, self.phases(round)
+            round, list(clients), {"model": StackedModel(self.network, params)}, self.phases(round)
         )
 
-    def upload(self, outcome: Outcome) -> Params:
+    def upload(self, outcome: LocalResult) -> Params:
         """What the participants send, stacked [m, ...]; bytes are counted from it.
 
+        The same number of tensors [m, ...] for every chunk, each of them of one client along the first axis.
         What `keep` needs of what is computed here goes into ``outcome.found``.
         """
         return select(outcome.models["model"], self.server)
 
-    def keep(self, outcome: Outcome) -> None:
+    def keep(self, outcome: LocalResult) -> None:
         """What the participants keep."""
         self.clients.scatter(outcome.clients, outcome.models["model"])
 
-    def combiner(self) -> Combiner:
-        """What makes one of a round's uploads; by default the mean with `weights`."""
+    def aggregator(self) -> Aggregator:
+        """What makes one of a round's uploads; by default their mean (weights: `aggregation`)."""
         return WeightedMean()
 
     def aggregate(self, mean: Params) -> None:
-        """Take over what the combiner has made of the uploads; by default a mean, which is the new server."""
+        """Take over what the aggregator has made of the uploads: by default a mean, the new server."""
         self.server.update(mean)
 
-    def broadcast(self) -> Params:
-        """What everyone receives after a round that closes a stage: what `members` needs of the server."""
-        return self.download()
+    def closing(self, clients: Sequence[int]) -> Message:
+        """What everyone receives after a round that closes a stage: what `members` needs of the server.
+
+        By default what it holds.
+        """
+        return Message(self.server)
 
     def finish_round(self, round: int) -> None:
         """After aggregation; a staged method closes its stage here."""
@@ -238,21 +246,13 @@ class Algorithm:
             epochs: at most so many for each client, whatever the method.
             ledger: is charged for what they receive and compute.
         """
-        ledger.charge_download(self.first_download(), len(clients))
+        first = self.message(clients, self.task.rounds + 1).first
+        ledger.charge_message(Message(first), len(clients))
         phase = None if self.adaptation() else self._personal_phase(self.task.rounds + 1, epochs)
         if phase is None:
-            ledger.charge_download(self.broadcast(), len(clients))
+            ledger.charge_message(self.closing(clients), len(clients))
         else:
-            self.join(clients, [phase], ledger)
-
-    def join(self, clients: Sequence[int], phases: list[Phase], ledger: Ledger) -> None:
-        """Let new clients take part in a round after the last one with other phases, and send nothing."""
-        message = self.message(clients, self.task.rounds + 1)
-        ledger.charge_message(message, len(clients))
-        call = replace(self.begin(clients, message, self.task.rounds + 1), phases=phases)
-        outcome = self.task.executor.train(call)
-        ledger.charge_training(outcome)
-        self.keep(outcome)
+            take_part(self, clients, [phase], ledger)
 
     def _personal_phase(self, round: int, epochs: int) -> Phase | None:
         """The first phase of a round that trains what clients keep, without the rest; None: there is none."""
@@ -270,74 +270,44 @@ class Algorithm:
 
     # -- what the engine asks about the run -----------------------------------------------------
 
-    def stage(self, round: int) -> int:
-        """Number of the stage that a round belongs to, from 1."""
-        return 1
-
-    def closes_stage(self, round: int) -> bool:
-        """True in rounds after which the server's part goes to everyone."""
-        return round == self.task.rounds
-
-    def takes_everyone(self, round: int) -> bool:
-        """True in rounds in which everyone takes part, not only the round's cohort."""
-        return self.closes_stage(round)
-
-    @property
-    def least_rounds(self) -> int:
-        """The smallest number of rounds that this method can be run for."""
-        return 1
+    def kind(self, round: int) -> RoundKind:
+        """What a round is: by default the last one closes the only stage, and everyone takes part in it."""
+        last = round == self.task.rounds
+        return RoundKind(1, last, last)
 
     def capacities(self) -> list[tuple[int, int]]:
         """Parameters that are (shared, personal) in each stage's network."""
         shapes = self.network.shapes()
         shared, personal = (
             sum(math.prod(shapes[name]) for name in names)
-            for names in (self.shared_tensors(), self.personal_tensors())
+            for names in (self.shared_tensors(), self._personal_tensors())
         )
         return [(shared, personal)]
 
-    def trunks(self) -> list[Trunk]:
+    def shared_rounds(self) -> list[SharedRounds]:
         """Beginnings that this run may share with others, shortest first."""
         return []
 
-    def traffic(self, round: int) -> Traffic:
-        """Bytes of one participation, known in advance: what a byte budget is planned with."""
-        size = nbytes(self.server)
-        return Traffic(size, size, nbytes(self.first_download()), nbytes(self.broadcast()))
-
-    def weights(self, clients: Sequence[int]) -> Tensor:
-        """Weights of the participants in the server's mean [m]."""
-        rule = self.aggregation if self.config.aggregation == "method" else self.config.aggregation
-        sizes = self.task.data.train_sizes
-        return torch.tensor([sizes[client] if rule == "samples" else 1 for client in clients])
-
-    def metered(self, round: int) -> float:
-        """Epochs, or parts of one, that a participation will charge to the `meter`, known in advance.
-
-        Of the round after the last one: epochs that the final evaluation will charge for each client.
-        """
-        return 0
-
-    def members(self, clients: Sequence[int]) -> list[Member]:
+    def members(self, clients: Sequence[int]) -> list[StackedModel]:
         """The model(s) that `clients` are evaluated with, after the last aggregate has reached them.
 
         With `adaptation` there is one member, and clients are evaluated with its adapted copy.
         """
-        return [Member(self.network, self.assemble(clients, self.download()))]
+        return [StackedModel(self.network, self.assemble(clients, self.server))]
 
-    def shared_model(self) -> Member | None:
+    def shared_model(self) -> Params | None:
         """The one model that all clients have in common, not stacked; None where there is no such.
 
         By default the network as the server holds it, with what is neither shared nor personal at θ_0. It is
         evaluated after the last round beside the clients' own models.
         """
         names, shared = self.network.shapes(), self.shared_tensors()
-        if self.personal_tensors() or not shared or not {*shared} <= self.server.keys():
+        if self._personal_tensors() or not shared or not {*shared} <= self.server.keys():
             return None
         common = {**self.task.initial, **self.server}
-        return Member(self.network, {name: common[name] for name in names if name in common})
+        return {name: common[name] for name in names if name in common}
 
-    def scores(self, members: Sequence[Member], clients: Sequence[int], part: Part) -> list[Tensor]:
+    def scores(self, members: Sequence[StackedModel], clients: Sequence[int], part: Part) -> list[Tensor]:
         """Logits (or their like) of the clients' samples, per client [n, C].
 
         The largest is the prediction, and their cross-entropy is the loss. By default the weighted sum of the
@@ -351,23 +321,9 @@ class Algorithm:
         scores = ensemble_scores(self.task.executor, members, clients, part, space)
         return [as_logits(own, space) for own in scores]
 
-    def notes(self) -> list[str]:
-        """Lines worth telling before the run starts."""
-        if self.network.buffers & self.server.keys():
-            return ["running statistics of batch normalisation are averaged like parameters"]
-        return []
-
-    def remedies(self) -> list[str]:
-        """What may help a run that diverges, as it is typed; said where training ends so."""
-        return ["a smaller --lr"]
-
     def diagnostics(self) -> dict[str, Any]:
         """What the method wants to have on record at the end, as JSON values."""
         return {}
-
-    def evaluated(self, adapted: bool) -> Literal["global", "personal"]:
-        """Whether `members` (or their adapted copies) differ from client to client."""
-        return "personal" if adapted or self.clients.initial else "global"
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: Any) -> None:
@@ -411,18 +367,24 @@ class Algorithm:
         self.server = dict(state["server"])
         self.clients.load(state["clients"])
 
-    def trunk_state(self, trunk: Trunk) -> dict[str, Any]:
-        """The state after the trunk's last round, not closed yet, that all which share it can take over."""
-        return {"server": self.server}
-
-    def load_trunk(self, trunk: Trunk, state: Mapping[str, Any]) -> None:
-        """Take over what `trunk_state` of another run returned."""
-        self.server = dict(state["server"])
-
     # -- helpers --------------------------------------------------------------------------------
 
     def assemble(self, clients: Sequence[int], message: Params) -> Params:
-        """Whole models of `clients`, stacked: received, kept, or else still at θ_0."""
+        """Whole models of `clients`, stacked: received, kept, or else still at θ_0.
+
+        Args:
+            message: what they received in common, or what the server holds.
+        """
         kept = self.clients.gather(clients)
         common = expand({**self.task.initial, **message}, len(clients))
         return {name: kept[name] if name in kept else common[name] for name in self.network.shapes()}
+
+
+def take_part(algorithm: Algorithm, clients: Sequence[int], phases: list[Phase], ledger: Ledger) -> None:
+    """Let new clients take part in a round after the last one with other phases, and send nothing."""
+    after = algorithm.task.rounds + 1
+    message = algorithm.message(clients, after)
+    ledger.charge_message(message, len(clients))
+    outcome = algorithm.task.executor.train(replace(algorithm.begin(clients, message, after), phases=phases))
+    ledger.charge_training(outcome)
+    algorithm.keep(outcome)

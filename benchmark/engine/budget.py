@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
-from pfl_benchmark.engine.algorithm import Algorithm, Task
+from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.errors import UserError
 
-__all__ = ["Plan", "newcomers", "plan_rounds"]
+__all__ = ["Plan", "first_participants", "plan_rounds"]
 
 _MOST = 100_000  # rounds that a budget may come to, unless --rounds says more: each is planned for
 
@@ -56,11 +58,14 @@ def plan_rounds(config: RunConfig, make: Callable[[int], Algorithm]) -> Plan:
         limit = config.sample_budget or ordinary_samples(usual.task)
         most_epochs = math.inf
 
+    known = Costs()
+
+    @cache
     def costs(rounds: int) -> tuple[int, float]:
         algorithm = make(rounds)
         if config.budget == "samples":
-            return planned_samples(algorithm), 0.0
-        return planned_bytes(algorithm), planned_epochs(algorithm)
+            return planned_samples(algorithm, known), 0.0
+        return planned_bytes(algorithm, known), planned_epochs(algorithm, costs=known)
 
     def fits(rounds: int) -> bool:
         spent, epochs = costs(rounds)
@@ -122,71 +127,61 @@ def _named(config: RunConfig) -> tuple[str, int]:
     return "--sample-budget", config.sample_budget
 
 
-def _participations(task: Task) -> int:
+def _participations(task: RunContext) -> int:
     """Participations of all clients, if everyone takes part in the last round alone."""
     return (task.rounds - 1) * task.schedule.cohort_size + task.data.clients
 
 
-def whole_model_bytes(task: Task) -> int:
+def whole_model_bytes(task: RunContext) -> int:
     """Bytes of sharing the whole initial network for ``task.rounds`` rounds, last broadcast included."""
     return 4 * task.network.count() * (2 * _participations(task) + task.data.clients)
 
 
-def ordinary_samples(task: Task) -> int:
+def ordinary_samples(task: RunContext) -> int:
     """Samples of ``task.rounds`` rounds in which every participant trains for ``config.local_epochs``."""
     sizes, last = task.data.train_sizes, task.rounds
     cohorts = (task.schedule.cohort(round, round == last) for round in range(1, last + 1))
     return task.config.local_epochs * sum(sizes[client] for cohort in cohorts for client in cohort)
 
 
-def planned_samples(algorithm: Algorithm) -> int:
-    """Samples of a whole run by the method's own declaration, those of the final evaluation included.
-
-    Parts of epochs that `Algorithm.metered` tells are those of each client's number of samples, rounded up
-    over the run.
-    """
-    task, total = algorithm.task, 0.0
+def planned_samples(algorithm: Algorithm, costs: Costs | None = None) -> int:
+    """Samples of a whole run, those of the final evaluation included; a part of one counts as one."""
+    task, total, costs = algorithm.task, 0.0, costs or Costs()
     sizes, last = task.data.train_sizes, task.rounds
-    for round in range(1, last + 1):
-        cohort = task.schedule.cohort(round, algorithm.takes_everyone(round))
-        total += _epochs(algorithm, round) * sum(sizes[client] for client in cohort)
-    adapting = sum(phase.epochs * phase.passes for phase in algorithm.adaptation())
+    for round, cost in costs.of(algorithm):
+        cohort = task.schedule.cohort(round, algorithm.kind(round).full_participation)
+        total += cost.epochs * sum(sizes[client] for client in cohort)
     everyone = sum(sizes[client] for client in task.schedule.cohort(last, True))
-    return math.ceil(total + (adapting + algorithm.metered(last + 1)) * everyone - 1e-6)
+    return math.ceil(total + costs.evaluation(algorithm) * everyone - 1e-6)
 
 
-def planned_bytes(algorithm: Algorithm) -> int:
-    """Bytes of a whole run by the method's own declaration."""
+def planned_bytes(algorithm: Algorithm, costs: Costs | None = None) -> int:
+    """Bytes of a whole run."""
     total, task = 0, algorithm.task
-    for round in range(1, task.rounds + 1):
-        traffic = algorithm.traffic(round)
-        total += task.schedule.size(algorithm.takes_everyone(round)) * (traffic.down + traffic.up)
-        total += newcomers(algorithm, round) * traffic.first if traffic.first else 0
-        if algorithm.closes_stage(round):
-            total += task.data.clients * (traffic.down if traffic.closing is None else traffic.closing)
+    for round, cost in (costs or Costs()).of(algorithm):
+        kind = algorithm.kind(round)
+        total += task.schedule.size(kind.full_participation) * (cost.down + cost.up)
+        total += first_participants(algorithm, round) * cost.first if cost.first else 0
+        total += task.data.clients * cost.closing
     return total
 
 
-def newcomers(algorithm: Algorithm, round: int) -> int:
+def first_participants(algorithm: Algorithm, round: int) -> int:
     """Number of clients that take part in `round` for the first time in its stage."""
-    stage, task = algorithm.stage(round), algorithm.task
+    task, now = algorithm.task, algorithm.kind(round)
     met: set[int] = set()
     earlier = round - 1
-    while earlier and algorithm.stage(earlier) == stage and len(met) < task.data.clients:
-        met.update(task.schedule.cohort(earlier, algorithm.takes_everyone(earlier)))
+    while earlier and algorithm.kind(earlier).stage == now.stage and len(met) < task.data.clients:
+        met.update(task.schedule.cohort(earlier, algorithm.kind(earlier).full_participation))
         earlier -= 1
-    return len(set(task.schedule.cohort(round, algorithm.takes_everyone(round))) - met)
+    return len(set(task.schedule.cohort(round, now.full_participation)) - met)
 
 
-def planned_epochs(algorithm: Algorithm, last: int | None = None) -> float:
+def planned_epochs(algorithm: Algorithm, last: int | None = None, costs: Costs | None = None) -> float:
     """Local epochs of a run up to round `last` (default: its end), over all participations."""
+    last = algorithm.task.rounds if last is None else last
     return sum(
-        algorithm.task.schedule.size(algorithm.takes_everyone(round)) * _epochs(algorithm, round)
-        for round in range(1, (algorithm.task.rounds if last is None else last) + 1)
+        algorithm.task.schedule.size(algorithm.kind(round).full_participation) * cost.epochs
+        for round, cost in (costs or Costs()).of(algorithm)
+        if round <= last
     )
-
-
-def _epochs(algorithm: Algorithm, round: int) -> float:
-    """Epochs of one participation, as samples are counted; phases that train nothing are not carried out."""
-    phases = [phase for phase in algorithm.phases(round) if phase.rates]
-    return sum(phase.epochs * phase.passes for phase in phases) + algorithm.metered(round)

@@ -1,8 +1,8 @@
-"""What clients keep between their participations."""
+"""Clients in chunks, and what they keep between their participations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,15 @@ from torch import Tensor
 from pfl_benchmark.engine.params import clone, expand, row
 from pfl_benchmark.models import Params
 
-__all__ = ["ClientStore"]
+__all__ = ["ClientStore", "chunks"]
+
+CHUNK = 20  # clients whose models are held at the same time
+
+
+def chunks(clients: Sequence[int]) -> Iterator[list[int]]:
+    """Cut a list of clients into pieces that are held in memory together."""
+    for start in range(0, len(clients), CHUNK):
+        yield list(clients[start : start + CHUNK])
 
 
 class ClientStore:

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from pfl_benchmark.engine.data import Part
 from pfl_benchmark.engine.executors import Executor
-from pfl_benchmark.models import Network, Params
+from pfl_benchmark.engine.local import StackedModel
 
-__all__ = ["SPACES", "Member", "as_logits", "ensemble_scores", "summand"]
+__all__ = ["SPACES", "as_logits", "ensemble_scores", "summand"]
 
 SPACES = ("logit", "probability", "vote")  # what the members of an ensemble are summed in
 
 
-@dataclass(frozen=True)
-class Member:
-    """One weighted member of the model that clients are evaluated with (most methods have one).
-
-    Attributes:
-        params: stacked parameters [m, ...].
-        weights: weight of this member for each client [m]; None stands for 1.
-    """
-
-    network: Network
-    params: Params
-    weights: Tensor | None = None
-
-
 def ensemble_scores(
-    executor: Executor, members: Sequence[Member], clients: Sequence[int], part: Part, space: str
+    executor: Executor, members: Sequence[StackedModel], clients: Sequence[int], part: Part, space: str
 ) -> list[Tensor]:
     """Weighted sum of the members' logits (or probabilities, or votes), per client [n, C]."""
     sums: list[Tensor] = []

@@ -6,7 +6,7 @@ Macro-F1, AUC and the accuracy of the shared model are of the last round only.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,16 +14,14 @@ import torch
 import torch.nn.functional as F
 
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.ensemble import Member
+from pfl_benchmark.engine.clients import chunks
 from pfl_benchmark.engine.kept import Kept
 from pfl_benchmark.engine.ledger import Ledger
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.scores import macro_auc, macro_f1
 
-__all__ = ["ClientMetrics", "chunks", "evaluate", "evaluate_adapted", "evaluate_shared"]
-
-CHUNK = 20  # clients whose models are held at the same time
+__all__ = ["ClientMetrics", "evaluate", "evaluate_adapted", "evaluate_shared"]
 
 
 @dataclass(frozen=True)
@@ -85,12 +83,6 @@ class ClientMetrics:
         return {**found, "auc": float(known.mean()), "auc_clients": len(known)} if len(known) else found
 
 
-def chunks(clients: Sequence[int]) -> Iterator[list[int]]:
-    """Cut a list of clients into pieces that are held in memory together."""
-    for start in range(0, len(clients), CHUNK):
-        yield list(clients[start : start + CHUNK])
-
-
 def evaluate(
     algorithm: Algorithm, kept: Kept | None = None, clients: Sequence[int] | None = None
 ) -> ClientMetrics:
@@ -127,10 +119,10 @@ def evaluate_adapted(
     clients = range(algorithm.task.data.clients) if clients is None else clients
     for chunk in chunks(clients):
         (member,) = algorithm.members(chunk)
-        model = LocalModel(member.network, member.params)
+        model = StackedModel(member.network, member.params)
         outcome = algorithm.task.executor.train(LocalCall(round, chunk, {"model": model}, phases))
         ledger.charge_adaptation(outcome)
-        adapted = Member(member.network, outcome.models["model"])
+        adapted = StackedModel(member.network, outcome.models["model"])
         parts.append(_measure(algorithm, [adapted], chunk, kept))
     return _join(parts, kept is not None)
 
@@ -141,13 +133,13 @@ def evaluate_shared(algorithm: Algorithm) -> float | None:
     Returns:
         The share of correct predictions; None for methods without such a model.
     """
-    member, data = algorithm.shared_model(), algorithm.task.data
-    if member is None:
+    model, data = algorithm.shared_model(), algorithm.task.data
+    if model is None:
         return None
     right: dict[int, bool] = {}
     for chunk in chunks(range(data.clients)):
-        params = expand(member.params, len(chunk))
-        outputs = algorithm.task.executor.forward(member.network, params, chunk, "test")
+        params = expand(model, len(chunk))
+        outputs = algorithm.task.executor.forward(algorithm.network, params, chunk, "test")
         for client, scores in zip(chunk, outputs, strict=True):
             correct = scores.argmax(1) == data.labels(client, "test")
             right.update(zip(data.rows(client, "test").tolist(), correct.tolist(), strict=True))
@@ -167,7 +159,7 @@ def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
 
 
 def _measure(
-    algorithm: Algorithm, members: Sequence[Member], clients: list[int], kept: Kept | None
+    algorithm: Algorithm, members: Sequence[StackedModel], clients: list[int], kept: Kept | None
 ) -> list[_Row]:
     found = list(algorithm.scores(members, clients, "test"))
     labels = [algorithm.task.data.labels(client, "test") for client in clients]

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfl_benchmark.engine.ensemble import Member
+from pfl_benchmark.engine.ensemble import StackedModel
 from pfl_benchmark.engine.files import write_file
 from pfl_benchmark.errors import optional
 
@@ -44,12 +44,12 @@ class Kept:
         self._logits: list[np.ndarray] = []
         self._labels: list[np.ndarray] = []
         self._client: list[np.ndarray] = []
-        self._members: list[list[Member]] = []
+        self._members: list[list[StackedModel]] = []
 
     def take(
         self,
         clients: Sequence[int],
-        members: Sequence[Member],
+        members: Sequence[StackedModel],
         scores: Sequence[Tensor],
         labels: Sequence[Tensor],
     ) -> None:
@@ -63,7 +63,7 @@ class Kept:
         if self._safetensors is not None:
             self._members.append(
                 [
-                    Member(
+                    StackedModel(
                         member.network,
                         {name: tensor.detach().cpu().clone() for name, tensor in member.params.items()},
                         None if member.weights is None else member.weights.detach().cpu().clone(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pfl_benchmark.engine.local import Outcome
+from pfl_benchmark.engine.local import LocalResult
 from pfl_benchmark.engine.message import Message
 from pfl_benchmark.engine.params import nbytes
 
@@ -52,19 +52,16 @@ class Ledger:
     steps: int = 0
     adaptation_samples: int = 0
 
-    def charge_message(self, message: Message, clients: int) -> None:
-        self.bytes_down += message.nbytes(clients)
-
-    def charge_download(self, message: Mapping[str, Tensor], clients: int) -> None:
-        self.bytes_down += nbytes(message) * clients
+    def charge_message(self, message: Message, clients: int, first: int = 0) -> None:
+        self.bytes_down += message.nbytes(clients, first)
 
     def charge_upload(self, stacked: Mapping[str, Tensor]) -> None:
         self.bytes_up += nbytes(stacked)
 
-    def charge_broadcast(self, message: Mapping[str, Tensor], clients: int) -> None:
-        self.bytes_broadcast += nbytes(message) * clients
+    def charge_closing(self, message: Message, clients: int) -> None:
+        self.bytes_broadcast += message.nbytes(clients)
 
-    def charge_training(self, outcome: Outcome) -> None:
+    def charge_training(self, outcome: LocalResult) -> None:
         self.samples += outcome.samples
         self.steps += outcome.steps
 
@@ -73,5 +70,5 @@ class Ledger:
         self.samples += samples
         self.steps += steps
 
-    def charge_adaptation(self, outcome: Outcome) -> None:
+    def charge_adaptation(self, outcome: LocalResult) -> None:
         self.adaptation_samples += outcome.samples

@@ -6,18 +6,18 @@ Executors differ in how they carry it out, never in what it means (`engine.sgd`)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from pfl_benchmark.engine.step import Objective, Rule
-from pfl_benchmark.engine.streams import Purpose
+from pfl_benchmark.engine.step import Draw, Objective, Rule
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Network, Params
 
-__all__ = ["LocalCall", "LocalModel", "Outcome", "Phase"]
+__all__ = ["LocalCall", "LocalResult", "Phase", "StackedModel"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Phase:
 
     Attributes:
         rates: learning rate by layer name; a layer not named is frozen and its gradients are not computed.
-            Tensors beside the network (`LocalModel`) are named by what stands before their first dot.
+            Tensors beside the network (`StackedModel`) are named by what stands before their first dot.
         epochs: passes over the client's training data.
         model: which of the call's models is trained.
         stream: the random stream of batch orders; phases that name the same one continue it.
@@ -37,23 +37,36 @@ class Phase:
         rule: what a step does (`Rule`), in place of SGD with momentum.
         constants: tensors for objective and rule by name, common to the cohort (one model each, not stacked).
         passes: how often a step computes the gradients of its batch: samples are counted so many times.
+        uniform, normal: random numbers of a step by name, and the shape of those of one sample; objective and
+            rule read them by `Step.uniform` and `Step.normal`. Each name is a stream of its own.
     """
 
     rates: Mapping[str, float]
     epochs: int
     model: str = "model"
-    stream: Purpose = "batches-main"
+    stream: str = "batches-main"
     masks: Params | None = None
     collect: str | None = None
     objective: Objective | None = None
     rule: Rule | None = None
     constants: Mapping[str, Params] = field(default_factory=dict)
     passes: int = 1
+    uniform: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    normal: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @staticmethod
     def of(layers: Iterable[str], lr: float, epochs: int) -> Phase:
         """A phase that trains `layers` at one learning rate."""
         return Phase(dict.fromkeys(layers, lr), epochs)
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """The random numbers of a step."""
+        return tuple(
+            Draw(name, kind, tuple(shape))
+            for kind, shapes in (("uniform", self.uniform), ("normal", self.normal))
+            for name, shape in shapes.items()
+        )
 
     @property
     def plain(self) -> bool:
@@ -67,12 +80,16 @@ class Phase:
 
 
 @dataclass
-class LocalModel:
-    """A network and its stacked parameters [m, ...].
+class StackedModel:
+    """A network and its stacked parameters [m, ...], one row for each client.
 
     There may be other tensors beside the network's own, called ``NAME.REST`` with a NAME that is no layer's:
     a second head, a mixing weight. Executors hand them to objectives and rules, train them if the phase gives
     them a rate, and return them.
+
+    Attributes:
+        weights: of an ensemble that clients are evaluated with: weight of this model for each client [m];
+            None stands for 1.
 
     Raises:
         UserError: a tensor has the name of one of the network's layers, and is none of its tensors.
@@ -80,6 +97,7 @@ class LocalModel:
 
     network: Network
     params: Params
+    weights: Tensor | None = None
 
     def __post_init__(self) -> None:
         layers, shapes = {*self.network.names}, self.network.shapes()
@@ -107,7 +125,7 @@ class LocalCall:
 
     round: int
     clients: list[int]
-    models: dict[str, LocalModel]
+    models: dict[str, StackedModel]
     phases: list[Phase]
     sample_weights: list[Tensor] | Mapping[str, list[Tensor]] | None = None
     chances: list[Tensor] | None = None
@@ -121,7 +139,9 @@ class LocalCall:
     def part(self, clients: slice) -> LocalCall:
         """The call for some of its clients."""
         models = {
-            slot: LocalModel(model.network, {name: tensor[clients] for name, tensor in model.params.items()})
+            slot: StackedModel(
+                model.network, {name: tensor[clients] for name, tensor in model.params.items()}
+            )
             for slot, model in self.models.items()
         }
         weights = self.sample_weights
@@ -141,11 +161,14 @@ class LocalCall:
             },
         )
 
-    def check(self) -> None:
+    def check(self, clients: int) -> None:
         """Refuse what cannot be carried out as it is meant.
 
+        Args:
+            clients: how many the call is for.
+
         Raises:
-            UserError: `phases` is no list of them, or a phase names a model or a layer that there is not.
+            UserError: one line that says what is wrong.
         """
         if not isinstance(self.phases, list) or not all(isinstance(phase, Phase) for phase in self.phases):
             raise UserError(f"`phases` gives {self.phases!r:.60}; expected a list of `Phase`")
@@ -155,10 +178,24 @@ class LocalCall:
             known = dict.fromkeys([*model.network.names, *(name.partition(".")[0] for name in model.params)])
             if strange := next((name for name in phase.rates if name not in known), None):
                 raise UserError(f"a phase has a rate for '{strange}'; the model has {', '.join(known)}")
+            if type(phase.epochs) is not int or phase.epochs < 0:
+                raise UserError(f"a phase has {phase.epochs!r:.20} epochs; expected a number of at least 0")
+            for name, rate in phase.rates.items():
+                if not (math.isfinite(rate) and rate >= 0):
+                    raise UserError(f"a phase trains '{name}' at rate {rate!r:.20}; expected at least 0")
+        stacks = {f"model '{slot}'": model.params for slot, model in self.models.items()}
+        stacks |= {f"constants '{name}'": tensors for name, tensors in self.constants.items()}
+        for what, tensors in stacks.items():
+            for name, tensor in tensors.items():
+                if tensor.shape[:1] != (clients,):
+                    raise UserError(
+                        f"`begin` gives {what} with '{name}' of shape {tuple(tensor.shape)} for {clients} "
+                        f"client(s); expected ({clients}, ...): a row each"
+                    )
 
 
 @dataclass
-class Outcome:
+class LocalResult:
     """What local training returned, clients in the order of the call.
 
     Attributes:
@@ -180,13 +217,13 @@ class Outcome:
     found: Params = field(default_factory=dict)
 
     @staticmethod
-    def join(parts: Sequence[Outcome]) -> Outcome:
+    def join(parts: Sequence[LocalResult]) -> LocalResult:
         """The outcomes of parts of a call, one after the other, as one."""
         models = {
             slot: {name: torch.cat([part.models[slot][name] for part in parts]) for name in tensors}
             for slot, tensors in parts[0].models.items()
         }
-        return Outcome(
+        return LocalResult(
             round=parts[0].round,
             clients=[client for part in parts for client in part.clients],
             models=models,

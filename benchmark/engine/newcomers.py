@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
+from pfl_benchmark.engine.clients import chunks
+from pfl_benchmark.engine.evaluate import ClientMetrics, evaluate, evaluate_adapted
 from pfl_benchmark.engine.kept import Kept
 from pfl_benchmark.engine.ledger import Ledger
 

@@ -9,7 +9,17 @@ from torch import Tensor
 
 from pfl_benchmark.models import Params
 
-__all__ = ["along", "beside", "clone", "expand", "nbytes", "row", "select", "squared_distance", "within"]
+__all__ = [
+    "add_prefix",
+    "along",
+    "clone",
+    "expand",
+    "nbytes",
+    "row",
+    "select",
+    "squared_distance",
+    "strip_prefix",
+]
 
 
 def clone(params: Mapping[str, Tensor]) -> Params:
@@ -49,12 +59,12 @@ def squared_distance(params: Mapping[str, Tensor], others: Mapping[str, Tensor])
     ).sum(0)
 
 
-def beside(group: str, params: Mapping[str, Tensor]) -> Params:
-    """The same tensors under names that put them beside a network's own (``GROUP.NAME``, `LocalModel`)."""
+def add_prefix(group: str, params: Mapping[str, Tensor]) -> Params:
+    """The same tensors under names that put them beside a network's own (``GROUP.NAME``, `StackedModel`)."""
     return {f"{group}.{name}": tensor for name, tensor in params.items()}
 
 
-def within(group: str, params: Mapping[str, Tensor]) -> Params:
-    """The tensors of a group, under the names that they had before `beside`."""
+def strip_prefix(group: str, params: Mapping[str, Tensor]) -> Params:
+    """The tensors of a group, under the names that they had before `add_prefix`."""
     start = f"{group}."
     return {name.removeprefix(start): tensor for name, tensor in params.items() if name.startswith(start)}

@@ -11,10 +11,12 @@ from typing import Any, Protocol
 
 import torch
 
-from pfl_benchmark.engine.algorithm import Algorithm, Trunk
-from pfl_benchmark.engine.budget import Plan, newcomers
-from pfl_benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted, evaluate_shared
+from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
+from pfl_benchmark.engine.budget import Plan, first_participants
+from pfl_benchmark.engine.clients import chunks
+from pfl_benchmark.engine.evaluate import ClientMetrics, evaluate, evaluate_adapted, evaluate_shared
 from pfl_benchmark.engine.files import set_aside
+from pfl_benchmark.engine.hooks import Diverged, Hooks
 from pfl_benchmark.engine.kept import Kept
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.local import LocalCall
@@ -30,10 +32,6 @@ __all__ = ["Diverged", "Observer", "run"]
 
 CHECKPOINT_SECONDS = 15.0  # at least this long between checkpoints,
 CHECKPOINT_SHARE = 0.03  # and at most this share of the time spent writing them
-
-
-class Diverged(UserError):
-    """Training produced a loss that is not a number."""
 
 
 class Observer(Protocol):
@@ -95,6 +93,7 @@ class _Loop:
         kept: Kept,
     ) -> None:
         self.algorithm, self.plan, self.record = algorithm, plan, record
+        self.hooks = Hooks(algorithm)
         self.executor = algorithm.task.executor
         self.device = algorithm.task.data.device
         self.lines: list[dict[str, Any]] = []
@@ -164,14 +163,14 @@ class _Loop:
         self._shared, self._origins = found.get("shared", 0), found.get("origins", [{"from_round": 1}])
         return True
 
-    def _take_over(self, store: TrunkStore, trunk: Trunk) -> bool:
+    def _take_over(self, store: TrunkStore, trunk: SharedRounds) -> bool:
         """Begin with the rounds of a trunk, if they are kept."""
         found = store.load(trunk, self.device)
         if found is None:
             return False
         *lines, last = found["lines"]
         check_rounds([*lines, {**last, "seconds_closing": 0.0}])
-        self._load(lambda algorithm: algorithm.load_trunk(trunk, found["state"]))
+        self._load(lambda algorithm: load_shared(algorithm, trunk, found["state"]))
         self.lines, self._trunk_line, self._shared = lines, last, trunk.round
         return True
 
@@ -184,8 +183,7 @@ class _Loop:
             line = self._train(number)
             trunk = self._trunks.get(number)
             if self._store is not None and trunk and len(self._origins) == 1:
-                state = self.algorithm.trunk_state(trunk)
-                self._store.save(trunk, state, [*self.lines, line])
+                self._store.save(trunk, shared_state(self.algorithm, trunk), [*self.lines, line])
         line = self._close(number, dict(line))
         self.lines.append(line)
         self._checkpoint()
@@ -193,36 +191,44 @@ class _Loop:
 
     def _train(self, number: int) -> dict[str, Any]:
         started = time.perf_counter()
-        algorithm = self.algorithm
+        algorithm, hooks = self.algorithm, self.hooks
+        kind = hooks.kind(number)
         algorithm.start_round(number)
-        cohort = algorithm.task.schedule.cohort(number, algorithm.takes_everyone(number))
-        message = algorithm.message(cohort, number)
-        ledger, combiner, loss, done = Ledger(), algorithm.combiner(), 0.0, 0
-        ledger.charge_download(algorithm.first_download(), newcomers(algorithm, number))
-        ledger.charge_message(message, len(cohort))
+        cohort = algorithm.task.schedule.cohort(number, kind.full_participation)
+        message = hooks.message(cohort, number)
+        ledger, aggregator, loss, done = Ledger(), hooks.aggregator(), 0.0, 0
+        first = first_participants(algorithm, number) if message.first else 0
+        ledger.charge_message(message, len(cohort), first)
         for clients in chunks(cohort):
-            call = algorithm.begin(clients, message.part(slice(done, done + len(clients))), number)
+            call = hooks.begin(clients, message.part(slice(done, done + len(clients))), number)
             done += len(clients)
-            call.check()
             outcome = self.executor.train(call)
             ledger.charge_training(outcome)
             trained = outcome.loss + _largest(outcome.models.values())
             self._check_finite(trained, clients, number, call)
-            upload = algorithm.upload(outcome)
+            upload = hooks.upload(outcome)
             ledger.charge_upload(upload)
-            combiner.add(clients, upload, algorithm.weights(clients))
-            algorithm.keep(outcome)
+            hooks.add(aggregator, clients, upload, self._weights(clients))
+            hooks.keep(outcome, upload)
             loss += float(outcome.loss.sum(dtype=torch.float64))  # whatever the chunks
-        algorithm.aggregate(combiner.value())
+        hooks.aggregate(aggregator)
         ledger.charge_metered(algorithm.meter)
         return {
             "round": number,
-            "stage": algorithm.stage(number),
+            "stage": kind.stage,
             "participants": len(cohort),
             **asdict(ledger),
             "loss": as_float(loss / len(cohort)),
             "seconds": as_float(time.perf_counter() - started),
         }
+
+    def _weights(self, clients: list[int]) -> torch.Tensor:
+        """Weights of some participants in the server's mean [m]."""
+        algorithm = self.algorithm
+        rule = algorithm.config.aggregation
+        rule = algorithm.aggregation if rule == "method" else rule
+        sizes = algorithm.task.data.train_sizes
+        return torch.tensor([sizes[client] if rule == "samples" else 1 for client in clients])
 
     def _check_finite(
         self, figures: torch.Tensor, clients: list[int], number: int, call: LocalCall | None = None
@@ -232,8 +238,8 @@ class _Loop:
         if bad:
             raise Diverged(
                 f"training diverged: the loss of client {clients[bad[0]]} is not a number in round {number} "
-                f"(stage {self.algorithm.stage(number)}); {_started(call, bad[0]) if call else ''}"
-                f"try {' or '.join(self.algorithm.remedies())}. "
+                f"(stage {self.algorithm.kind(number).stage}); {_started(call, bad[0]) if call else ''}"
+                f"try {' or '.join(self.algorithm.remedies)}. "
                 f"The record {self.record.folder.name} ends with round {number - 1}"
             )
 
@@ -244,8 +250,9 @@ class _Loop:
         adapted = (last or config.eval_adapted) and bool(algorithm.adaptation())
         ledger = Ledger()
         started = time.perf_counter()
-        if algorithm.closes_stage(number):
-            ledger.charge_broadcast(algorithm.broadcast(), algorithm.task.data.clients)
+        if self.hooks.kind(number).closing:
+            for clients in chunks(range(algorithm.task.data.clients)):
+                ledger.charge_closing(self.hooks.closing(clients), len(clients))
         if not last and config.eval_every and number % config.eval_every == 0:
             self._evaluated(self._evaluate(number, adapted, Ledger()), number, adapted, line)
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method
@@ -277,7 +284,8 @@ class _Loop:
     def _evaluated(self, metrics: ClientMetrics, number: int, adapted: bool, line: dict[str, Any]) -> None:
         """Enter an evaluation into the round's line."""
         self._check_finite(torch.from_numpy(metrics.loss), list(range(len(metrics.loss))), number)
-        line["evaluated"] = self.algorithm.evaluated(adapted)
+        kept = "personal" if self.algorithm.clients.initial else "global"
+        line["evaluated"] = self.algorithm.evaluated or ("personal" if adapted else kept)
         line.update(_rounded(metrics.summary()))
 
     def _checkpoint(self) -> None:
@@ -300,6 +308,7 @@ class _Loop:
     def finish(self) -> dict[str, Any]:
         """Write the record of a finished run."""
         assert self.metrics is not None
+        diagnostics = self.hooks.diagnostics()
         self.record.write_rounds(self.lines)
         about = {"algo": self.algorithm.config.algo, "config": self.algorithm.config.hash}
         saved = self._kept.write(self.record.folder, about)
@@ -313,13 +322,13 @@ class _Loop:
             "budget": asdict(self.plan),
             "shared_rounds": self._shared,
             "resumed": self._resumed,
-            "notes": self.algorithm.notes(),
+            "notes": self.hooks.notes(),
             "environment": self._environment,
             **({"origins": self._origins} if len(self._origins) > 1 else {}),
             **({"saved": saved} if saved else {}),
         }
         metrics = self.metrics.joined(self.newcomers.metrics) if self.newcomers else self.metrics
-        self.record.finish(metrics, self.algorithm.diagnostics(), summary)
+        self.record.finish(metrics, diagnostics, summary)
         return summary
 
     def _costs(self) -> dict[str, Any]:
@@ -331,6 +340,19 @@ class _Loop:
             "samples_per_second": round(totals["samples"] / training, 1) if training else 0.0,
             "seconds": as_float(training + sum(line["seconds_closing"] for line in self.lines)),
         }
+
+
+def shared_state(algorithm: Algorithm, rounds: SharedRounds) -> dict[str, Any]:
+    """What runs that share these rounds take over after the last one, before it is closed."""
+    return algorithm.state() if rounds.whole else {"server": algorithm.server}
+
+
+def load_shared(algorithm: Algorithm, rounds: SharedRounds, state: Mapping[str, Any]) -> None:
+    """Take over what `shared_state` of another run returned."""
+    if rounds.whole:
+        algorithm.load(state)
+    else:
+        algorithm.server = dict(state["server"])
 
 
 def check_models(algorithm: Algorithm) -> None:

@@ -19,13 +19,13 @@ from torch import Tensor
 
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData, draw_crops
-from pfl_benchmark.engine.local import LocalCall, Outcome, Phase
+from pfl_benchmark.engine.local import LocalCall, LocalResult, Phase
 from pfl_benchmark.engine.params import along, expand, row
-from pfl_benchmark.engine.step import Noise, Step
-from pfl_benchmark.engine.streams import Purpose, Streams
+from pfl_benchmark.engine.step import Draw, Noise, Step
+from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.models import DropoutSource, Network, Params
 
-__all__ = ["LocalWork", "Update", "epoch_order", "first_layer", "forward", "quick", "take"]
+__all__ = ["LocalWork", "Update", "epoch_order", "first_layer", "forward", "quick", "step_stream", "take"]
 
 FORWARD_BATCH = 128  # bounds the memory of passes that need no gradient
 
@@ -46,6 +46,11 @@ def epoch_order(rng: np.random.Generator, size: int, chances: Tensor | None = No
         return rng.permutation(size)
     shares = chances.to(torch.float64).numpy()
     return rng.choice(size, size, p=shares / shares.sum())
+
+
+def step_stream(draw: Draw) -> str:
+    """The stream of random numbers of steps: one for each kind and name, that no other purpose has."""
+    return f"step {draw.kind} {draw.name}"
 
 
 class LocalWork:
@@ -72,7 +77,7 @@ class LocalWork:
             tensor = tensor.as_strided(tensor.shape, (tensor.stride(0), 1, *tensor.stride()[2:]))
         return tensor
 
-    def train(self, call: LocalCall, position: int) -> Outcome:
+    def train(self, call: LocalCall, position: int) -> LocalResult:
         """Train client ``call.clients[position]``; the call's tensors are left as they are.
 
         Returns:
@@ -85,11 +90,11 @@ class LocalWork:
         }
         given = {name: row(tensors, position) for name, tensors in call.constants.items()}
         chances = call.chances[position] if call.chances is not None else None
-        orders: dict[Purpose, np.random.Generator] = {}
+        orders: dict[str, np.random.Generator] = {}
         augment = self.streams.get("augment", call.round, client)
         noise = self._dropout(call.round, client)
         raw, y = self.data.raw(client), self.data.labels(client)
-        result = Outcome(call.round, [client], {}, torch.zeros(1, device=self.data.device), 0, 0)
+        result = LocalResult(call.round, [client], {}, torch.zeros(1, device=self.data.device), 0, 0)
         collected: list[tuple[Tensor, Tensor]] = []
         for phase in call.phases:
             if not phase.rates or not phase.epochs:
@@ -101,7 +106,11 @@ class LocalWork:
             params, given_weights = models[phase.model], call.weights(phase.model)
             weights = given_weights[position] if given_weights is not None else None
             epochs = self._epochs(network, params, phase, raw, order, augment)
-            self._run(network, params, phase, epochs, y, weights, given, noise, result, collected)
+            for draw in phase.draws:
+                if (stream := step_stream(draw)) not in orders:
+                    orders[stream] = self.streams.get(stream, call.round, client)
+            draws = [(draw, orders[step_stream(draw)]) for draw in phase.draws]
+            self._run(network, params, phase, epochs, y, weights, given, noise, draws, result, collected)
         if collected:
             result.features = [(torch.cat([z for z, _ in collected]), torch.cat([c for _, c in collected]))]
         result.models = {
@@ -118,6 +127,9 @@ class LocalWork:
             return kept.to(self.data.device, torch.float32).div_(1 - rate)
 
         return mask
+
+    def _drawn(self, draw: Draw, rng: np.random.Generator, count: int) -> Tensor:
+        return torch.from_numpy(draw.rows(rng, count)).to(self.data.device).unsqueeze(0)
 
     def _epochs(
         self,
@@ -155,7 +167,8 @@ class LocalWork:
         weights: Tensor | None,
         given: Mapping[str, Params],
         noise: DropoutSource,
-        result: Outcome,
+        draws: Sequence[tuple[Draw, np.random.Generator]],
+        result: LocalResult,
         collected: list[tuple[Tensor, Tensor]],
     ) -> None:
         # For rules and objectives a stack of one, in the same memory.
@@ -182,6 +195,7 @@ class LocalWork:
                         hidden.unsqueeze(0), targets.unsqueeze(0), (ones / len(batch)).unsqueeze(0),
                         torch.full((1,), len(batch), device=self.data.device),
                         Noise(noise, len(batch), 0), update.descend, phase.objective, cut, single=True,
+                        drawn={(d.kind, d.name): self._drawn(d, rng, len(batch)) for d, rng in draws},
                     )  # fmt: skip
                     if leaves:
                         inputs = (network, params, hidden, targets, own, start, noise)

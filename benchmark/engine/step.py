@@ -14,16 +14,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pfl_benchmark.engine.params import select, squared_distance
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import DropoutSource, Network, Params
 
-__all__ = ["Noise", "Objective", "Rule", "Step"]
+__all__ = ["Draw", "Noise", "Objective", "Rule", "Step"]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Random numbers that a step asks for: `shape` for each sample of the batch."""
+
+    name: str
+    kind: Literal["uniform", "normal"]
+    shape: tuple[int, ...]
+
+    def rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """The numbers of `count` samples [count, ...], float32."""
+        draw = rng.random if self.kind == "uniform" else rng.standard_normal
+        return draw((count, *self.shape), dtype=np.float32)
 
 
 class Noise:
@@ -58,7 +74,7 @@ class Step:
     """One step of m clients, on the device of the run.
 
     Attributes:
-        params: the model that is trained, and what its `LocalModel` has beside the network's own tensors
+        params: the model that is trained, and what its `StackedModel` has beside the network's own tensors
             [m, ...]. Those named in `rates` require gradients. Only a rule may change them, in place.
         constants: what phase and call gave along, by name, stacked [m, ...]; not to be changed.
         rates: learning rates by tensor name, of the tensors that the phase trains.
@@ -88,6 +104,7 @@ class Step:
     collect: int | None = None
     single: bool = False
     places: slice | None = None  # of the whole batch, None for all
+    drawn: Mapping[tuple[str, str], Tensor] = field(default_factory=dict, repr=False)  # by kind and name
     quick: Callable[[], tuple[Params, Tensor]] | None = None  # `gradient` without arguments, if there is one
 
     def apply(
@@ -127,6 +144,26 @@ class Step:
     def logits(self) -> Tensor:
         """The model's logits [m, B, C]."""
         return self.apply() if self.collect is None else self.apply(x=self.features, start=self.collect)
+
+    def uniform(self, name: str) -> Tensor:
+        """Uniform random numbers from [0, 1) for each sample [m, B, ...], as ``Phase.uniform`` declares them.
+
+        They are those of (seed, name, round, client) and the step, whatever executor carries it out.
+        """
+        return self._drawn("uniform", name)
+
+    def normal(self, name: str) -> Tensor:
+        """Standard normal random numbers for each sample [m, B, ...], as ``Phase.normal`` declares them."""
+        return self._drawn("normal", name)
+
+    def _drawn(self, kind: str, name: str) -> Tensor:
+        if (kind, name) not in self.drawn:
+            raise UserError(
+                f"a step asks for {kind} numbers '{name}', which its phase does not declare; give "
+                f"Phase(..., {kind}={{'{name}': shape of one sample's}})"
+            )
+        found = self.drawn[kind, name]
+        return found if self.places is None else found[:, self.places]
 
     def mean(self, values: Tensor) -> Tensor:
         """Each client's mean [m] of values of its samples [m, B], with the sample weights."""

@@ -7,27 +7,10 @@ orders are common to all methods of a seed, do not depend on the executor, and r
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
 
 import numpy as np
 
-__all__ = ["Purpose", "Streams"]
-
-Purpose = Literal[
-    "partition",
-    "validation",
-    "init",
-    "participation",
-    "batches-main",
-    "batches-personal",
-    "augment",
-    "dropout",
-    "folds",
-    "mask",
-    "holdout",
-    "peers",
-    "new-clients",
-]
+__all__ = ["Streams"]
 
 
 class Streams:
@@ -36,8 +19,12 @@ class Streams:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def get(self, purpose: Purpose, round: int = 0, client: int = 0) -> np.random.Generator:
-        """A fresh generator at the start of the named stream."""
+    def get(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
+        """A fresh generator at the start of the named stream.
+
+        Args:
+            purpose: what is drawn, such as ``batches-main``; any new name is a stream of its own.
+        """
         label = f"{self.seed}/{purpose}/{round}/{client}"
         digest = hashlib.blake2b(label.encode(), digest_size=16).digest()
         return np.random.Generator(np.random.Philox(key=np.frombuffer(digest, dtype="<u8")))

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from pfl_benchmark.engine.algorithm import Algorithm, Trunk
+from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.files import load_tensors, save_tensors
 from pfl_benchmark.engine.origins import deciding
@@ -40,7 +40,7 @@ _AFTERWARDS = {
 }  # fmt: skip
 
 
-def trunks_of(algorithm: Algorithm) -> list[Trunk]:
+def trunks_of(algorithm: Algorithm) -> list[SharedRounds]:
     """The beginnings that a run may share: those that its class names, or inherits with all that makes them.
 
     A subclass of FedAvg that trains otherwise is not FedAvg: it shares nothing, unless it says what.
@@ -48,10 +48,10 @@ def trunks_of(algorithm: Algorithm) -> list[Trunk]:
     if algorithm.config.eval_adapted and algorithm.adaptation():
         return []  # what the lines of its rounds tell is of adapted models
     cls = type(algorithm)
-    home = next(base for base in cls.__mro__ if "trunks" in vars(base))
+    home = next(base for base in cls.__mro__ if "shared_rounds" in vars(base))
     names = {name for name in dir(home) if name == "__init__" or not name.startswith("__")} - _AFTERWARDS
     same = all(getattr_static(cls, name) is getattr_static(home, name) for name in names)
-    return algorithm.trunks() if same else []
+    return algorithm.shared_rounds() if same else []
 
 
 def common_fields(config: RunConfig) -> dict[str, Any]:
@@ -80,14 +80,14 @@ class TrunkStore:
         made = {"data": list(data), "format": FORMAT, **deciding(environment), "code": digest(SOURCES)}
         self._common = {**common_fields(config), **made}
 
-    def path(self, trunk: Trunk) -> Path:
+    def path(self, trunk: SharedRounds) -> Path:
         """Where a trunk is kept."""
         return self._folder / f"trunk-{hashlib.sha256(self._name(trunk).encode()).hexdigest()[:16]}.pt"
 
-    def _name(self, trunk: Trunk) -> str:
+    def _name(self, trunk: SharedRounds) -> str:
         return json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)
 
-    def save(self, trunk: Trunk, state: Mapping[str, Any], lines: list[dict[str, Any]]) -> None:
+    def save(self, trunk: SharedRounds, state: Mapping[str, Any], lines: list[dict[str, Any]]) -> None:
         """Keep the state after the last round of `trunk`, unless it is there."""
         path = self.path(trunk)
         try:
@@ -98,7 +98,7 @@ class TrunkStore:
         except (OSError, UserError) as error:
             print(f"common rounds are not kept: {error}", file=sys.stderr)
 
-    def load(self, trunk: Trunk, device: torch.device) -> dict[str, Any] | None:
+    def load(self, trunk: SharedRounds, device: torch.device) -> dict[str, Any] | None:
         """What `save` kept, or None.
 
         Raises:

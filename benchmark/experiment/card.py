@@ -15,7 +15,8 @@ from pfl_benchmark.datasets.noise import noise
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.budget import planned_bytes, planned_epochs
 from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.local import Outcome
+from pfl_benchmark.engine.dry import Costs
+from pfl_benchmark.engine.local import LocalResult
 from pfl_benchmark.engine.message import Message
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import Prepared, prepare
@@ -83,14 +84,14 @@ def _prepared(algo: str, **changes: Any) -> Prepared:
 
 
 def _costs(algo: str) -> dict[str, float]:
-    """What a run of the setting costs by the method's own declaration, to which the tests hold the ledger."""
+    """What a run of the setting costs by its plan, to which the tests hold the ledger."""
     prepared = _prepared(algo, samples_per_client=4, test_samples_per_client=4)
     algorithm = prepared.make(prepared.config.rounds)
-    adapted = sum(phase.epochs * phase.passes for phase in algorithm.adaptation())
-    closing = algorithm.task.data.clients * (adapted + algorithm.metered(prepared.config.rounds + 1))
+    costs = Costs()
+    closing = algorithm.task.data.clients * costs.evaluation(algorithm)
     return {
-        "bytes": planned_bytes(algorithm),
-        "samples": planned_epochs(algorithm) + closing,
+        "bytes": planned_bytes(algorithm, costs),
+        "samples": planned_epochs(algorithm, costs=costs) + closing,
     }
 
 
@@ -110,12 +111,13 @@ def _flow(algo: str) -> dict[str, str]:
 
     def seen_message(clients: Sequence[int], round: int) -> Message:
         found = message(clients, round)
-        down.setdefault(algorithm.stage(round), {}).update(dict.fromkeys([*found.common, *found.own]))
+        names = dict.fromkeys([*found.common, *found.per_client])
+        down.setdefault(algorithm.kind(round).stage, {}).update(names)
         return found
 
-    def seen_upload(outcome: Outcome) -> Params:
+    def seen_upload(outcome: LocalResult) -> Params:
         found = upload(outcome)
-        up.setdefault(algorithm.stage(outcome.round), {}).update(dict.fromkeys(found))
+        up.setdefault(algorithm.kind(outcome.round).stage, {}).update(dict.fromkeys(found))
         return found
 
     algorithm.message, algorithm.upload = seen_message, seen_upload  # type: ignore[method-assign]

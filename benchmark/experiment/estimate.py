@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.resolve import method_of
-from pfl_benchmark.engine.algorithm import Trunk
+from pfl_benchmark.engine.algorithm import SharedRounds
 from pfl_benchmark.engine.budget import planned_epochs, planned_samples
 from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.engine.executors import EXECUTORS
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.network import knows_network
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.trunks import common_fields, trunks_of
@@ -52,7 +53,7 @@ class _Planned:
     """Training samples of a run, and of each beginning that it may share with others."""
 
     samples: float
-    beginnings: Mapping[Trunk, float]
+    beginnings: Mapping[SharedRounds, float]
 
 
 @dataclass
@@ -137,9 +138,10 @@ class Estimator:
                     evaluations = (algorithm.task.rounds - 1) // config.eval_every
                     epochs = sum(phase.epochs for phase in algorithm.adaptation())
                     asides += evaluations * epochs * algorithm.task.data.clients * each
+                costs, shared = Costs(), trunks_of(algorithm)
                 self._planned[config.hash] = _Planned(
-                    planned_samples(algorithm) + asides,
-                    {trunk: planned_epochs(algorithm, trunk.round) * each for trunk in trunks_of(algorithm)},
+                    planned_samples(algorithm, costs) + asides,
+                    {trunk: planned_epochs(algorithm, trunk.round, costs) * each for trunk in shared},
                 )
         return self._planned.setdefault(config.hash, _Planned(0, {}))
 
@@ -159,7 +161,7 @@ class Estimator:
         phase = Phase.of(task.network.names, config.lr, epochs=1)
 
         def train() -> int:
-            model = LocalModel(task.network, expand(task.initial, len(clients)))
+            model = StackedModel(task.network, expand(task.initial, len(clients)))
             outcome = task.executor.train(LocalCall(1, clients, {"model": model}, [phase]))
             float(outcome.loss.sum())  # waits for a GPU
             return outcome.samples
@@ -172,6 +174,6 @@ class Estimator:
         return rehearse(config, samples, self._device, self._executor(config))
 
 
-def _name(config: RunConfig, trunk: Trunk) -> str:
+def _name(config: RunConfig, trunk: SharedRounds) -> str:
     """What tells a beginning from all others of any run."""
     return json.dumps([common_fields(config), trunk.key, trunk.round])

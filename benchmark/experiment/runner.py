@@ -10,12 +10,13 @@ from typing import Any
 
 from pfl_benchmark.config.resolve import Run, check_data, method_label, resolve
 from pfl_benchmark.datasets import api as datasets
-from pfl_benchmark.engine.algorithm import Algorithm, Task
+from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.batches import check_batches
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.hooks import Hooks
 from pfl_benchmark.engine.kept import MODELS, PREDICTIONS, Kept
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.engine.records import RunRecord, open_store
@@ -52,7 +53,7 @@ class Prepared:
     resolved: Run
     dataset: datasets.Dataset
     split: datasets.Split
-    task: Task
+    task: RunContext
     executor_name: str
 
     @property
@@ -82,7 +83,7 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     executor = EXECUTORS[name](config, data, streams, strict=execution.executor != "auto")
     initial = network.init(streams.get("init"), device)
     schedule = Schedule(data.clients, config.participation, streams)
-    task = Task(config, network, data, streams, schedule, config.rounds, initial, executor)
+    task = RunContext(config, network, data, streams, schedule, config.rounds, initial, executor)
     prepared = Prepared(resolved, dataset, split, task, name)
     if config.eval_adapted and not prepared.make(config.rounds).adaptation():
         executor.close()
@@ -163,7 +164,7 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
             data = (prepared.split.checksum, prepared.dataset.checksum)
             record.begin(about)
             algorithm = prepared.make(plan.rounds)
-            for note in algorithm.notes():
+            for note in Hooks(algorithm).notes():
                 print(note, file=sys.stderr)
             surroundings = environment(prepared.task.data.device, prepared.executor_name)
             surroundings |= {"jobs": execution.side_by_side, "tf32": execution.tf32}

@@ -7,8 +7,8 @@ import inspect
 import linecache
 import sys
 
-from pfl_benchmark.algorithms.registry import ALGORITHMS, register
 from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.registry import ALGORITHMS, register
 from pfl_benchmark.engine.sources import SOURCES
 from pfl_benchmark.errors import UserError
 

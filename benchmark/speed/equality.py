@@ -21,7 +21,7 @@ from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import Part
 from pfl_benchmark.engine.executors import EXECUTORS, Executor
-from pfl_benchmark.engine.local import LocalCall, Outcome
+from pfl_benchmark.engine.local import LocalCall, LocalResult
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import prepare
@@ -117,7 +117,7 @@ class Twins:
     def _seen(self) -> Seen:
         return self.seen.setdefault(self.stage, Seen())
 
-    def train(self, call: LocalCall) -> Outcome:
+    def train(self, call: LocalCall) -> LocalResult:
         """Train by both."""
         expected, found = self.first.train(call), self.second.train(call)
         seen, counted = self._seen(), (expected.samples, expected.steps) == (found.samples, found.steps)
@@ -184,7 +184,7 @@ class _Stages(Quiet):
         self._twins, self._algorithm, self._rounds = twins, algorithm, rounds
 
     def round(self, line: Mapping[str, Any]) -> None:
-        self._twins.stage = self._algorithm.stage(min(line["round"] + 1, self._rounds))
+        self._twins.stage = self._algorithm.kind(min(line["round"] + 1, self._rounds)).stage
 
 
 def _compared(resolved: Run, execution: Execution, executor: str) -> dict[int, Seen]:

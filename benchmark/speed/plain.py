@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
-from pfl_benchmark.engine.local import LocalCall, Outcome
+from pfl_benchmark.engine.local import LocalCall, LocalResult
 from pfl_benchmark.engine.params import row
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.models import Conv, Linear, Network
@@ -50,11 +50,11 @@ class PlainTrainer:
     def __init__(self, config: RunConfig, data: FederatedData, streams: Streams) -> None:
         self.config, self.data, self.streams = config, data, streams
 
-    def train(self, call: LocalCall) -> Outcome:
+    def train(self, call: LocalCall) -> LocalResult:
         """Train the call's clients, one after the other."""
-        return Outcome.join([self._train(call, position) for position in range(len(call.clients))])
+        return LocalResult.join([self._train(call, position) for position in range(len(call.clients))])
 
-    def _train(self, call: LocalCall, position: int) -> Outcome:
+    def _train(self, call: LocalCall, position: int) -> LocalResult:
         (phase,) = call.phases
         (slot, start), client = next(iter(call.models.items())), call.clients[position]
         model, criterion = plain_network(start.network).to(self.data.device), nn.CrossEntropyLoss()
@@ -82,4 +82,4 @@ class PlainTrainer:
             for name, parameter in zip(names, model.parameters(), strict=True)
         }
         loss = (total / len(x)).view(1)
-        return Outcome(call.round, [client], {slot: trained}, loss, len(x) * phase.epochs, steps)
+        return LocalResult(call.round, [client], {slot: trained}, loss, len(x) * phase.epochs, steps)

@@ -12,7 +12,7 @@ from pfl_benchmark.datasets.api import DATASETS, Dataset
 from pfl_benchmark.datasets.noise import noise
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS
-from pfl_benchmark.engine.local import LocalCall, Outcome
+from pfl_benchmark.engine.local import LocalCall, LocalResult
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import Prepared, prepare
 from pfl_benchmark.speed.clock import wait_for
@@ -52,7 +52,7 @@ def ready(cell: str, executor: str, execution: Execution, algo: str = "fedavg", 
 
 
 def local_call(
-    prepared: Prepared, cohort: list[int], train: Callable[[LocalCall], Outcome] | None = None
+    prepared: Prepared, cohort: list[int], train: Callable[[LocalCall], LocalResult] | None = None
 ) -> Callable[[], int]:
     """A function that trains `cohort` once, by default with the executor; it returns the samples."""
     algorithm = prepared.make(2)

@@ -15,7 +15,7 @@ from pfl_benchmark.config.resolve import method_of
 from pfl_benchmark.datasets.api import Dataset, Split
 from pfl_benchmark.datasets.laws import Law
 from pfl_benchmark.datasets.noise import noise
-from pfl_benchmark.engine.algorithm import Algorithm, Task
+from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.budget import Plan, plan_rounds
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
@@ -34,7 +34,7 @@ class Rehearsal:
     As a context it closes the executor of its task at the end.
     """
 
-    task: Task
+    task: RunContext
     make: Callable[[int], Algorithm]
 
     def __enter__(self) -> Self:
@@ -62,7 +62,7 @@ def rehearse(
     streams, (method, hyper, network) = Streams(config.seed), method_of(config)
     device = device or torch.device("cpu")
     data = FederatedData(*_noise(config, samples), device)
-    task = Task(
+    task = RunContext(
         config,
         network,
         data,

@@ -12,11 +12,11 @@ from torch import nn
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.resolve import with_hyper
 from pfl_benchmark.datasets.api import Dataset, Samples, Split
-from pfl_benchmark.engine.algorithm import Task
+from pfl_benchmark.engine.algorithm import RunContext
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import LoopExecutor
-from pfl_benchmark.engine.local import Outcome
+from pfl_benchmark.engine.local import LocalResult
 from pfl_benchmark.engine.params import nbytes
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.engine.schedule import Schedule
@@ -643,7 +643,7 @@ def on_paper_network(dataset, algo, hyper):
     data, streams = FederatedData(made, Split(rows, rows), torch.device("cpu")), Streams(0)
     initial = network.init(streams.get("init"))
     schedule, executor = Schedule(data.clients, 1.0, streams), LoopExecutor(config, data, streams)
-    task = Task(config, network, data, streams, schedule, 160, initial, executor)
+    task = RunContext(config, network, data, streams, schedule, 160, initial, executor)
     method = ALGORITHMS[algo]
     return method(task, method.Hyper(**config.hyper))
 
@@ -652,7 +652,7 @@ def floats_of(algorithm):
     """Floats really in the messages of a client-round (down, up); nothing needs to be trained for that."""
     message = algorithm.message([0], 1)
     call = algorithm.begin([0], message, 1)
-    outcome = Outcome(
+    outcome = LocalResult(
         1, [0], {slot: model.params for slot, model in call.models.items()}, torch.zeros(1), 0, 0
     )
     return message.nbytes(1) // 4, nbytes(algorithm.upload(outcome)) // 4

@@ -16,7 +16,7 @@ from pfl_benchmark.algorithms.knn_per import neighbour_shares
 from pfl_benchmark.algorithms.per_fedavg import Meta
 from pfl_benchmark.algorithms.pfedme import Envelope
 from pfl_benchmark.engine.local import Phase
-from pfl_benchmark.engine.params import expand, within
+from pfl_benchmark.engine.params import expand, strip_prefix
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import BatchNorm
 
@@ -123,8 +123,8 @@ def test_scaffold_with_everyone_and_one_local_step_is_fedavg(tiny, play):
     ours, fedavg = (play(tiny(algo, **config)) for algo in ("scaffold", "fedavg"))
     for found, expected in zip(ours.history, fedavg.history, strict=True):
         close({name: found[name] for name in expected}, expected)
-    kept = within("control", ours.algorithm.clients.gather(list(EVERYONE)))
-    server = within("control", ours.algorithm.server)
+    kept = strip_prefix("control", ours.algorithm.clients.gather(list(EVERYONE)))
+    server = strip_prefix("control", ours.algorithm.server)
     close({name: tensor.mean(0) for name, tensor in kept.items()}, server)
 
 
@@ -133,7 +133,7 @@ def test_scaffolds_control_variate_is_the_gradient_of_the_only_step(momentum, be
     algorithm, _, outcome = begun("scaffold", None, (1, 4), momentum=momentum, **ONE_STEP)
     algorithm.upload(outcome)
     for position, client in enumerate((1, 4)):
-        found = {n: t[position] for n, t in within("control", outcome.found).items()}
+        found = {n: t[position] for n, t in strip_prefix("control", outcome.found).items()}
         torch.testing.assert_close(
             found, gradient_at(algorithm.task, algorithm.task.initial, client), rtol=1e-3, atol=1e-5
         )
@@ -240,7 +240,7 @@ def test_fedamps_attention_falls_with_the_distance_and_leaves_the_rest_to_ones_o
 def test_fedamps_cloud_models_are_those_mixtures(tiny, ready):
     algorithm = ready(tiny("fedamp", {"alpha": 0.3, "sigma": 5.0})).algorithm
     initial = algorithm.task.initial
-    start = within("cloud", algorithm.message([0, 1], 1).own)
+    start = strip_prefix("cloud", algorithm.message([0, 1], 1).own)
     close(start, expand(initial, 2))
     shifts = torch.tensor([0.0, 0.01, 0.02])
     models = {n: t + shifts.view(-1, *[1] * t.dim()) for n, t in initial.items()}
@@ -248,7 +248,7 @@ def test_fedamps_cloud_models_are_those_mixtures(tiny, ready):
     size = sum(tensor.numel() for tensor in initial.values())
     squares = (shifts - shifts[:, None]).square() * size
     weights = 0.3 * torch.exp(-squares / 5.0) / 5.0
-    cloud = within("cloud", algorithm.message([3], 2).own)
+    cloud = strip_prefix("cloud", algorithm.message([3], 2).own)
     own, others = shifts[1], shifts[[0, 2]]
     expected = own + (weights[1, [0, 2]] * (others - own)).sum()
     for name, tensor in cloud.items():
@@ -276,7 +276,7 @@ def test_fedamps_distances_leave_running_statistics_out(tiny, ready):
 def test_ifcas_participants_train_the_model_that_fits_and_only_that_one_moves(begun):
     algorithm, call, outcome = begun("ifca", {"clusters": 3}, **ONE_STEP)
     task = algorithm.task
-    models = [within(str(number), algorithm.server) for number in range(3)]
+    models = [strip_prefix(str(number), algorithm.server) for number in range(3)]
     losses = torch.tensor([[loss_at(task, model, k) for model in models] for k in EVERYONE])
     chosen = losses.argmin(1)
     assert torch.equal(outcome.models["model"]["cluster.index"].flatten().long(), chosen)
@@ -297,7 +297,7 @@ def test_ifcas_participants_train_the_model_that_fits_and_only_that_one_moves(be
 def test_ifca_with_one_cluster_is_fedavg(tiny, play, differing):
     ours, fedavg = play(tiny("ifca", {"clusters": 1})), play(tiny("fedavg"))
     for found, expected in zip(ours.history, fedavg.history, strict=True):
-        assert differing(within("0", found), expected) == []
+        assert differing(strip_prefix("0", found), expected) == []
 
 
 # kNN-Per

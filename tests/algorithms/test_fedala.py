@@ -4,7 +4,7 @@ import pytest
 import torch
 from equations import EVERYONE, ONE_STEP, close, gradient_at
 
-from pfl_benchmark.engine.params import within
+from pfl_benchmark.engine.params import strip_prefix
 from pfl_benchmark.errors import UserError
 
 HEAD = ("fc3.weight", "fc3.bias")
@@ -34,7 +34,7 @@ def test_weights_follow_the_gradient_at_the_mixture(layers, tiny, ready):
             slopes = gradient_at(task, point, client)
             shares = {n: (w - 3.0 * slopes[n] * 0.2).clamp(0, 1) for n, w in shares.items()}
         params = {name: tensor[position] for name, tensor in call.models["model"].params.items()}
-        close(within("shares", params), shares)
+        close(strip_prefix("shares", params), shares)
         close({n: params[n] for n in own}, {n: own[n] + shares[n] * 0.2 for n in own})
         assert all(torch.equal(params[n], task.initial[n]) for n in task.initial if n not in own)
         assert len(own) == 2 * layers
@@ -43,7 +43,7 @@ def test_weights_follow_the_gradient_at_the_mixture(layers, tiny, ready):
 
 def test_weights_stay_between_0_and_1(tiny, ready):
     algorithm, _ = prepared(tiny, ready, {"part": 1.0, "eta": 1e6})
-    shares = within("shares", algorithm.begin([2], algorithm.message([2], 2), 2).models["model"].params)
+    shares = strip_prefix("shares", algorithm.begin([2], algorithm.message([2], 2), 2).models["model"].params)
     found = torch.cat([w.flatten() for w in shares.values()]).unique().tolist()
     assert found in ([0.0, 1.0], [0.0, 0.75, 1.0])  # 0.75 where a feature is 0 and has no gradient
 
@@ -64,9 +64,9 @@ def test_a_client_keeps_its_trained_head_and_is_evaluated_with_a_mixture(begun):
     algorithm.keep(outcome)
     kept = algorithm.clients.gather([4])
     assert torch.equal(kept["local.fc3.weight"][0], outcome.models["model"]["fc3.weight"][1])
-    assert set(within("local", kept)) == set(HEAD)
+    assert set(strip_prefix("local", kept)) == set(HEAD)
     (member,) = algorithm.members([4])
-    own, common = within("local", kept), algorithm.server
+    own, common = strip_prefix("local", kept), algorithm.server
     point = {**common, **{n: own[n][0] + (common[n] - own[n][0]) for n in HEAD}}
     slopes = gradient_at(algorithm.task, point, 4)
     for name in HEAD:

@@ -5,7 +5,7 @@ import torch
 from equations import EVERYONE, ONE_STEP, Quadratic, close, gradient_at, quadratic_step
 
 from pfl_benchmark.algorithms.clipping import Clipped
-from pfl_benchmark.engine.params import clone, within
+from pfl_benchmark.engine.params import clone, strip_prefix
 
 PLAIN = {"momentum": 0.0, **ONE_STEP}
 
@@ -43,7 +43,7 @@ def test_the_servers_model_is_that_of_the_publication(tiny, play):
         for name, mean in algorithm._mean.items():
             h[name] = h.get(name, 0) - 0.1 * share * (mean - start[name])
             close(algorithm.server[name], mean - h[name] / 0.1)
-        kept = within("drift", algorithm.clients.gather(list(EVERYONE)))
+        kept = strip_prefix("drift", algorithm.clients.gather(list(EVERYONE)))
         close({name: tensor.mean(0) for name, tensor in kept.items()}, {n: -t / 0.1 for n, t in h.items()})
         before.update(clone(algorithm.server))
         checked.append(line["round"])

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from equations import EVERYONE, ONE_STEP, close, loss_at
 
 from pfl_benchmark.algorithms.fedem import responsibilities
-from pfl_benchmark.engine.params import row, within
+from pfl_benchmark.engine.params import row, strip_prefix
 
 WEIGHTS = "mixture.weights"
 
@@ -31,7 +31,7 @@ def test_shares_follow_bayes_rule():
 def test_the_m_step_weights_every_sample_by_its_share(begun):
     algorithm, _, outcome = begun("fedem", {"components": 2}, (1, 4), momentum=0.0, **ONE_STEP)
     task = algorithm.task
-    models = [within(slot, algorithm.server) for slot in ("component0", "component1")]
+    models = [strip_prefix(slot, algorithm.server) for slot in ("component0", "component1")]
     for position, client in enumerate((1, 4)):
         shares = responsibilities(torch.tensor([0.5, 0.5]), losses_of(task, models, client))
         close(outcome.models["component0"][WEIGHTS][position], shares.mean(1))
@@ -49,7 +49,7 @@ def test_the_next_e_step_begins_with_the_weights_of_the_last(begun):
     algorithm.upload(outcome)
     algorithm.keep(outcome)
     call = algorithm.begin([1], algorithm.message([1], 2), 2)
-    models = [within(f"component{number}", algorithm.server) for number in range(3)]
+    models = [strip_prefix(f"component{number}", algorithm.server) for number in range(3)]
     shares = responsibilities(outcome.models["component0"][WEIGHTS][0], losses_of(algorithm.task, models, 1))
     close(torch.stack([call.sample_weights[f"component{number}"][0] for number in range(3)]), shares)
     assert not torch.allclose(shares.mean(1), outcome.models["component0"][WEIGHTS][0])
@@ -58,7 +58,7 @@ def test_the_next_e_step_begins_with_the_weights_of_the_last(begun):
 def test_components_start_apart_and_cost_what_is_sent(begun):
     algorithm, _, outcome = begun("fedem", {"components": 3})
     size = 4 * algorithm.network.count()
-    starts = [within(f"component{number}", algorithm.server)["fc1.weight"] for number in range(3)]
+    starts = [strip_prefix(f"component{number}", algorithm.server)["fc1.weight"] for number in range(3)]
     assert torch.equal(starts[0], algorithm.task.initial["fc1.weight"])
     assert not torch.equal(starts[1], starts[2])
     sent = algorithm.upload(outcome)
@@ -82,7 +82,7 @@ def test_predictions_are_mixtures_of_probabilities(tiny, ready):
 def test_one_component_is_fedavg(tiny, play, differing):
     ours, fedavg = play(tiny("fedem", {"components": 1})), play(tiny("fedavg"))
     for found, expected in zip(ours.history, fedavg.history, strict=True):
-        close(within("component0", found), expected)
+        close(strip_prefix("component0", found), expected)
     assert ours.summary["accuracy"] == fedavg.summary["accuracy"]
     assert ours.summary["evaluated"] == "global"
 
@@ -93,7 +93,7 @@ def test_em_lowers_the_loss_of_the_mixture(tiny, play):
     algorithm, task = played.algorithm, played.prepared.task
     first = sum(loss_at(task, task.initial, client) for client in EVERYONE) / 6
     weights = algorithm.clients.gather(list(EVERYONE))[WEIGHTS]
-    models = [within(slot, algorithm.server) for slot in ("component0", "component1")]
+    models = [strip_prefix(slot, algorithm.server) for slot in ("component0", "component1")]
     mixed = [
         -(own[:, None] * (-losses_of(task, models, k)).exp()).sum(0).log().mean()
         for k, own in zip(EVERYONE, weights, strict=True)

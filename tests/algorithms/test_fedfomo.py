@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from equations import EVERYONE, ONE_STEP, close, gradient_at
 
-from pfl_benchmark.engine.params import row, select, within
+from pfl_benchmark.engine.params import row, select, strip_prefix
 
 ROW = "preferences.row"
 
@@ -42,7 +42,7 @@ def test_a_participant_adds_models_in_proportion_to_their_gains(tiny, ready):
     mixed_any = False
     for position, client in enumerate(cohort):
         kept = row(algorithm.clients.gather([client]), 0)
-        first, own = within("first", kept), select(kept, network.shapes())
+        first, own = strip_prefix("first", kept), select(kept, network.shapes())
         senders = message.own["senders"][position].tolist()
         others = [select(row(algorithm.clients.gather([k]), 0), network.shapes()) for k in senders]
         gains = []
@@ -79,7 +79,7 @@ def test_distances_leave_running_statistics_out(tiny, ready, monkeypatch):
 def test_without_a_gain_a_client_goes_back_to_its_first_model(tiny, ready):
     algorithm = prepared(tiny, ready)
     kept = row(algorithm.clients.gather([3]), 0)
-    first = within("first", kept)
+    first = strip_prefix("first", kept)
     for _ in range(200):  # a `first` that is better than all others on the validation samples
         rows = algorithm._held_out(3)
         leaves = {n: t.clone().requires_grad_() for n, t in first.items()}
@@ -107,7 +107,7 @@ def test_the_preferred_models_of_the_last_round_are_sent(tiny, ready, differing)
     message = algorithm.message([client], 2)
     assert message.own["senders"].tolist() == [[others[1], others[3]]]
     model = select(algorithm.clients.gather([others[3]]), algorithm.network.shapes())
-    assert differing(within("peer1", message.own), model) == []
+    assert differing(strip_prefix("peer1", message.own), model) == []
 
 
 def test_random_models_are_sent_with_their_chance(tiny, ready):

@@ -7,7 +7,7 @@ from equations import close, gradient_at
 from pfl_benchmark.algorithms.fedavg_ft import FedAvgFT
 from pfl_benchmark.config.resolve import method_label
 from pfl_benchmark.engine.hyper import recorded
-from pfl_benchmark.engine.local import LocalCall, LocalModel
+from pfl_benchmark.engine.local import LocalCall, StackedModel
 from pfl_benchmark.errors import UserError
 
 
@@ -24,7 +24,7 @@ def test_both_stages_follow_their_gradients(tiny, ready):
     algorithm = ready(tiny("fedavg-ft", hyper, batch_size=20, momentum=0.5)).algorithm
     task = algorithm.task
     (member,) = algorithm.members([3])
-    model = LocalModel(member.network, member.params)
+    model = StackedModel(member.network, member.params)
     adapted = task.executor.train(LocalCall(5, [3], {"model": model}, algorithm.adaptation())).models["model"]
     w = dict(task.initial)
     slope = gradient_at(task, w, 3)

@@ -22,11 +22,11 @@ from pfl_benchmark.algorithms.gaussian_head import (
 from pfl_benchmark.algorithms.pfedfda import PFedFDA, PFedFDAHyper
 from pfl_benchmark.config.settings import find_setting
 from pfl_benchmark.datasets.api import Dataset, Samples, Split
-from pfl_benchmark.engine.algorithm import Task
+from pfl_benchmark.engine.algorithm import RunContext
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
-from pfl_benchmark.engine.local import Outcome
+from pfl_benchmark.engine.local import LocalResult
 from pfl_benchmark.engine.params import clone, nbytes
 from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
@@ -297,13 +297,13 @@ def test_floats_of_a_client_round(dataset):
     data = FederatedData(made, split, torch.device("cpu"))
     initial = network.init(streams.get("init"))
     schedule, executor = Schedule(data.clients, 1.0, streams), LoopExecutor(config, data, streams)
-    task = Task(config, network, data, streams, schedule, 160, initial, executor)
+    task = RunContext(config, network, data, streams, schedule, 160, initial, executor)
     algorithm = PFedFDA(task, PFedFDAHyper())
 
     message = algorithm.message([0], 1)
     model = algorithm.begin([0], message, 1).models["model"]
     seen = torch.rand(40, width), torch.arange(40) % 2
-    outcome = Outcome(1, [0], {"model": model.params}, torch.zeros(1), 0, 0, [seen])
+    outcome = LocalResult(1, [0], {"model": model.params}, torch.zeros(1), 0, 0, [seen])
     sent = algorithm.upload(outcome)
     assert message.nbytes(1) == nbytes(sent) == 4 * FLOATS[dataset]
     assert algorithm.traffic(1).down == algorithm.traffic(1).up == 4 * FLOATS[dataset]

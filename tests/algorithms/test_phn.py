@@ -5,7 +5,7 @@ import torch
 from equations import EVERYONE, ONE_STEP, close
 from torch import nn
 
-from pfl_benchmark.engine.params import within
+from pfl_benchmark.engine.params import strip_prefix
 
 HYPER = {"hidden": 7, "n_hidden": 2, "embed_dim": 5, "hyper_rate": 0.1, "hyper_decay": 0.01}
 
@@ -15,7 +15,7 @@ class Hypernetwork(nn.Module):
 
     def __init__(self, algorithm):
         super().__init__()
-        phi = within("phi", algorithm.server)
+        phi = strip_prefix("phi", algorithm.server)
         self.vectors = nn.Embedding(6, 5)
         count = algorithm.network.count()
         self.layers = nn.ModuleList([nn.Linear(5, 7), nn.Linear(7, 7), nn.Linear(7, 7), nn.Linear(7, count)])
@@ -68,7 +68,9 @@ def test_rounds_move_the_hypernetwork_as_sgd_on_the_changes_does(clip, last, tin
         norm = torch.nn.utils.clip_grad_norm_(made.parameters(), clip)
         assert (norm > clip) == (clip < 1)
         optimizer.step()
-        for tensor, expected in zip(within("phi", algorithm.server).values(), made.parameters(), strict=True):
+        for tensor, expected in zip(
+            strip_prefix("phi", algorithm.server).values(), made.parameters(), strict=True
+        ):
             torch.testing.assert_close(tensor, expected.detach(), rtol=1e-3, atol=1e-4)
 
 

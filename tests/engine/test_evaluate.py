@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 
 from pfl_benchmark.engine import evaluate as module
-from pfl_benchmark.engine.algorithm import Member
+from pfl_benchmark.engine.algorithm import StackedModel
+from pfl_benchmark.engine.clients import chunks
 from pfl_benchmark.engine.ensemble import SPACES, ensemble_scores
-from pfl_benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
+from pfl_benchmark.engine.evaluate import ClientMetrics, evaluate, evaluate_adapted
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.params import expand
 
@@ -85,7 +86,7 @@ def members(tiny, ready):
     outputs = [[task.network.apply(own, task.data.inputs(k, "test")) for k in clients] for own in params]
 
     def make(*weights):
-        return [Member(task.network, expand(own, 2), w) for own, w in zip(params, weights, strict=True)]
+        return [StackedModel(task.network, expand(own, 2), w) for own, w in zip(params, weights, strict=True)]
 
     return task, clients, make, outputs
 

@@ -10,7 +10,7 @@ import torch
 from pfl_benchmark.algorithms.ditto import Pull
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.step import Rule
 from pfl_benchmark.models import NETWORKS, LowRank
@@ -49,8 +49,8 @@ def outcomes(tasks, phases, weights=None, chances=None, beside=None, constants=N
     found = []
     for task in tasks:
         models = {
-            "model": LocalModel(task.network, start_of(task)),
-            "personal": LocalModel(task.network, expand(task.initial, len(CLIENTS))),
+            "model": StackedModel(task.network, start_of(task)),
+            "personal": StackedModel(task.network, expand(task.initial, len(CLIENTS))),
         }
         models["model"].params.update(beside or {})
         sizes = [task.data.train_sizes[k] for k in CLIENTS]
@@ -203,7 +203,7 @@ def test_low_rank_layers(both):
     found = []
     for task in (loop, other):
         params = expand(network.init(task.streams.get("init")), len(CLIENTS))
-        call = LocalCall(1, CLIENTS, {"model": LocalModel(network, params)}, [Phase.of(LAYERS, 0.05, 2)])
+        call = LocalCall(1, CLIENTS, {"model": StackedModel(network, params)}, [Phase.of(LAYERS, 0.05, 2)])
         found.append(task.executor.train(call))
     assert_same(*found)
 
@@ -225,7 +225,7 @@ def test_one_client_alone(both):
             LocalCall(
                 3,
                 [3],
-                {"model": LocalModel(task.network, expand(task.initial, 1))},
+                {"model": StackedModel(task.network, expand(task.initial, 1))},
                 [Phase.of(LAYERS, 0.05, 2)],
             )
         )
@@ -240,7 +240,7 @@ def test_the_start_and_the_clients_are_left_alone(executor, tiny, ready, differi
     start = start_of(task)
     before = {name: tensor.clone() for name, tensor in start.items()}
     call = LocalCall(
-        1, list(CLIENTS), {"model": LocalModel(task.network, start)}, [Phase.of(LAYERS, 0.05, 1)]
+        1, list(CLIENTS), {"model": StackedModel(task.network, start)}, [Phase.of(LAYERS, 0.05, 1)]
     )
     outcome = task.executor.train(call)
     task.executor.close()

@@ -10,7 +10,7 @@ from torch import nn
 
 from pfl_benchmark.algorithms.ditto import Pull
 from pfl_benchmark.engine.executors import EXECUTORS
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.sgd import FORWARD_BATCH, LocalWork, epoch_order, forward
 from pfl_benchmark.errors import UserError
@@ -74,7 +74,7 @@ def task(tiny, ready):
 
 def train(task, phases, clients=(CLIENT,), weights=None, params=None, chances=None):
     start = expand(params or task.initial, len(clients))
-    model = LocalModel(task.network, start)
+    model = StackedModel(task.network, start)
     return task.executor.train(LocalCall(ROUND, list(clients), {"model": model}, phases, weights, chances))
 
 
@@ -322,7 +322,7 @@ def test_phases_on_one_stream_continue_it_and_others_have_their_own(task, differ
 
 def test_rounds_and_clients_have_their_own_batch_orders(task, differing):
     task, phases = task(), [Phase.of(EVERYTHING, 0.05, 1)]
-    model = LocalModel(task.network, expand(task.initial, 1))
+    model = StackedModel(task.network, expand(task.initial, 1))
     here, later = (
         task.executor.train(LocalCall(number, [CLIENT], {"model": model}, phases)) for number in (1, 2)
     )
@@ -337,7 +337,7 @@ def test_tensors_beside_the_network_may_not_take_a_layers_name(task, name):
     task = task()
     params = {**expand(task.initial, 2), name: torch.zeros(2, 7)}
     with pytest.raises(UserError, match=f"'{name}' has shape .* the network's layer 'fc1'"):
-        LocalModel(task.network, params)
+        StackedModel(task.network, params)
 
 
 # Dropout and augmentation

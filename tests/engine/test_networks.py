@@ -15,7 +15,7 @@ from pfl_benchmark.config.resolve import resolve
 from pfl_benchmark.engine.batches import check_batches, smallest_batch
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.network import network_of
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.step import Rule
@@ -276,7 +276,7 @@ def test_passes_through_other_models_leave_their_statistics_alone(tiny, ready):
 
     phase = Phase.of(task.network.names, 0.05, 1)
     phase = dataclasses.replace(phase, objective=compared)
-    model = LocalModel(task.network, expand(task.initial, 1))
+    model = StackedModel(task.network, expand(task.initial, 1))
     outcome = task.executor.train(
         LocalCall(1, [0], {"model": model}, [phase], constants={"other": {**other}})
     )
@@ -297,7 +297,7 @@ def test_a_distance_of_models_leaves_statistics_out(tiny, ready):
         return step.cross_entropy() + distance
 
     phase = dataclasses.replace(Phase.of(task.network.names, 0.05, 1), objective=pulled)
-    model = LocalModel(task.network, expand(task.initial, 1))
+    model = StackedModel(task.network, expand(task.initial, 1))
     constants = {"received": expand(received, 1)}
     task.executor.train(LocalCall(1, [0], {"model": model}, [phase], constants=constants))
     assert seen[0] == 0

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pfl_benchmark.engine.ledger import Ledger
-from pfl_benchmark.engine.local import Outcome
+from pfl_benchmark.engine.local import LocalResult
 from pfl_benchmark.engine.message import WeightedMean
 from pfl_benchmark.engine.params import clone, expand, nbytes, row, select
 
@@ -97,7 +97,7 @@ def test_what_is_charged(params):
     ledger.charge_download(params, 3)
     ledger.charge_upload(expand(params, 2))
     ledger.charge_broadcast(params, 10)
-    outcome = Outcome(1, [0], {}, torch.zeros(1), samples=40, steps=6)
+    outcome = LocalResult(1, [0], {}, torch.zeros(1), samples=40, steps=6)
     ledger.charge_training(outcome)
     ledger.charge_training(outcome)
     ledger.charge_adaptation(outcome)

@@ -17,7 +17,7 @@ import pfl_benchmark.engine.trunks as trunks
 import pfl_benchmark.experiment.runner as runner
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.algorithms.adaptation import FineTuning
-from pfl_benchmark.engine.algorithm import Algorithm, Trunk
+from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
 from pfl_benchmark.engine.executors import LoopExecutor
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.engine.trunks import TrunkStore
@@ -321,7 +321,7 @@ def test_sharing_a_beginning_changes_nothing(algo, tiny, ready, launch, trained_
     """What FedAvg leaves after so many rounds, or else what the method itself has left."""
     config = tiny(algo, {"lg_warm": 2} if algo == "lg-fedavg" else {})
     alone = launch(config, tmp_path / "alone").content()
-    trunk = next(iter(trunks.trunks_of(ready(config).algorithm)), Trunk("fedavg", 0))
+    trunk = next(iter(trunks.trunks_of(ready(config).algorithm)), SharedRounds("fedavg", 0))
     if trunk.key == "fedavg":
         launch(tiny("fedavg", rounds=trunk.round or 4), tmp_path / "shared")
     else:
@@ -357,7 +357,10 @@ def steps_of_nothing(self, round):
         ({"__init__": lambda self, task, hyper: Algorithm.__init__(self, task, hyper)}, False),
         ({"aggregation": "samples"}, False),
         ({"aggregate": lambda self, mean: None}, False),
-        ({"phases": steps_of_nothing, "trunks": lambda self: [Trunk("halved", 2)]}, True),  # says so itself
+        (
+            {"phases": steps_of_nothing, "trunks": lambda self: [SharedRounds("halved", 2)]},
+            True,
+        ),  # says so itself
     ],
 )
 @pytest.mark.parametrize("place", ["subclass", "mixin before", "mixin behind"])
@@ -483,7 +486,7 @@ def test_another_machine_trains_its_own_beginning(part, tiny, launch, trained_ro
 
 @pytest.mark.parametrize("part", ["split", "samples", "tf32"])
 def test_a_beginning_belongs_to_its_data_and_precision(part, tiny, tmp_path):
-    trunk = Trunk("fedavg", 2)
+    trunk = SharedRounds("fedavg", 2)
     facts = {"split": "one", "samples": "these", "tf32": False}
 
     def store(facts):

@@ -11,7 +11,7 @@ from pfl_benchmark.config.resolve import resolve
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
 from pfl_benchmark.engine.executors.memory import clients_that_fit, step_bytes
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
@@ -65,7 +65,7 @@ def make(tiny, ready):
 
 
 def call_of(task, clients=CLIENTS, phases=None, round=3):
-    models = {"model": LocalModel(task.network, expand(task.initial, len(clients)))}
+    models = {"model": StackedModel(task.network, expand(task.initial, len(clients)))}
     return LocalCall(round, list(clients), models, phases or [Phase.of(LAYERS, 0.05, 2)])
 
 
@@ -382,7 +382,7 @@ def test_a_network_that_comes_up_in_the_run_is_refused_or_trained_one_by_one(mak
     task, loop = make(), make("loop")
 
     def call():
-        models = {"model": LocalModel(lonely, expand(task.initial, len(CLIENTS)))}
+        models = {"model": StackedModel(lonely, expand(task.initial, len(CLIENTS)))}
         return LocalCall(1, CLIENTS, models, [Phase.of(LAYERS, 0.05, 1)])
 
     with pytest.raises(UserError, match="fc2"):
@@ -426,7 +426,7 @@ def test_the_larger_network_sets_the_width(make, memory_for, monkeypatch):
     task = make()
     small = NETWORKS["digits"].with_layers({"fc1": LowRank("fc1", 128, 64, rank=9)})
     call = call_of(task, range(10))
-    call.models["small"] = LocalModel(small, expand(small.init(task.streams.get("init")), 10))
+    call.models["small"] = StackedModel(small, expand(small.init(task.streams.get("init")), 10))
     call.phases.append(dataclasses.replace(call.phases[0], model="small"))
     monkeypatch.setattr(task.executor, "_fitting", lambda network: 4 if network is small else 2)
     widths = memory_for(10)

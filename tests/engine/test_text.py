@@ -21,7 +21,7 @@ from pfl_benchmark.engine.budget import Plan
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
-from pfl_benchmark.engine.local import LocalCall, LocalModel, Phase
+from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.engine.rounds import run
@@ -97,7 +97,7 @@ def call_of(task, phases, weights):
         for name, tensor in expand(task.initial, clients).items()
     }
     own = [torch.linspace(0.2, 1.8, task.data.train_sizes[k]) for k in CLIENTS] if weights else None
-    return LocalCall(2, CLIENTS, {"model": LocalModel(task.network, start)}, phases, own)
+    return LocalCall(2, CLIENTS, {"model": StackedModel(task.network, start)}, phases, own)
 
 
 @pytest.mark.parametrize("executor", OTHERS)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData, Part
-from pfl_benchmark.engine.local import LocalCall, Outcome
+from pfl_benchmark.engine.local import LocalCall, LocalResult
 from pfl_benchmark.engine.params import row
 from pfl_benchmark.engine.sgd import LocalWork, forward
 from pfl_benchmark.engine.streams import Streams
@@ -47,9 +47,9 @@ class Executor(ABC):
         """
         return ""
 
-    def train(self, call: LocalCall) -> Outcome:
+    def train(self, call: LocalCall) -> LocalResult:
         """Carry out the local work of the call's clients."""
-        return Outcome.join(self._map(lambda i: self._work.train(call, i), len(call.clients)))
+        return LocalResult.join(self._map(lambda i: self._work.train(call, i), len(call.clients)))
 
     def forward(
         self,

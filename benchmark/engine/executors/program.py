@@ -24,11 +24,11 @@ from torch import Tensor
 
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors.replay import Recorder
-from pfl_benchmark.engine.executors.tables import Tables, draw_dropout, dropout_shapes
+from pfl_benchmark.engine.executors.tables import Tables, draw_dropout, draw_numbers, dropout_shapes
 from pfl_benchmark.engine.local import Phase
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.sgd import Update, quick, take
-from pfl_benchmark.engine.step import Noise, Objective, Rule, Step
+from pfl_benchmark.engine.step import Draw, Noise, Objective, Rule, Step
 from pfl_benchmark.models import DropoutSource, Network, Params
 
 __all__ = ["Inputs", "Pool", "Program", "Signature", "signature"]
@@ -64,6 +64,7 @@ class Signature:
     common: Shapes  # constants of the phase, one for all clients
     own: Shapes  # constants of the call, one for each client
     masked: tuple[str, ...]
+    draws: tuple[Draw, ...]
     collect: str | None
     start: int  # first layer that is run
     everyone: bool  # no client ever sits out a step
@@ -106,6 +107,7 @@ def signature(
         common=() if phase.plain else _shapes(phase.constants, stacked=False),
         own=() if phase.plain else _shapes(inputs.constants, stacked=True),
         masked=tuple(phase.masks or ()),
+        draws=() if phase.plain else phase.draws,
         collect=phase.collect,
         start=start,
         everyone=tables.everyone,
@@ -181,6 +183,7 @@ class Program:
         batch = sample.new_empty(m, key.batch, *sample.shape)
         self._drops = dropout_shapes(network, self._phase, key.start, self._params, batch)
         self._kept = [self._zeros(key.steps, *shape, dtype=torch.bool) for shape, _ in self._drops]
+        self._drawn = [self._zeros(key.steps, m, key.batch, *draw.shape) for draw in key.draws]
         self._features = self._zeros(0)
         if self._cut is not None:
             with torch.no_grad():
@@ -250,6 +253,7 @@ class Program:
             self._row(self._counts), Noise(self._noise(), key.batch, 1),
             partial(self._update.descend, present=present), key.objective, self._cut,
             quick=partial(self._gradients, x) if self._quick else None,
+            drawn={(d.kind, d.name): self._row(t) for d, t in zip(key.draws, self._drawn, strict=True)},
         )  # fmt: skip
         losses = take(step, self._phase, self._update, present)
         if self._cut is not None:
@@ -263,8 +267,18 @@ class Program:
     # -- a phase --------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def load(self, inputs: Inputs, dropouts: Sequence[np.random.Generator]) -> None:
-        """Take over the start of a phase; `dropouts` are the clients' streams for masks."""
+    def load(
+        self,
+        inputs: Inputs,
+        dropouts: Sequence[np.random.Generator],
+        draws: Sequence[Sequence[np.random.Generator]] = (),
+    ) -> None:
+        """Take over the start of a phase.
+
+        Args:
+            dropouts: the clients' streams for masks.
+            draws: those of each `Phase.draws`.
+        """
         phase, tables, key = inputs.phase, inputs.tables, self.key
         for name, buffer in self._params.items():
             buffer.copy_(inputs.params[name])
@@ -290,6 +304,8 @@ class Program:
         self._fill(self._share, self._upload(tables.share))
         for table, drawn in zip(self._kept, draw_dropout(self._drops, tables.counts, dropouts), strict=True):
             self._fill(table, self._upload(drawn))
+        for table, draw, rngs in zip(self._drawn, key.draws, draws, strict=False):
+            self._fill(table, self._upload(draw_numbers(draw, key.batch, tables.counts, rngs)))
 
     def _upload(self, table: np.ndarray) -> Tensor:
         return torch.from_numpy(table).to(self._device)

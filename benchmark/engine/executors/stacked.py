@@ -25,9 +25,8 @@ from pfl_benchmark.engine.executors.program import Inputs, Pool, Program, Signat
 from pfl_benchmark.engine.executors.replay import Recorder
 from pfl_benchmark.engine.executors.tables import draw_tables
 from pfl_benchmark.engine.executors.threads import CorePool
-from pfl_benchmark.engine.local import LocalCall, Outcome
-from pfl_benchmark.engine.sgd import first_layer
-from pfl_benchmark.engine.streams import Purpose
+from pfl_benchmark.engine.local import LocalCall, LocalResult
+from pfl_benchmark.engine.sgd import first_layer, step_stream
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Network, Params
 
@@ -155,7 +154,7 @@ class StackedExecutor(Executor):
 
     # -- training -------------------------------------------------------------------------------
 
-    def train(self, call: LocalCall) -> Outcome:
+    def train(self, call: LocalCall) -> LocalResult:
         if any(self._refused(model.network) for model in call.models.values()):
             return super().train(call)
         networks = {call.models[phase.model].network for phase in call.phases}
@@ -163,18 +162,20 @@ class StackedExecutor(Executor):
         parts = self._in_stacks(
             lambda slot, part: self._train(slot, call.part(part)), len(call.clients), most
         )
-        return Outcome.join(parts)
+        return LocalResult.join(parts)
 
-    def _train(self, slot: int, call: LocalCall) -> Outcome:
+    def _train(self, slot: int, call: LocalCall) -> LocalResult:
         """Train one stack."""
         config, streams, clients = self._work.config, self._work.streams, call.clients
         models = {name: dict(model.params) for name, model in call.models.items()}
         sizes = [self.data.train_sizes[client] for client in clients]
         own = _pad([self.data.rows(client) for client in clients])
-        orders: dict[Purpose, list[np.random.Generator]] = {}
+        orders: dict[str, list[np.random.Generator]] = {}
         augments = [streams.get("augment", call.round, client) for client in clients]
         dropouts = [streams.get("dropout", call.round, client) for client in clients]
-        outcome = Outcome(call.round, clients, {}, torch.zeros(len(clients), device=self.data.device), 0, 0)
+        outcome = LocalResult(
+            call.round, clients, {}, torch.zeros(len(clients), device=self.data.device), 0, 0
+        )
         collected: list[list[tuple[Tensor, Tensor]]] = []
         for phase in call.phases:
             if not phase.rates or not phase.epochs:
@@ -193,7 +194,10 @@ class StackedExecutor(Executor):
             padded = _pad(weights) if weights is not None else None
             inputs = Inputs(params, phase, tables, own, padded, call.constants)
             program = self._program(slot, network, inputs, start, places, hidden)
-            program.load(inputs, dropouts)
+            for draw in phase.draws:
+                if (stream := step_stream(draw)) not in orders:
+                    orders[stream] = [streams.get(stream, call.round, client) for client in clients]
+            program.load(inputs, dropouts, [orders[step_stream(draw)] for draw in phase.draws])
             if hidden is not None:
                 program.refill(hidden)
             for _ in range(phase.epochs):

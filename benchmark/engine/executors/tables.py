@@ -15,9 +15,10 @@ from torch import Tensor
 
 from pfl_benchmark.engine.local import Phase
 from pfl_benchmark.engine.sgd import epoch_order
+from pfl_benchmark.engine.step import Draw
 from pfl_benchmark.models import Network, Params
 
-__all__ = ["DropShape", "Tables", "draw_dropout", "draw_tables", "dropout_shapes"]
+__all__ = ["DropShape", "Tables", "draw_dropout", "draw_numbers", "draw_tables", "dropout_shapes"]
 
 DropShape = tuple[tuple[int, ...], float]  # shape [m, B, ...] and rate of one mask
 
@@ -114,3 +115,15 @@ def draw_dropout(
                     drawn = rng.random((count, *shape[2:]), dtype=np.float32)
                     table[step, k, :count] = drawn >= rate
     return tables
+
+
+def draw_numbers(
+    draw: Draw, batch: int, counts: np.ndarray, rngs: Sequence[np.random.Generator]
+) -> np.ndarray:
+    """The random numbers of all steps [steps, m, B, ...]; 0 where a place holds no sample."""
+    table = np.zeros((*counts.shape, batch, *draw.shape), dtype=np.float32)
+    for k, rng in enumerate(rngs):
+        for step, count in enumerate(counts[:, k]):
+            if count:
+                table[step, k, :count] = draw.rows(rng, count)
+    return table

@@ -1,0 +1,137 @@
+"""What a participation costs, found by going through one of each kind of round without training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.data import Part
+from pfl_benchmark.engine.executors import Executor
+from pfl_benchmark.engine.hooks import Hooks
+from pfl_benchmark.engine.local import LocalCall, LocalResult
+from pfl_benchmark.engine.params import nbytes, row
+from pfl_benchmark.engine.sgd import forward
+from pfl_benchmark.models import Network, Params
+
+__all__ = ["Cost", "Costs"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one participation in a round of some kind costs.
+
+    Attributes:
+        down, up: bytes received and sent.
+        first: bytes received besides in the first participation of the stage.
+        closing: bytes that every client receives after a round that closes a stage, else 0.
+        epochs: passes over the client's data, those charged to the meter included.
+    """
+
+    down: int
+    up: int
+    first: int
+    closing: int
+    epochs: float
+
+
+_Kind = tuple[int, bool, bool, bool]
+
+
+class Costs:
+    """Costs of all rounds of a method, for any number of rounds.
+
+    Rounds are of the same kind if they agree in their stage and in whether they are its first one, close it,
+    and end the run; what a participation costs must not depend on anything else.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[_Kind, Cost] = {}
+        self._evaluation: float | None = None
+
+    def of(self, algorithm: Algorithm) -> Iterator[tuple[int, Cost]]:
+        """The rounds of a run, from 1, and their costs."""
+        kinds = list(_kinds(algorithm))
+        if not self._found.keys() >= {*kinds} or self._evaluation is None:
+            self._rehearse(algorithm, kinds)
+        return ((number, self._found[kind]) for number, kind in enumerate(kinds, start=1))
+
+    def evaluation(self, algorithm: Algorithm) -> float:
+        """Epochs that the final evaluation takes for each client, those charged to the meter included."""
+        if self._evaluation is None:
+            self._rehearse(algorithm, list(_kinds(algorithm)))
+        assert self._evaluation is not None
+        return self._evaluation
+
+    def _rehearse(self, algorithm: Algorithm, kinds: Sequence[_Kind]) -> None:
+        """Go through the first round of each kind with one client, in the order of the rounds."""
+        task = algorithm.task
+        dry = type(algorithm)(replace(task, executor=_Untrained(task.executor)), algorithm.hyper)
+        hooks, (client, size) = Hooks(dry), max(enumerate(task.data.train_sizes), key=lambda pair: pair[1])
+        rounds = {kind: number for number, kind in reversed([*enumerate(kinds, start=1)])}
+        for kind, number in sorted(rounds.items(), key=lambda item: item[1]):
+            dry.start_round(number)
+            message = hooks.message([client], number)
+            call = hooks.begin([client], message, number)
+            upload = hooks.upload(dry.task.executor.train(call))
+            closing = hooks.closing([client]).nbytes(1) if dry.kind(number).closing else 0
+            phases = sum(phase.epochs * phase.passes for phase in call.phases if phase.rates)
+            epochs = phases + dry.meter.collect()[0] / size
+            down, first = message.nbytes(1), nbytes(message.first)
+            self._found[kind] = Cost(down, nbytes(upload), first, closing, epochs)
+            dry.finish_round(number)
+        dry.meter.collect()
+        adaptation = sum(phase.epochs * phase.passes for phase in dry.adaptation())
+        dry.scores(dry.members([client]), [client], "test")
+        self._evaluation = adaptation + dry.meter.collect()[0] / size
+
+
+def _kinds(algorithm: Algorithm) -> Iterator[_Kind]:
+    stage = 0
+    for number in range(1, algorithm.task.rounds + 1):
+        kind = algorithm.kind(number)
+        yield kind.stage, kind.stage != stage, kind.closing, number == algorithm.task.rounds
+        stage = kind.stage
+
+
+class _Untrained(Executor):
+    """Trains nothing: models come back as they were sent."""
+
+    name = "untrained"
+
+    def __init__(self, real: Executor) -> None:
+        self._real = real
+        self._outputs: dict[tuple[Network, int | None], Tensor] = {}
+
+    def _map(self, task: object, count: int) -> list:
+        raise NotImplementedError
+
+    def train(self, call: LocalCall) -> LocalResult:
+        data = self._real.data
+        samples = sum(data.train_sizes[client] for client in call.clients)
+        models = {slot: dict(model.params) for slot, model in call.models.items()}
+        outcome = LocalResult(call.round, call.clients, models, torch.zeros(len(call.clients)), 0, 0)
+        for phase in call.phases:
+            if phase.collect is not None:
+                model = call.models[phase.model]
+                stop = model.network.index(phase.collect)
+                inputs = self.forward(model.network, model.params, call.clients, "train", stop)
+                outcome.features = [
+                    (z.flatten(1), data.labels(k)) for z, k in zip(inputs, call.clients, strict=True)
+                ]
+        return replace(outcome, samples=samples)
+
+    def forward(
+        self, network: Network, params: Params, clients: Sequence[int], part: Part, stop: int | None = None
+    ) -> list[Tensor]:
+        """One output in place of all of a network's: costs depend on how many there are, not on their values."""
+        data, key = self._real.data, (network, stop)
+        sizes = data.train_sizes if part == "train" else data.test_sizes
+        if key not in self._outputs:
+            sample = data.encode(data.raw(clients[0], part)[:1])
+            self._outputs[key] = forward(network, row(params, 0), sample, stop)
+        output = self._outputs[key]
+        return [output.expand(sizes[client], *output.shape[1:]) for client in clients]
