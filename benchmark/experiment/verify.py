@@ -23,7 +23,14 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import prepare
 from pfl_benchmark.records.environment import environment
-from pfl_benchmark.records.freshness import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, code_of, write_verdict
+from pfl_benchmark.records.freshness import (
+    BIT_EQUAL,
+    DIFFERENT,
+    WITHIN_TOLERANCE,
+    code_of,
+    same_code,
+    write_verdict,
+)
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.same_data import Source, data_for, source_of
 
@@ -113,7 +120,7 @@ class Verdict:
     @property
     def suspicious(self) -> bool:
         """Whether figures differ at all, though code and all that floats depend on are the same."""
-        same = self.record.summary["environment"].get("code") == self.environment["code"]
+        same = same_code(self.record.summary["environment"].get("code"), self.environment["code"])
         return bool(self.gaps) and same and not self.elsewhere
 
     def to_dict(self, by: str = "") -> dict[str, Any]:
