@@ -11,19 +11,20 @@ import torch
 
 import pfl_benchmark.engine.evaluate as evaluation
 from pfl_benchmark.algorithms import ALGORITHMS, find
-from pfl_benchmark.config.resolve import resolve, with_hyper
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.budget import Plan
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
 from pfl_benchmark.engine.local import LocalCall
 from pfl_benchmark.engine.params import clone
-from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.engine.rounds import run
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import Prepared, prepare, run_cell
+from pfl_benchmark.experiment.prepare import Prepared, prepare
+from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.models import Params
+from pfl_benchmark.records.writer import RunRecord
+from pfl_benchmark.resolve.run import resolve, with_hyper
 
 # Tiny tensors gain nothing from a second thread, and on a busy machine lose much by waiting for it.
 torch.set_num_threads(1)

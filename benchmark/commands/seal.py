@@ -33,8 +33,8 @@ def execute(arguments: argparse.Namespace) -> None:
         SystemExit: with code 1, if a record is damaged.
     """
     from pfl_benchmark.console.terminal import say, shown_path
-    from pfl_benchmark.engine.seal import seal
     from pfl_benchmark.records.gather import require_folder
+    from pfl_benchmark.records.seal import seal
     from pfl_benchmark.records.store import Store
 
     damaged = 0

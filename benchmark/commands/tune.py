@@ -10,21 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed
-from pfl_benchmark.config.flags import (
-    add_config_flags,
-    add_data,
-    add_flag,
-    add_method,
-    configure,
-    count,
-    parse_assignments,
-    path,
-)
+from pfl_benchmark.config.flags import add_config_flags, add_data, add_flag, add_method, count, path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
-    from pfl_benchmark.engine.config import RunConfig
+    from pfl_benchmark.config.run_config import RunConfig
     from pfl_benchmark.experiment.tuning import Trial
 
 HELP = "choose a method's hyper-parameters on a validation split (needs the package optuna)"
@@ -68,6 +59,8 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: bad input, optuna is not installed, or all trials diverged.
     """
+    from pfl_benchmark.resolve.asked import configure, parse_assignments
+
     _, config = configure(arguments)
     given = arguments.validation
     if given is not None and not given:
@@ -77,14 +70,14 @@ def execute(arguments: argparse.Namespace) -> None:
     config = dataclasses.replace(config, validation=_VALIDATION if given is None else given)
 
     from pfl_benchmark.algorithms import find
-    from pfl_benchmark.config.resolve import resolve
     from pfl_benchmark.console.terminal import say, shown_path
-    from pfl_benchmark.engine.records import open_store
     from pfl_benchmark.engine.rounds import Diverged
     from pfl_benchmark.experiment.progress import RunProgress
     from pfl_benchmark.experiment.runner import run_cell
     from pfl_benchmark.experiment.tuning import RATE, earlier, need_optuna, search, space_of
     from pfl_benchmark.present.page.command import command
+    from pfl_benchmark.records.writer import open_store
+    from pfl_benchmark.resolve.run import resolve
 
     resolve(config)
     need_optuna()

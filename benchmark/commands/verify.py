@@ -96,10 +96,10 @@ def _trusted(pack: Pack, trusted: bool) -> Gathered:
     """
     import hashlib
 
-    from pfl_benchmark.config.plugins import LOADED, load_plugins
     from pfl_benchmark.console.terminal import say
     from pfl_benchmark.records.archive import plugins_of
     from pfl_benchmark.records.gather import Gathered
+    from pfl_benchmark.resolve.plugins import LOADED, load_plugins
 
     for plugin in pack.plugins:
         content = plugin.read_bytes()
@@ -143,8 +143,8 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
     )
     from pfl_benchmark.launch.cores import at_most
     from pfl_benchmark.records.archive import write_verdicts
-    from pfl_benchmark.records.freshness import DIFFERENT
     from pfl_benchmark.records.same_data import source_of
+    from pfl_benchmark.records.verdicts import DIFFERENT
 
     asked = execution_of(arguments)
     asked.check_executor()

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
-from pfl_benchmark.engine.kept import Kept
+from pfl_benchmark.engine.evaluate import chunks, evaluate, evaluate_adapted
 from pfl_benchmark.engine.ledger import Ledger
+from pfl_benchmark.records.metrics import ClientMetrics
+from pfl_benchmark.records.outputs import SavedOutputs
 
 __all__ = ["Newcomers", "admit"]
 
@@ -35,7 +36,7 @@ class Newcomers:
         }
 
 
-def admit(algorithm: Algorithm, kept: Kept) -> Newcomers:
+def admit(algorithm: Algorithm, kept: SavedOutputs) -> Newcomers:
     """Let the new clients begin and evaluate them.
 
     The model of nobody else changes. An adaptation of copies, where the method has one, ends after

@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.console.terminal import say
 from pfl_benchmark.datasets.api import DATASETS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.rounds import Observer
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
-from pfl_benchmark.config.resolve import method_label, resolve
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.console.terminal import say, shown_path
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.experiment.divergence import run_judged
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.progress import RunProgress
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.experiment.unrecorded import Quiet
-from pfl_benchmark.records.freshness import outdated
 from pfl_benchmark.records.record import read_record
+from pfl_benchmark.resolve.code import outdated
+from pfl_benchmark.resolve.run import method_label, resolve
 
 __all__ = ["run_single"]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from pfl_benchmark.algorithms import find
 from pfl_benchmark.config.fields import as_typed
-from pfl_benchmark.config.resolve import resolve, with_hyper
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.files import read_json
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.hyper import Between, Space, spaces
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.errors import UserError, optional
-from pfl_benchmark.records.freshness import outdated
+from pfl_benchmark.records.files import read_json
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.resolve.code import outdated
+from pfl_benchmark.resolve.run import resolve, with_hyper
 
 __all__ = ["RATE", "Trial", "earlier", "need_optuna", "search", "space_of"]
 

@@ -10,29 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pfl_benchmark.config.resolve import resolve
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.executors.threads import available_cores
-from pfl_benchmark.engine.origins import deciding
 from pfl_benchmark.engine.precision import precision
-from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.engine.rounds import Diverged, Observer, run
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import prepare
+from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.records.environment import environment
-from pfl_benchmark.records.freshness import (
-    BIT_EQUAL,
-    DIFFERENT,
-    WITHIN_TOLERANCE,
-    code_of,
-    same_code,
-    write_verdict,
-)
+from pfl_benchmark.records.origins import deciding
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.same_data import Source, data_for, source_of
+from pfl_benchmark.records.sources import same_code
+from pfl_benchmark.records.verdicts import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, write_verdict
+from pfl_benchmark.records.writer import RunRecord
+from pfl_benchmark.resolve.code import code_of
+from pfl_benchmark.resolve.run import resolve
 
 __all__ = ["ROUNDS", "Gap", "Verdict", "check_record", "cores_for", "execution_for", "load_data", "verify"]
 

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from pfl_benchmark.config.fields import as_typed
-from pfl_benchmark.config.flags import configure
-from pfl_benchmark.config.plugins import load_plugins
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import UserError, flag, unknown
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.experiment.single import run_single
 from pfl_benchmark.interface.method import name_of
 from pfl_benchmark.records.record import Record, read_record
+from pfl_benchmark.resolve.asked import configure
+from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.track.base import Tracking
 
 __all__ = ["run"]
@@ -67,7 +67,7 @@ def run(
         progress: show a bar (on a terminal or in a notebook) or lines.
         again: run anew; a finished record of this run stays unless the new one is finished.
         trackings: trackers that follow the run (`track.base`).
-        fields: further fields of `engine.config.RunConfig`: rounds, lr, partition, clients, ...
+        fields: further fields of `config.run_config.RunConfig`: rounds, lr, partition, clients, ...
 
     Returns:
         The record: configuration, summary, accuracies per client and the lines of all rounds.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.rounds import Observer
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.estimate import Estimator

@@ -16,14 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
-from pfl_benchmark.config.plugins import load_plugins
-from pfl_benchmark.engine.files import write_bytes
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch.base import Ended, attempt, unavailable
 from pfl_benchmark.launch.cores import use_share
+from pfl_benchmark.records.files import write_bytes
 from pfl_benchmark.records.same_data import Source
+from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["clean_up", "look", "read_files", "work", "write_files"]

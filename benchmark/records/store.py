@@ -6,11 +6,11 @@ import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.records import FOLDER, refuse_record
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.record import BadRecord, Record, data_in, read_reason, read_record
 from pfl_benchmark.records.same_data import Data
+from pfl_benchmark.records.writer import FOLDER, refuse_record
 
 __all__ = ["Record", "Store", "family", "finished_data"]
 

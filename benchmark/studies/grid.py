@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.fields import in_words
-from pfl_benchmark.config.resolve import resolve, with_hyper
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import NotDefined
+from pfl_benchmark.resolve.run import resolve, with_hyper
 from pfl_benchmark.studies.printed import PrintedTable
 from pfl_benchmark.studies.rehearsal import canonical
 

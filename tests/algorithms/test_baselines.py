@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.resolve import with_hyper
 from pfl_benchmark.datasets.api import Dataset, Samples, Split
 from pfl_benchmark.engine.algorithm import Task
 from pfl_benchmark.engine.config import RunConfig
@@ -26,6 +25,7 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.models import NETWORKS
+from pfl_benchmark.resolve.run import with_hyper
 
 HEAD = ["fc3.weight", "fc3.bias"]
 EVERYONE = range(6)

@@ -12,12 +12,12 @@ from record_folders import write_records
 from pfl_benchmark.cli import Parser, main
 from pfl_benchmark.commands import run as run_command
 from pfl_benchmark.config.fields import setting_in_words
-from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.present.page.command import command
-from pfl_benchmark.records.freshness import write_verdict
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.records.verdicts import write_verdict
+from pfl_benchmark.resolve.run import with_hyper
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
 from pfl_benchmark.studies.grid import plan
 

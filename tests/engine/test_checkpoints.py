@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from pfl_benchmark.engine.executors import LoopExecutor
-from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.records.writer import RunRecord
 
 
 class Stop:

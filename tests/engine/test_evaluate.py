@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from pfl_benchmark.engine import evaluate as module
 from pfl_benchmark.engine.algorithm import Member
 from pfl_benchmark.engine.ensemble import SPACES, ensemble_scores
-from pfl_benchmark.engine.evaluate import ClientMetrics, chunks, evaluate, evaluate_adapted
+from pfl_benchmark.engine.evaluate import chunks, evaluate, evaluate_adapted
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.params import expand
+from pfl_benchmark.records.metrics import ClientMetrics
 
 # Figures
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import pfl_benchmark.engine.evaluate as evaluation
-import pfl_benchmark.engine.origins as origins
 import pfl_benchmark.engine.trunks as trunks
 import pfl_benchmark.experiment.runner as runner
+import pfl_benchmark.records.origins as origins
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.algorithms.adaptation import FineTuning
 from pfl_benchmark.engine.algorithm import Algorithm, Trunk
@@ -22,7 +22,7 @@ from pfl_benchmark.engine.executors import LoopExecutor
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.engine.trunks import TrunkStore
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.records.freshness import code_of
+from pfl_benchmark.resolve.code import code_of
 
 
 class Killer:

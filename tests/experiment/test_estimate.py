@@ -2,11 +2,11 @@
 
 import pytest
 
-from pfl_benchmark.config.resolve import with_hyper
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.experiment.estimate import Estimator, together
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.resolve.run import with_hyper
 
 TINY = RunConfig(
     algo="fedavg",

@@ -14,8 +14,8 @@ from pathlib import Path
 from record_folders import with_seed, write_record
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.seal import SEALED
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.records.seal import SEALED
 
 CONFIG = RunConfig(
     dataset="digits", clients=6, samples_per_client=20, test_samples_per_client=10, rounds=8, eval_every=2

@@ -20,15 +20,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Of a70699f8; later commits take their own names from `pfl_benchmark` (see `CURRENT`).
-BEFORE = "from benchmark.records.freshness import code_of; from benchmark.engine.config import RunConfig"
-CURRENT = (
-    "from pfl_benchmark.records.freshness import code_of; from pfl_benchmark.engine.config import RunConfig"
-)
+# The two names, as this code has them, and as code until a70699f8: for a later proof write its own here.
+HERE = "pfl_benchmark.resolve.code", "pfl_benchmark.config.run_config"
+BEFORE = "benchmark.records.freshness", "benchmark.engine.config"
 PROGRAM = """
 import json, sys
 sys.path.insert(0, ".")
-{imports}
+from {} import code_of
+from {} import RunConfig
 print(json.dumps([code_of(RunConfig.from_dict(config)) for config in json.load(sys.stdin)]))
 """
 
@@ -44,8 +43,8 @@ def configurations(results):
 
 def digests(checkout, configs):
     """What the code of a checkout calls itself, for each configuration."""
-    imports = CURRENT if (checkout / "pfl_benchmark").exists() else BEFORE
-    command = [sys.executable, "-B", "-c", PROGRAM.format(imports=imports)]
+    program = PROGRAM.format(*(HERE if checkout == ROOT else BEFORE))
+    command = [sys.executable, "-B", "-c", program]
     given = json.dumps(configs)
     done = subprocess.run(command, cwd=checkout, input=given, capture_output=True, text=True, check=False)
     if done.returncode:

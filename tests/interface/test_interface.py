@@ -14,9 +14,9 @@ from pfl_benchmark import compare_records, load_records, run
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.sources import SOURCES
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.record import read_record
+from pfl_benchmark.records.sources import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = {

@@ -4,8 +4,8 @@ import pytest
 from record_folders import with_seed, write_record
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.seal import SEALED
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.records.seal import SEALED
 from pfl_benchmark.records.store import Store
 
 CONFIG = RunConfig(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from record_folders import with_seed, write_record
 
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.store import Store
 

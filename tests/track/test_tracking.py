@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from pfl_benchmark.cli import main
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell

@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pfl_benchmark.config.fields import DATA_FIELDS, describe_split
-from pfl_benchmark.config.flags import add_data, add_flag, add_method, configure, number
+from pfl_benchmark.config.flags import add_data, add_flag, add_method, number
 from pfl_benchmark.console.terminal import open_table, percent
 from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
-    from pfl_benchmark.engine.config import RunConfig
+    from pfl_benchmark.config.run_config import RunConfig
     from pfl_benchmark.papers.ppfe.bound import Bound
 
 HELP = "the terms of the paper's generalisation bound for a method's real architecture"
@@ -49,11 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Print the terms, stage by stage, and the totals of some other methods beside them."""
+    from pfl_benchmark.resolve.asked import configure
+
     setting, config = configure(arguments)
 
-    from pfl_benchmark.config.resolve import method_label, resolve
-    from pfl_benchmark.engine.network import network_of
+    from pfl_benchmark.config.network import network_of
     from pfl_benchmark.papers.ppfe.bound import bound_of, capacities_of, corollary, sizes_of
+    from pfl_benchmark.resolve.run import method_label, resolve
 
     resolve(config)
     sizes = sizes_of(config, arguments.data_dir)
@@ -101,7 +103,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _others(config: RunConfig, label: str) -> dict[str, RunConfig]:
     """The methods to compare with, by their defaults, where they can be run here."""
-    from pfl_benchmark.config.resolve import resolve, with_hyper
+    from pfl_benchmark.resolve.run import resolve, with_hyper
 
     found = {}
     for name in _COMPARED:

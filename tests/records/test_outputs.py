@@ -9,11 +9,11 @@ import torch
 from answers import refused
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.engine.kept import MODELS, PREDICTIONS
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.records.outputs import MODELS, PREDICTIONS
 from pfl_benchmark.records.record import read_record
 
 

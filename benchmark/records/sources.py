@@ -9,13 +9,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SOURCES", "digest", "imported", "path_of", "read"]
+from pfl_benchmark.records.files import read_json
+
+__all__ = ["SOURCES", "digest", "imported", "path_of", "read", "same_code"]
 
 _PACKAGE = "pfl_benchmark"
 _ROOT = Path(__file__).parents[1]  # which holds algorithms and datasets, too: as links in a checkout
 _METHODS = "algorithms"
-# The runner draws splits, schedules and initial weights.
-_COMPUTING = (_METHODS, "benchmark/engine", "benchmark/models", "benchmark/experiment/runner.py", "datasets")
+_COMPUTING = (
+    _METHODS,
+    "benchmark/engine",
+    "benchmark/models",
+    "benchmark/experiment/prepare.py",  # draws splits, schedules and initial weights
+    "benchmark/records/metrics.py",
+    "datasets",
+)
 
 
 def read(root: Path) -> dict[str, bytes]:
@@ -52,6 +60,20 @@ def digest(sources: Mapping[str, bytes]) -> str:
         if meaning := _meaning(source):
             found.update(f"{name}\0{meaning}\0".encode())
     return found.hexdigest()
+
+
+def same_code(then: Any, here: str) -> bool:
+    """Whether the digest of a record is that of the code here, or of code proven to give the same floats.
+
+    A proof is about two digests: it ends with the next change of what computes.
+    """
+    return then == here or _proven().get(then) == here
+
+
+@cache
+def _proven() -> Mapping[str, str]:
+    equal: Mapping[str, str] = read_json(Path(__file__).with_name("proven_equal.json"))["equal"]
+    return equal
 
 
 def imported(start: Iterable[str], sources: Mapping[str, bytes], home: str = _METHODS) -> set[str]:

@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from pfl_benchmark.engine.files import read_bytes, write_text
+from pfl_benchmark.records.files import read_bytes, write_text
 
 __all__ = ["DIAGNOSTICS", "SEALED", "broken", "read_sealed", "seal", "seal_of"]
 

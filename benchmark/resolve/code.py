@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -10,31 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from pfl_benchmark.algorithms import find
+from pfl_benchmark.config.network import network_of
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import MODULES
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.files import read_json, write_json
-from pfl_benchmark.engine.network import network_of
-from pfl_benchmark.engine.sources import SOURCES, digest, imported, path_of
 from pfl_benchmark.models import find_architecture
+from pfl_benchmark.records.sources import SOURCES, digest, imported, path_of, same_code
+from pfl_benchmark.records.verdicts import BIT_EQUAL, WITHIN_TOLERANCE
 
-__all__ = [
-    "BIT_EQUAL",
-    "DIFFERENT",
-    "WITHIN_TOLERANCE",
-    "checked_verdict",
-    "code_of",
-    "outdated",
-    "read_verdict",
-    "same_code",
-    "with_checksum",
-    "write_verdict",
-]
+__all__ = ["code_of", "outdated"]
 
 _ARCHITECTURES = "benchmark/models/architectures"
 # Packages whose modules count in another way, or by the versions that an environment tells.
 _NOT_LOOSE = ("pfl_benchmark", "builtins", "abc", "torch", "torchvision")
-_VERIFIED = "verified.json"  # of a record: what came of `experiment.verify`, as one of these verdicts
-BIT_EQUAL, WITHIN_TOLERANCE, DIFFERENT = "bit-equal", "within tolerance", "different"
 
 
 def code_of(config: RunConfig) -> str:
@@ -68,59 +54,6 @@ def outdated(
     if same_code(found.get("code"), here) and found.get("verdict") in (BIT_EQUAL, WITHIN_TOLERANCE):
         return False
     return not all(same_code(code, here) for code in made)
-
-
-def same_code(then: Any, here: str) -> bool:
-    """Whether the digest of a record is that of the code here, or of code proven to give the same floats.
-
-    A proof is about two digests: it ends with the next change of what computes.
-    """
-    return then == here or _proven().get(then) == here
-
-
-@cache
-def _proven() -> Mapping[str, str]:
-    equal: Mapping[str, str] = read_json(Path(__file__).with_name("proven_equal.json"))["equal"]
-    return equal
-
-
-def write_verdict(folder: Path, verdict: Mapping[str, Any]) -> None:
-    """Keep in a record's folder what came of verifying it; its seal does not cover that.
-
-    Raises:
-        UserError: it cannot be written.
-    """
-    write_json(folder / _VERIFIED, with_checksum(verdict))
-
-
-def with_checksum(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """A verdict as it is kept: `checked_verdict` knows it by its checksum."""
-    return {**verdict, "checksum": _checksum(verdict)}
-
-
-def read_verdict(folder: Path, record_digest: str) -> Mapping[str, Any]:
-    """What `write_verdict` kept; empty if it is damaged or about another content of the record."""
-    try:
-        found = read_json(folder / _VERIFIED)
-    except (OSError, ValueError):
-        return {}
-    return checked_verdict(found, record_digest)
-
-
-def checked_verdict(found: Any, record_digest: str) -> Mapping[str, Any]:
-    """A verdict that `with_checksum` made, without its checksum.
-
-    Empty if it is damaged, or about another content of the record than that of this digest.
-    """
-    if not isinstance(found, dict):
-        return {}
-    verdict = {name: value for name, value in found.items() if name != "checksum"}
-    whole = found.get("checksum") == _checksum(verdict)
-    return verdict if whole and verdict.get("record_digest") == record_digest else {}
-
-
-def _checksum(verdict: Mapping[str, Any]) -> str:
-    return digest({"verdict": json.dumps(verdict, sort_keys=True).encode()})
 
 
 @cache

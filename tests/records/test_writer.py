@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from pfl_benchmark.engine import files
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.evaluate import ClientMetrics
-from pfl_benchmark.engine.records import FORMAT, RunRecord, open_store
-from pfl_benchmark.engine.seal import read_sealed, seal_of
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records import files
+from pfl_benchmark.records.metrics import ClientMetrics
+from pfl_benchmark.records.seal import read_sealed, seal_of
+from pfl_benchmark.records.writer import FORMAT, RunRecord, open_store
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_the_done_marker_comes_last(record, metrics, monkeypatch):
         raise OSError(28, "No space left on device")
 
     run.save_checkpoint({"lines": []})
-    monkeypatch.setattr("pfl_benchmark.engine.records.write_json", full_disk)
+    monkeypatch.setattr("pfl_benchmark.records.writer.write_json", full_disk)
     with pytest.raises(OSError, match="No space"):
         run.finish(metrics, {}, {"accuracy": 0.875})
     assert not run.done

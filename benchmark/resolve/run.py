@@ -9,11 +9,11 @@ from typing import Any
 
 from pfl_benchmark.algorithms import ALGORITHMS, find
 from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.config.network import knows_network, network_of
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.hyper import parse_hyper, recorded
-from pfl_benchmark.engine.network import knows_network, network_of
 from pfl_benchmark.errors import NotDefined, UserError, nearest, unknown
 from pfl_benchmark.models import Network
 

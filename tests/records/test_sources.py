@@ -13,17 +13,17 @@ import pfl_benchmark
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.datasets.api import DATASETS
 from pfl_benchmark.datasets.registry import MODULES
-from pfl_benchmark.engine.sources import SOURCES, digest, imported, path_of, read
 from pfl_benchmark.models import NETWORKS
-from pfl_benchmark.records import freshness
-from pfl_benchmark.records.freshness import _digest, code_of, outdated
+from pfl_benchmark.records import sources, verdicts
+from pfl_benchmark.records.sources import SOURCES, digest, imported, path_of, read
+from pfl_benchmark.resolve.code import _digest, code_of, outdated
 
 PACKAGE = Path(pfl_benchmark.__file__).parent
 
 
 def test_all_code_that_computes_rounds_counts():
     """Otherwise a beginning computed before an edit would be taken for the edited code's."""
-    assert {"benchmark/experiment/runner.py", "algorithms/ppfe/stages.py", "datasets/splits.py"} < set(
+    assert {"benchmark/experiment/prepare.py", "algorithms/ppfe/stages.py", "datasets/splits.py"} < set(
         SOURCES
     )
     assert {"benchmark/engine/sgd.py", "benchmark/models/network.py"} < set(SOURCES)
@@ -103,7 +103,7 @@ def edited(monkeypatch):
         ("benchmark/engine/sgd.py", True),
         ("benchmark/models/layers.py", True),
         ("benchmark/models/catalogue.py", False),
-        ("benchmark/experiment/runner.py", True),
+        ("benchmark/experiment/prepare.py", True),
         ("datasets/splits.py", True),
         ("datasets/laws/base.py", True),
         ("datasets/laws/distinct.py", True),
@@ -148,8 +148,8 @@ def test_some_rounds_of_other_code_make_a_record_outdated(tiny):
 def test_a_proof_that_code_is_equal_ends_with_the_next_edit(by, tiny, edited, monkeypatch):
     config = tiny("fedper")
     proven = {"old": code_of(config), "older": "something else"}
-    monkeypatch.setattr(freshness, "_proven", lambda: proven)
-    verdict = {"code": "old", "verdict": freshness.BIT_EQUAL}
+    monkeypatch.setattr(sources, "_proven", lambda: proven)
+    verdict = {"code": "old", "verdict": verdicts.BIT_EQUAL}
     made, verified = ("old", {}) if by == "record" else ("of no list", verdict)
     assert outdated(config, {"environment": {"code": "of no list"}})
     assert outdated(config, {"environment": {"code": "older"}})
@@ -181,7 +181,7 @@ def test_committed_verdicts_are_still_read():
     assert found
     for path in found:
         digest = json.loads(path.read_text(encoding="utf-8"))["record_digest"]
-        assert freshness.read_verdict(path.parent, digest), path
+        assert verdicts.read_verdict(path.parent, digest), path
 
 
 def test_a_method_from_a_script_counts(tiny, tmp_path, monkeypatch):
