@@ -174,7 +174,7 @@ def launch() -> Callable[..., Finished]:
 
     def go(config: RunConfig, root: Path, observer: Any = None, executor: str = "loop") -> Finished:
         execution = Execution(device="cpu", executor=executor, results_dir=root, checkpoint_seconds=0)
-        summary = run_cell(config, execution, observer or Quiet())
+        summary = run_cell(resolve(config), execution, observer or Quiet())
         return Finished(Path(summary["record"]), summary)
 
     return go

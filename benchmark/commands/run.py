@@ -48,15 +48,15 @@ def execute(arguments: argparse.Namespace) -> None:
     """Carry out the run and print its summary."""
     from pfl_benchmark.resolve.asked import configure
 
-    setting, config = configure(arguments)
+    setting, asked = configure(arguments)
 
     from pfl_benchmark.console.terminal import shown_path
     from pfl_benchmark.experiment.single import run_single
 
     execution = dataclasses.replace(execution_of(arguments), trackings=tracking_of(arguments))
-    summary = run_single(setting, config, execution)
+    summary = run_single(setting, asked, execution)
     summary["record"] = shown_path(summary["record"])
-    print(json.dumps(summary) if arguments.json else _table(summary, config.validation))
+    print(json.dumps(summary) if arguments.json else _table(summary, asked.config.validation))
 
 
 def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:

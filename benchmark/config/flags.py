@@ -23,6 +23,7 @@ __all__ = [
     "add_data_dir",
     "add_flag",
     "add_method",
+    "config_from",
     "config_of",
     "count",
     "few",
@@ -237,12 +238,26 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
     """
     given = {name: value for name in _FIELDS if (value := getattr(arguments, name, None)) is not None}
     given.pop("algo", None)
+    return config_from(given, arguments.setting)
+
+
+def config_from(given: Mapping[str, Any], setting: str | None = None) -> tuple[str, RunConfig]:
+    """The setting's name and the configuration that some fields ask for, without the method.
+
+    Args:
+        given: fields of `RunConfig` that are given, by name; all others are the setting's.
+        setting: its name; None: the first with the dataset that is given.
+
+    Raises:
+        UserError: unknown setting or dataset, or fields that contradict each other.
+    """
+    given = dict(given)
     dataset = given.get("dataset")
     if dataset and is_own(dataset):
         from pfl_benchmark.config.own_data import load_own
 
         dataset = given["dataset"] = load_own(dataset)
-    name = arguments.setting or (default_setting(dataset) if dataset else DEFAULT_SETTING)
+    name = setting or (default_setting(dataset) if dataset else DEFAULT_SETTING)
     values = find_setting(name).values
     if dataset not in (None, values["dataset"]):
         raise UserError(

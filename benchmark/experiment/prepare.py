@@ -38,7 +38,6 @@ class Prepared:
     dataset: datasets.Dataset
     split: datasets.Split
     task: Task
-    executor_name: str
 
     @property
     def config(self) -> RunConfig:
@@ -54,7 +53,9 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     Raises:
         UserError: the data are not here, cannot be dealt so, or make batches that the network cannot take.
     """
-    config, network, device = resolved.config, resolved.network, execution.pick_device()
+    if not resolved.executor:
+        resolved = resolved.placed(execution)
+    config, network, device = resolved.config, resolved.network, resolved.device
     if dataset is None:
         dataset = datasets.load(config.dataset, execution.data_dir, embedding=config.embedding)
     split = split_of(config, dataset)
@@ -62,13 +63,12 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     split = split.set_apart(new_clients(config, streams))
     if config.validation:
         dataset, split = datasets.hold_out(dataset, split, config.validation, streams.get("validation"))
-    name = execution.pick_executor(device, network, resolved.method)
     data = FederatedData(dataset, split, device)
-    executor = EXECUTORS[name](config, data, streams, strict=execution.executor != "auto")
+    executor = EXECUTORS[resolved.executor](config, data, streams, strict=execution.executor != "auto")
     initial = network.init(streams.get("init"), device)
     schedule = Schedule(data.clients, config.participation, streams)
     task = Task(config, network, data, streams, schedule, config.rounds, initial, executor)
-    prepared = Prepared(resolved, dataset, split, task, name)
+    prepared = Prepared(resolved, dataset, split, task)
     if config.eval_adapted and not prepared.make(config.rounds).adaptation():
         executor.close()
         raise UserError(

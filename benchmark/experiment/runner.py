@@ -1,4 +1,4 @@
-"""From a `RunConfig` to a finished record: wires data, network, method and engine together."""
+"""From a `Run` to a finished record: wires data, network, method and engine together."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.engine.rounds import Observer, run
@@ -22,15 +21,15 @@ from pfl_benchmark.records.same_data import data_of, refuse_other_data
 from pfl_benchmark.records.store import finished_data
 from pfl_benchmark.records.writer import RunRecord, open_store
 from pfl_benchmark.resolve.code import code_of
-from pfl_benchmark.resolve.run import method_label, resolve
+from pfl_benchmark.resolve.run import Run
 from pfl_benchmark.track.base import About, Followed
 
 __all__ = ["finished_summary", "record_of", "run_cell"]
 
 
-def record_of(config: RunConfig, results_dir: Path) -> RunRecord:
+def record_of(run: Run, results_dir: Path) -> RunRecord:
     """The record of a run in a results folder, whether there is one or not."""
-    return RunRecord(results_dir, config, method_label(config))
+    return RunRecord(results_dir, run.config, run.label)
 
 
 def finished_summary(record: RunRecord) -> dict[str, Any]:
@@ -55,8 +54,8 @@ def _finished(record: RunRecord, execution: Execution) -> dict[str, Any]:
     return summary
 
 
-def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dict[str, Any]:
-    """Run one configuration, or return the summary of its finished record.
+def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[str, Any]:
+    """Carry out one run, or return the summary of its finished record.
 
     Returns:
         The summary, with the record's folder under ``record``, and under ``warnings``, if there are any, what
@@ -65,10 +64,9 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
     Raises:
         UserError: bad input; nothing is left half-written.
     """
-    resolved = resolve(config)
-    config = resolved.config
-    execution.pick_executor(execution.pick_device(), resolved.network, resolved.method)
-    record = record_of(config, execution.results_dir)
+    if not resolved.executor:
+        resolved = resolved.placed(execution)
+    config, record = resolved.config, record_of(resolved, execution.results_dir)
     if record.done:
         open_store(execution.results_dir)
         return _finished(record, execution)
@@ -88,10 +86,10 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
             algorithm = prepared.make(plan.rounds)
             for note in algorithm.notes():
                 print(note, file=sys.stderr)
-            surroundings = environment(prepared.task.data.device, prepared.executor_name)
+            surroundings = environment(prepared.task.data.device, resolved.executor)
             surroundings |= {"jobs": execution.side_by_side, "tf32": execution.tf32}
-            surroundings |= {"code": code_of(config)}
-            followed = About(config, method_label(config), record.folder, about["split"], surroundings)
+            surroundings |= {"code": code_of(config, resolved.plain)}
+            followed = About(config, resolved.label, record.folder, about["split"], surroundings)
             with precision(execution.tf32), Followed(observer, execution.trackings, followed) as follower:
                 summary = run(
                     algorithm,

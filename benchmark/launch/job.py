@@ -21,6 +21,7 @@ from pfl_benchmark.launch.registry import find
 from pfl_benchmark.records.same_data import Kind, data_for, refuse_other_data, source_of
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.records.writer import open_store
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import Cell, Profile, Study, plan
 
 __all__ = ["Job"]
@@ -136,7 +137,7 @@ class Job:
         with CellProgress(missing, estimates, launcher.jobs) as progress:
             outcome = launcher.run(missing, progress)
         for cell in missing:
-            self.store.add(record_of(cell.config, self.store.root).folder)
+            self.store.add(record_of(resolve(cell.config), self.store.root).folder)
         return outcome
 
     def _refuse_other_data(self, cells: Sequence[Cell]) -> list[Cell]:

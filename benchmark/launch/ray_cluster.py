@@ -28,6 +28,7 @@ from pfl_benchmark.records.environment import COMMIT_VARIABLE, commit
 from pfl_benchmark.records.same_data import Source, source_of
 from pfl_benchmark.records.writer import Busy
 from pfl_benchmark.resolve.plugins import VARIABLE
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["RayCluster", "connect", "divide"]
@@ -122,7 +123,7 @@ class RayCluster(Pool):
 
     def _follow(self, cell: Cell) -> Ended:
         """Have a cell run, and take in what comes of its record."""
-        record = record_of(cell.config, self._execution.results_dir)
+        record = record_of(resolve(cell.config), self._execution.results_dir)
         try:
             record.acquire()
         except Busy as error:

@@ -86,10 +86,7 @@ def write_pack(records: Sequence[Record], out: Path) -> dict[str, int]:
     content: dict[str, bytes] = {}
     for record in records:
         if not record.sealed:
-            raise UserError(
-                f"{record.folder} is not sealed; to check and seal it: "
-                f"python -m benchmark seal {record.folder}"
-            )
+            raise UserError(f"{record.folder} is of an older version and not sealed; leave it out")
         files = {**read_sealed(record.folder), _SEAL: (record.folder / _SEAL).read_bytes()}
         content |= {f"records/{record.folder.name}/{name}": file for name, file in files.items()}
     content |= _plugin_files(records)

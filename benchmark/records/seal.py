@@ -7,7 +7,7 @@ can be copied and its method's part of the name changed.
 
 A seal keeps out accidents (a flipped bit, an edited figure, half a copy, changed line ends), not forgery:
 whoever changes a file can write the seal again. `verify` answers forgery: it repeats the run. Records of
-older versions have an empty ``done``: they are *unsealed*, and `python -m benchmark seal` seals them.
+older versions have an empty ``done``: they are *unsealed*.
 """
 
 from __future__ import annotations

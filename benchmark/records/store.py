@@ -93,10 +93,7 @@ class Store:
         lines = [f"damaged record, not used: {found.folder.name}: {found.reason}" for found in self.damaged]
         unsealed = [record.folder.name for record in self.records() if not record.sealed]
         if unsealed:
-            lines.append(
-                f"records of an older version, not sealed: {len(unsealed)}, such as {unsealed[0]}; to check "
-                f"and seal them: python -m benchmark seal {self.root}"
-            )
+            lines.append(f"records of an older version, not sealed: {len(unsealed)}, such as {unsealed[0]}")
         return lines
 
     def set_aside(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The configuration that the flags of a command ask for, its method included."""
+"""The run that the flags of a command ask for."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pfl_benchmark.algorithms import ALGORITHMS, find
 from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError, flag
-from pfl_benchmark.resolve.run import with_hyper
+from pfl_benchmark.resolve.run import Run, resolve
 
 __all__ = ["configure", "parse_assignments"]
 
 _KINDS = get_type_hints(RunConfig)
 
 
-def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
-    """The setting's name and the whole configuration that the flags ask for, the method included.
+def configure(arguments: argparse.Namespace) -> tuple[str, Run]:
+    """The setting's name and the run that the flags ask for.
 
     Raises:
         UserError: a flag is missing or wrong, or some contradict each other.
@@ -32,8 +32,8 @@ def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
     setting, config = config_of(arguments)
     known = [spec.name for spec in dataclasses.fields(method.Hyper)]
     given = parse_assignments(arguments.set, arguments.algo, known)
-    config = dataclasses.replace(config, algo=arguments.algo)
-    return setting, with_hyper(config, given, arguments.ablation)
+    config = dataclasses.replace(config, algo=arguments.algo, hyper=given)
+    return setting, resolve(config, ablation=arguments.ablation)
 
 
 def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> dict[str, str]:

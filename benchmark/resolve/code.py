@@ -12,7 +12,7 @@ from pfl_benchmark.algorithms import find
 from pfl_benchmark.config.network import network_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import MODULES
-from pfl_benchmark.models import find_architecture
+from pfl_benchmark.models import Network, find_architecture
 from pfl_benchmark.records.sources import SOURCES, digest, imported, path_of, same_code
 from pfl_benchmark.records.verdicts import BIT_EQUAL, WITHIN_TOLERANCE
 
@@ -23,12 +23,15 @@ _ARCHITECTURES = "benchmark/models/architectures"
 _NOT_LOOSE = ("pfl_benchmark", "builtins", "abc", "torch", "torchvision")
 
 
-def code_of(config: RunConfig) -> str:
+def code_of(config: RunConfig, network: Network | None = None) -> str:
     """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
 
     What only other methods, networks, datasets and partition laws are made of does not count.
+
+    Args:
+        network: `network_of` the configuration, if that is known already.
     """
-    network = network_of(config)
+    network = network or network_of(config)
     layers = [part for layer in network.layers for part in layer.made_of]
     made = (find(config.algo), type(config.law), type(network), *layers)
     modules = [cls.__module__ for part in made for cls in part.__mro__]

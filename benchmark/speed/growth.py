@@ -58,7 +58,7 @@ def crowds(execution: Execution, repeats: int, sizes: tuple[int, ...] = CROWDS) 
             seconds, samples = timed({size: lambda: next(rounds)}, 5 * repeats)[size]  # noqa: B023
         yield {
             "cell": "digits",
-            "executor": prepared.executor_name,
+            "executor": prepared.resolved.executor,
             "crowd": size,
             "clients": COHORT,
             "seconds": seconds,

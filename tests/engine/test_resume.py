@@ -13,6 +13,7 @@ import torch
 
 import pfl_benchmark.engine.evaluate as evaluation
 import pfl_benchmark.engine.trunks as trunks
+import pfl_benchmark.experiment.prepare as prepare
 import pfl_benchmark.experiment.runner as runner
 import pfl_benchmark.records.origins as origins
 from pfl_benchmark.algorithms import ALGORITHMS
@@ -117,7 +118,7 @@ def as_other_code(monkeypatch):
     @contextmanager
     def other():
         with monkeypatch.context() as patch:
-            patch.setattr(runner, "code_of", lambda config: "another commit's")
+            patch.setattr(runner, "code_of", lambda *_: "another commit's")
             patch.setattr(trunks, "digest", lambda sources: "another commit's")
             yield
 
@@ -423,14 +424,14 @@ def test_a_run_begun_before_samples_were_told_goes_on(tiny, launch, unbroken, tm
 
 
 def mend_pixels(monkeypatch):
-    load = runner.datasets.load
+    load = prepare.datasets.load
 
     def mended(*words, **options):
         dataset = load(*words, **options)
         train = dataclasses.replace(dataset.train, x=255 - dataset.train.x)
         return dataclasses.replace(dataset, train=train)
 
-    monkeypatch.setattr(runner.datasets, "load", mended)
+    monkeypatch.setattr(prepare.datasets, "load", mended)
 
 
 @pytest.mark.parametrize("algo", [name for name in TRUNKED if ALGORITHMS[name].Hyper is FineTuning])

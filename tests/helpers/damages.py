@@ -100,7 +100,6 @@ def damaged_folder(root: Path, damage: tuple[str, Callable[[bytes], bytes]], sea
 COMMANDS = {
     "compare": "compare {root}",
     "verify": "verify {folder} --rounds 1",
-    "seal": "seal {root}",
     "plan": "tables --only methods --dry-run --results-dir {root} --device cpu",
     "stages": "stages {folder} --out {out}.svg",
     "render": "tables --only methods --render-only --results-dir {root} --device cpu",
@@ -195,7 +194,6 @@ _LINES = {
     "compare nowhere": ("against",),
     "cost nowhere": ("targets",),
     "stages nowhere": ("out",),
-    "seal": ("results-dir",),
 }  # fmt: skip
 
 

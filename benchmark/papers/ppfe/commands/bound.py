@@ -51,20 +51,18 @@ def execute(arguments: argparse.Namespace) -> None:
     """Print the terms, stage by stage, and the totals of some other methods beside them."""
     from pfl_benchmark.resolve.asked import configure
 
-    setting, config = configure(arguments)
+    setting, run = configure(arguments)
+    config = run.config
 
-    from pfl_benchmark.config.network import network_of
     from pfl_benchmark.papers.ppfe.bound import bound_of, capacities_of, corollary, sizes_of
-    from pfl_benchmark.resolve.run import method_label, resolve
 
-    resolve(config)
     sizes = sizes_of(config, arguments.data_dir)
-    label = method_label(config)
+    label = run.label
     found = {
         name: bound_of(capacities_of(other), sizes.train, arguments.zeta)
         for name, other in {label: config, **_others(config, label)}.items()
     }
-    own, depth = found[label], len(network_of(config).layers)
+    own, depth = found[label], len(run.plain.layers)
     alpha = _alpha(config) if arguments.alpha is None else arguments.alpha
     rates = corollary(depth, len(own.stages), own.clients, own.samples, alpha, own.zeta)
     if arguments.json:
@@ -103,14 +101,12 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _others(config: RunConfig, label: str) -> dict[str, RunConfig]:
     """The methods to compare with, by their defaults, where they can be run here."""
-    from pfl_benchmark.resolve.run import resolve, with_hyper
+    from pfl_benchmark.resolve.run import resolve
 
     found = {}
     for name in _COMPARED:
-        other = with_hyper(dataclasses.replace(config, algo=name), {})
         with contextlib.suppress(UserError):  # few rounds are enough for some methods, but not for stages
-            resolve(other)
-            found[name] = other
+            found[name] = resolve(dataclasses.replace(config, algo=name, hyper={})).config
     found.pop(label, None)
     return found
 
