@@ -188,8 +188,12 @@ def execution_for(record: Record, run: Run, asked: Execution) -> Execution:
 def cores_for(record: Record, run: Run) -> int:
     """Cores to run a record again on, at most: as it was made on, if their number decides its floats."""
     made = record.summary["environment"].get("cores")
-    on_cpu = run.device is not None and run.device.type == "cpu"
-    if not on_cpu or not EXECUTORS[run.executor].by_cores or not isinstance(made, int) or made < 1:
+    if (
+        run.device.type != "cpu"
+        or not EXECUTORS[run.executor].by_cores
+        or not isinstance(made, int)
+        or made < 1
+    ):
         return available_cores()
     return made
 

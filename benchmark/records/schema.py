@@ -24,7 +24,7 @@ __all__ = [
     "check_summary",
 ]
 
-COSTS = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "steps", "adaptation_samples")
+COSTS = ("bytes_down", "bytes_up", "bytes_broadcast", "samples", "steps", "adaptation_samples")
 SCORES = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "test_loss")
 DETAILS = ("macro_f1", "auc", "auc_clients")  # which older records do not have, nor evaluations on the way
 

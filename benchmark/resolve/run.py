@@ -22,6 +22,9 @@ from pfl_benchmark.models import Network
 __all__ = ["Places", "Run", "check_data", "differences", "method_label", "method_of", "resolve", "with_hyper"]
 
 
+_UNPLACED = torch.device("cpu")
+
+
 class Places(Protocol):
     """Says where and how a run is carried out (`experiment.execution.Execution`)."""
 
@@ -42,7 +45,7 @@ class Run:
         hyper: its hyper-parameters, an instance of ``method.Hyper``.
         plain: the network that the configuration names.
         network: the one that is trained: with the method's own layers, if it has some.
-        device, executor: where and how it is carried out; None and empty until that is known (`placed`).
+        device, executor: where and how it is carried out; the executor is empty until the run is `placed`.
     """
 
     config: RunConfig
@@ -50,7 +53,7 @@ class Run:
     hyper: Any
     plain: Network
     network: Network
-    device: torch.device | None = None
+    device: torch.device = _UNPLACED
     executor: str = ""
 
     def placed(self, execution: Places) -> Run:

@@ -26,7 +26,7 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.experiment.unrecorded import Quiet, run_unrecorded
 from pfl_benchmark.models import Network, Params
-from pfl_benchmark.resolve.run import Run, resolve, with_hyper
+from pfl_benchmark.resolve.run import Run, resolve
 from pfl_benchmark.speed.workload import made_dataset
 
 __all__ = ["OUTLIER", "TOLERANCE", "VARIANTS", "Seen", "Twins", "difference", "equality"]
@@ -157,7 +157,7 @@ def equality(
     for cell in cells:
         for algo, ablation in variants:
             config = RunConfig(algo=algo, dataset=cell, **{**_PROTOCOL, **changes})
-            resolved = resolve(with_hyper(config, {}, ablation))
+            resolved = resolve(config, ablation=ablation)
             if EXECUTORS[executor].unable(resolved.network, resolved.method.alone):
                 continue  # `auto` takes another one
             with precision(execution.tf32):

@@ -1,5 +1,6 @@
 """Records: one process a run, atomic files, stores of one format."""
 
+import dataclasses
 import errno
 import fcntl
 import json
@@ -12,8 +13,9 @@ import pytest
 import torch
 
 from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.records import files
+from pfl_benchmark.records import files, schema
 from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.seal import read_sealed, seal_of
 from pfl_benchmark.records.writer import FORMAT, RunRecord, open_store
@@ -229,3 +231,8 @@ def test_a_file_keeps_its_permissions(tmp_path):
     path.chmod(0o640)
     files.write_text(path, "new")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+
+
+def test_the_costs_of_a_round_are_those_that_are_counted():
+    """Records lie below the engine, and name what its ledger counts."""
+    assert tuple(dataclasses.asdict(Ledger())) == schema.COSTS
