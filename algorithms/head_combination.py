@@ -70,7 +70,7 @@ def head_weights(variances: Tensor, means: Tensor) -> Tensor:
 
 
 def common_means(means: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Class means of all clients [C, d], and which classes any has [C], of theirs [n, C, d] and counts [n, C]."""
+    """Class means of all clients [C, d], and which exist [C], of theirs [n, C, d] and counts [n, C]."""
     sums = {"sums": means * counts.unsqueeze(2), "counts": counts}
     total, samples = Gathered.mean(sums, torch.ones(len(counts))).values()
     return total / samples.where(samples > 0, torch.ones_like(samples)).unsqueeze(1), samples > 0

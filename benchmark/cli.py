@@ -21,8 +21,8 @@ from dataclasses import fields
 from typing import Any, NoReturn
 
 from pfl_benchmark.commands import Command, command_names, find_command
-from pfl_benchmark.config.plugins import load_plugins, take_plugins
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.resolve.plugins import load_plugins, take_plugins
 
 __all__ = ["Parser", "main", "parser_of"]
 

@@ -7,6 +7,7 @@ The methods in `algorithms/` use nothing else of this package.
 
 from __future__ import annotations
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import (
     Algorithm,
     NoHyper,
@@ -16,7 +17,6 @@ from pfl_benchmark.engine.algorithm import (
     take_part,
 )
 from pfl_benchmark.engine.clients import ClientStore, chunks
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import Part
 from pfl_benchmark.engine.ensemble import SPACES, as_logits, summand
 from pfl_benchmark.engine.hyper import Between, option

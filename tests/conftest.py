@@ -9,26 +9,27 @@ from typing import Any
 import pytest
 import torch
 
-import pfl_benchmark.engine.evaluate as evaluation
+import pfl_benchmark.engine.clients as pieces
 from pfl_benchmark.algorithms import ALGORITHMS, find
-from pfl_benchmark.config.resolve import resolve, with_hyper
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.budget import Plan
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
 from pfl_benchmark.engine.local import LocalCall
 from pfl_benchmark.engine.params import clone
-from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.engine.rounds import run
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import Prepared, prepare, run_cell
+from pfl_benchmark.experiment.prepare import Prepared, prepare
+from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.models import Params
+from pfl_benchmark.records.writer import RunRecord
+from pfl_benchmark.resolve.run import resolve, with_hyper
 
 # Tiny tensors gain nothing from a second thread, and on a busy machine lose much by waiting for it.
 torch.set_num_threads(1)
 
-CHUNK = evaluation.CHUNK  # before any test patches it
+CHUNK = pieces.CHUNK  # before any test patches it
 
 TINY = {
     "dataset": "digits",
@@ -173,7 +174,7 @@ def launch() -> Callable[..., Finished]:
 
     def go(config: RunConfig, root: Path, observer: Any = None, executor: str = "loop") -> Finished:
         execution = Execution(device="cpu", executor=executor, results_dir=root, checkpoint_seconds=0)
-        summary = run_cell(config, execution, observer or Quiet())
+        summary = run_cell(resolve(config), execution, observer or Quiet())
         return Finished(Path(summary["record"]), summary)
 
     return go
@@ -191,7 +192,7 @@ def unbroken(tiny, launch, tmp_path_factory) -> Callable[..., Finished]:
         if (algo, executor) not in made:
             root = tmp_path_factory.mktemp("unbroken")
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(evaluation, "CHUNK", CHUNK)
+                patch.setattr(pieces, "CHUNK", CHUNK)
                 made[algo, executor] = launch(tiny(algo), root, executor=executor)
         return made[algo, executor]
 

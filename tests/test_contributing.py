@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.config import RunConfig
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -40,8 +40,8 @@ import sys
 from pathlib import Path
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.config.resolve import with_hyper
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.resolve.run import with_hyper
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.experiment.display import CellProgress
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch import Options, find

@@ -67,10 +67,11 @@ FLOORS = (
     ("pfl_benchmark.errors", "pfl_benchmark.console", "pfl_benchmark.render"),
     ("pfl_benchmark.datasets",),
     ("pfl_benchmark.models",),
-    ("pfl_benchmark.engine",),
-    ("pfl_benchmark.algorithms",),
     ("pfl_benchmark.config",),
     ("pfl_benchmark.records",),
+    ("pfl_benchmark.engine",),
+    ("pfl_benchmark.algorithms",),
+    ("pfl_benchmark.resolve",),
     ("pfl_benchmark.track",),
     ("pfl_benchmark.studies",),
     ("pfl_benchmark.experiment",),
@@ -191,7 +192,7 @@ def test_the_engine_names_no_method():
     methods = {*ALGORITHMS, *(method.__name__ for method in ALGORITHMS.values())}
     named = {(module, name) for module in ENGINE for name in names_in(tree_of(module)) if name in methods}
     # A command line without --algo has to mean something.
-    assert named <= {("benchmark/engine/config.py", "fedavg")}
+    assert named <= {("benchmark/config/run_config.py", "fedavg")}
 
 
 # Everything public is documented

@@ -34,9 +34,9 @@ def execute(arguments: argparse.Namespace) -> None:
             written.
     """
     from pfl_benchmark.console.terminal import say, shown_path
-    from pfl_benchmark.engine.files import make_folder_of, write_text
     from pfl_benchmark.present.page.board import board_page, source_of_folder, source_of_pack
     from pfl_benchmark.records.archive import unpacked
+    from pfl_benchmark.records.files import make_folder_of, write_text
     from pfl_benchmark.records.gather import gather
 
     with contextlib.ExitStack() as stack:

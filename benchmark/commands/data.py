@@ -44,11 +44,11 @@ def execute(arguments: argparse.Namespace) -> None:
     """Print the description and save the picture."""
     setting, config = config_of(arguments)
 
-    from pfl_benchmark.config.resolve import check_data
     from pfl_benchmark.datasets import api as datasets
     from pfl_benchmark.datasets.describe import split_picture, split_table
-    from pfl_benchmark.engine.records import slug
-    from pfl_benchmark.experiment.runner import split_of
+    from pfl_benchmark.experiment.prepare import split_of
+    from pfl_benchmark.records.writer import slug
+    from pfl_benchmark.resolve.run import check_data
 
     check_data(config)
     info = datasets.DATASETS[config.dataset]

@@ -135,8 +135,8 @@ def _space(space: Any) -> dict[str, Any] | None:
 
 def settings() -> list[dict[str, Any]]:
     """Name, title and all configuration fields of every setting."""
+    from pfl_benchmark.config.run_config import RunConfig
     from pfl_benchmark.config.settings import DEFAULT_SETTING, SETTINGS
-    from pfl_benchmark.engine.config import RunConfig
 
     return [
         {

@@ -37,9 +37,9 @@ def execute(arguments: argparse.Namespace) -> None:
 
     from pfl_benchmark.console.terminal import say, shown_path
     from pfl_benchmark.records.archive import plugins_of, write_pack
-    from pfl_benchmark.records.freshness import outdated
     from pfl_benchmark.records.gather import gather
     from pfl_benchmark.render.forms import size
+    from pfl_benchmark.resolve.code import outdated
 
     gathered = gather(arguments.results)
     made = write_pack(gathered.records, arguments.out)

@@ -104,8 +104,8 @@ def read_store(root: Path, profile: str) -> Store:
     Raises:
         UserError: there are none, or they are of another version.
     """
-    from pfl_benchmark.engine.records import open_store
     from pfl_benchmark.records.store import Store
+    from pfl_benchmark.records.writer import open_store
     from pfl_benchmark.studies.catalogue import STUDIES
 
     if not root.exists():

@@ -9,14 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS
-from pfl_benchmark.config.flags import (
-    add_config_flags,
-    add_data,
-    add_flag,
-    add_method,
-    configure,
-    path,
-)
+from pfl_benchmark.config.flags import add_config_flags, add_data, add_flag, add_method, path
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 from pfl_benchmark.track.flags import add_tracking, tracking_of
 
@@ -53,15 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Carry out the run and print its summary."""
-    setting, config = configure(arguments)
+    from pfl_benchmark.resolve.asked import configure
+
+    setting, asked = configure(arguments)
 
     from pfl_benchmark.console.terminal import shown_path
     from pfl_benchmark.experiment.single import run_single
 
     execution = dataclasses.replace(execution_of(arguments), trackings=tracking_of(arguments))
-    summary = run_single(setting, config, execution)
+    summary = run_single(setting, asked, execution)
     summary["record"] = shown_path(summary["record"])
-    print(json.dumps(summary) if arguments.json else _table(summary, config.validation))
+    print(json.dumps(summary) if arguments.json else _table(summary, asked.config.validation))
 
 
 def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -86,7 +81,7 @@ def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 def _table(summary: Mapping[str, Any], validation: float) -> str:
     from pfl_benchmark.console.terminal import duration, percent
-    from pfl_benchmark.engine.origins import foreign_rounds
+    from pfl_benchmark.records.origins import foreign_rounds
     from pfl_benchmark.render.forms import size
 
     whose = {"global": "the global model", "personal": "each client's personal model"}[summary["evaluated"]]

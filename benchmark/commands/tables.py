@@ -104,10 +104,10 @@ def execute(arguments: argparse.Namespace) -> None:
 def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study]) -> Job:
     """What the flags ask for, checked."""
     from pfl_benchmark.console.terminal import say
-    from pfl_benchmark.engine.records import open_store
     from pfl_benchmark.launch import flags_of
     from pfl_benchmark.launch.job import Job
     from pfl_benchmark.records.store import Store
+    from pfl_benchmark.records.writer import open_store
 
     root = arguments.results_dir or Path("results") / profile.name
     _check_settings(arguments.settings, profile, studies)

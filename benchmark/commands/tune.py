@@ -10,22 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed
-from pfl_benchmark.config.flags import (
-    add_config_flags,
-    add_data,
-    add_flag,
-    add_method,
-    configure,
-    count,
-    parse_assignments,
-    path,
-)
+from pfl_benchmark.config.flags import add_config_flags, add_data, add_flag, add_method, count, path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
-    from pfl_benchmark.engine.config import RunConfig
+    from pfl_benchmark.config.run_config import RunConfig
     from pfl_benchmark.experiment.tuning import Trial
+    from pfl_benchmark.resolve.run import Run
 
 HELP = "choose a method's hyper-parameters on a validation split (needs the package optuna)"
 USAGE = "--algo METHOD --trials N [--setting NAME] [flags]"
@@ -68,27 +60,27 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: bad input, optuna is not installed, or all trials diverged.
     """
-    _, config = configure(arguments)
-    given = arguments.validation
-    if given is not None and not given:
+    from pfl_benchmark.resolve.asked import configure, parse_assignments
+
+    if arguments.validation is None:
+        arguments.validation = _VALIDATION
+    elif not arguments.validation:
         raise UserError(
             "--validation is 0, but trials are compared on a validation split; give a share above 0"
         )
-    config = dataclasses.replace(config, validation=_VALIDATION if given is None else given)
+    _, run = configure(arguments)
+    config = run.config
 
-    from pfl_benchmark.algorithms import find
-    from pfl_benchmark.config.resolve import resolve
     from pfl_benchmark.console.terminal import say, shown_path
-    from pfl_benchmark.engine.records import open_store
     from pfl_benchmark.engine.rounds import Diverged
     from pfl_benchmark.experiment.progress import RunProgress
     from pfl_benchmark.experiment.runner import run_cell
     from pfl_benchmark.experiment.tuning import RATE, earlier, need_optuna, search, space_of
     from pfl_benchmark.present.page.command import command
+    from pfl_benchmark.records.writer import open_store
 
-    resolve(config)
     need_optuna()
-    known = [spec.name for spec in dataclasses.fields(find(config.algo).Hyper)]
+    known = [spec.name for spec in dataclasses.fields(run.method.Hyper)]
     fixed = parse_assignments(arguments.set, config.algo, known)
     space = space_of(config, {*fixed, *([RATE] if arguments.lr is not None else [])})
     execution = execution_of(arguments)
@@ -102,14 +94,14 @@ def execute(arguments: argparse.Namespace) -> None:
             f"in {shown_path(execution.results_dir)} to make them again"
         )
 
-    def evaluate(one: RunConfig) -> float:
-        if one.hash in found and found[one.hash].accuracy is None:
+    def evaluate(one: Run) -> float:
+        if (known := found.get(one.config.hash)) and known.accuracy is None:
             raise Diverged("before")
-        headline = f"trial {len(here) + 1}/{wanted}: {_in_words(one, space)}"
+        headline = f"trial {len(here) + 1}/{wanted}: {_in_words(one.config, space)}"
         with RunProgress(headline, headline, resumes=True) as progress:
             return float(run_cell(one, execution, progress)["accuracy"])
 
-    for trial in search(config, fixed, arguments.ablation, space, wanted, evaluate):
+    for trial in search(run, fixed, arguments.ablation, space, wanted, evaluate):
         here.append(trial)
         figure = "diverged" if trial.accuracy is None else f"accuracy {100 * trial.accuracy:.2f} %"
         say(f"trial {len(here)}/{wanted}: {figure}, {_in_words(trial.config, space)}")

@@ -96,10 +96,10 @@ def _trusted(pack: Pack, trusted: bool) -> Gathered:
     """
     import hashlib
 
-    from pfl_benchmark.config.plugins import LOADED, load_plugins
     from pfl_benchmark.console.terminal import say
     from pfl_benchmark.records.archive import plugins_of
     from pfl_benchmark.records.gather import Gathered
+    from pfl_benchmark.resolve.plugins import LOADED, load_plugins
 
     for plugin in pack.plugins:
         content = plugin.read_bytes()
@@ -143,8 +143,9 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
     )
     from pfl_benchmark.launch.cores import at_most
     from pfl_benchmark.records.archive import write_verdicts
-    from pfl_benchmark.records.freshness import DIFFERENT
     from pfl_benchmark.records.same_data import source_of
+    from pfl_benchmark.records.verdicts import DIFFERENT
+    from pfl_benchmark.resolve.run import resolve
 
     asked = execution_of(arguments)
     asked.check_executor()
@@ -158,16 +159,18 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         total = len(record.rounds)
         rounds = total if arguments.all else arguments.rounds or min(ROUNDS, total)
         dataset = data[source_of(record.config)]
-        execution = execution_for(record, asked)
-        check_record(record, rounds, execution, dataset)
-        work.append((record, rounds, execution, dataset))
+        run = resolve(record.config)
+        execution = execution_for(record, run, asked)
+        run = run.placed(execution)
+        check_record(record, run, rounds, execution, dataset)
+        work.append((record, run, rounds, execution, dataset))
     verdicts, kept = [], None
-    for place, (record, rounds, execution, dataset) in enumerate(work, start=1):
+    for place, (record, run, rounds, execution, dataset) in enumerate(work, start=1):
         name = record.folder.name if pack else shown_path(record.folder)
         headline = f"{place}/{len(work)} {name}: {_span(rounds, len(record.rounds))} again"
-        cores = at_most(cores_for(record, execution))
+        cores = at_most(cores_for(record, run))
         with cores, RunProgress(headline, headline, resumes=False) as progress:
-            verdict = verify(record, rounds, execution, dataset, progress)
+            verdict = verify(record, run, rounds, execution, dataset, progress)
         told = verdict.to_dict(arguments.by or "")
         verdicts.append({"record": name, **told})
         if not arguments.json:

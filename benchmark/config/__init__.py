@@ -1,1 +1,1 @@
-"""What a run may be told: named settings, and the fields of a configuration in words."""
+"""`RunConfig`, settings, and flags made from its fields."""

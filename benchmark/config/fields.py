@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS, find_setting
 from pfl_benchmark.datasets.laws import OPTIONS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import flag
 
 __all__ = [

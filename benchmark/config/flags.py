@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import math
 import os
@@ -11,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
 from pfl_benchmark.datasets.api import DATASETS
 from pfl_benchmark.datasets.laws import LAWS, OPTIONS, find_law
 from pfl_benchmark.datasets.own import is_own
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import UserError, check_range, flag, is_plain
 
 __all__ = [
@@ -24,13 +23,12 @@ __all__ = [
     "add_data_dir",
     "add_flag",
     "add_method",
+    "config_from",
     "config_of",
-    "configure",
     "count",
     "few",
     "file_of",
     "number",
-    "parse_assignments",
     "path",
 ]
 
@@ -240,12 +238,26 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
     """
     given = {name: value for name in _FIELDS if (value := getattr(arguments, name, None)) is not None}
     given.pop("algo", None)
+    return config_from(given, arguments.setting)
+
+
+def config_from(given: Mapping[str, Any], setting: str | None = None) -> tuple[str, RunConfig]:
+    """The setting's name and the configuration that some fields ask for, without the method.
+
+    Args:
+        given: fields of `RunConfig` that are given, by name; all others are the setting's.
+        setting: its name; None: the first with the dataset that is given.
+
+    Raises:
+        UserError: unknown setting or dataset, or fields that contradict each other.
+    """
+    given = dict(given)
     dataset = given.get("dataset")
     if dataset and is_own(dataset):
         from pfl_benchmark.config.own_data import load_own
 
         dataset = given["dataset"] = load_own(dataset)
-    name = arguments.setting or (default_setting(dataset) if dataset else DEFAULT_SETTING)
+    name = setting or (default_setting(dataset) if dataset else DEFAULT_SETTING)
     values = find_setting(name).values
     if dataset not in (None, values["dataset"]):
         raise UserError(
@@ -288,53 +300,3 @@ def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
             raise UserError(f"{flag(name)} has no effect under --partition {partition}; remove it")
     law.check(values["dataset"], users=DATASETS[values["dataset"]].by_users)
     return partition
-
-
-def configure(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
-    """The setting's name and the whole configuration that the flags ask for, the method included.
-
-    Raises:
-        UserError: a flag is missing or wrong, or some contradict each other.
-    """
-    from pfl_benchmark.algorithms import ALGORITHMS, find
-    from pfl_benchmark.config.resolve import with_hyper
-
-    if not arguments.algo:
-        raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")
-    method = find(arguments.algo)
-    setting, config = config_of(arguments)
-    known = [spec.name for spec in dataclasses.fields(method.Hyper)]
-    given = parse_assignments(arguments.set, arguments.algo, known)
-    config = dataclasses.replace(config, algo=arguments.algo)
-    return setting, with_hyper(config, given, arguments.ablation)
-
-
-def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> dict[str, str]:
-    """The hyper-parameters given as ``--set key=value``.
-
-    Args:
-        known: the hyper-parameters of the method.
-
-    Raises:
-        UserError: no key=value, a key given twice or with a flag of its own, or a number that is not finite.
-    """
-    known = set(known)
-    values: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        key, value = key.strip().replace("-", "_"), value.strip()
-        if not (key and equals and value):
-            raise UserError(f"--set {pair}: expected key=value, such as lam=0.5")
-        if key not in known and key in _FIELDS and key != "hyper":
-            kept = f"{flag(key)} {value}"
-            if _KINDS[key] is bool:
-                kept = f"{flag(key)} or {flag('no_' + key)}"
-            raise UserError(f"--set {pair}: {key} is no hyper-parameter of '{algo}'; use {kept}")
-        for part in value.split(","):
-            with contextlib.suppress(ValueError):  # words
-                if not math.isfinite(float(part)):
-                    raise UserError(f"--set {pair}: expected a finite number")
-        if key in values:
-            raise UserError(f"--set {key} is given twice, as {values[key]} and as {value}; give it once")
-        values[key] = value
-    return values

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.clients import ClientStore
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData, Part
 from pfl_benchmark.engine.ensemble import as_logits, ensemble_scores
 from pfl_benchmark.engine.executors import Executor

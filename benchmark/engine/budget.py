@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm, RunContext
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.errors import UserError
 

@@ -127,7 +127,7 @@ class _Untrained(Executor):
     def forward(
         self, network: Network, params: Params, clients: Sequence[int], part: Part, stop: int | None = None
     ) -> list[Tensor]:
-        """One output in place of all of a network's: costs depend on how many there are, not on their values."""
+        """One output of a network in place of all: costs depend on their number, not on their values."""
         data, key = self._real.data, (network, stop)
         sizes = data.train_sizes if part == "train" else data.test_sizes
         if key not in self._outputs:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,76 +14,18 @@ import torch.nn.functional as F
 
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.clients import chunks
-from pfl_benchmark.engine.kept import Kept
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.scores import macro_auc, macro_f1
+from pfl_benchmark.records.metrics import ClientMetrics
+from pfl_benchmark.records.outputs import SavedOutputs
 
-__all__ = ["ClientMetrics", "evaluate", "evaluate_adapted", "evaluate_shared"]
-
-
-@dataclass(frozen=True)
-class ClientMetrics:
-    """Per-client results, one entry a client.
-
-    Attributes:
-        correct: correctly classified test samples.
-        total: test samples.
-        loss: mean cross-entropy of the test samples.
-        macro_f1, auc: see `engine.scores`; NaN where a client has no AUC. None on the way, and in
-            records of older versions.
-    """
-
-    correct: np.ndarray
-    total: np.ndarray
-    loss: np.ndarray
-    macro_f1: np.ndarray | None = None
-    auc: np.ndarray | None = None
-
-    def joined(self, others: ClientMetrics) -> ClientMetrics:
-        """These clients and then `others`, of which the same is known."""
-        pairs = zip(self._columns(), others._columns(), strict=True)
-        return ClientMetrics(*(np.concatenate(pair) for pair in pairs))
-
-    def divided(self, first: int) -> tuple[ClientMetrics, ClientMetrics]:
-        """The first clients, and the others."""
-        columns = self._columns()
-        return ClientMetrics(*(c[:first] for c in columns)), ClientMetrics(*(c[first:] for c in columns))
-
-    def _columns(self) -> list[np.ndarray]:
-        """What is known."""
-        columns = (self.correct, self.total, self.loss, self.macro_f1, self.auc)
-        return [column for column in columns if column is not None]
-
-    @property
-    def accuracies(self) -> np.ndarray:
-        return self.correct / self.total
-
-    def summary(self) -> dict[str, float]:
-        """The headline (weighted by test size) and what stands beside it, all in 0..1."""
-        accuracies = np.sort(self.accuracies)
-        worst = max(1, round(0.1 * len(accuracies)))
-        return {
-            "accuracy": float(self.correct.sum() / self.total.sum()),
-            "accuracy_unweighted": float(accuracies.mean()),
-            "accuracy_worst10": float(accuracies[:worst].mean()),
-            "accuracy_std": float(accuracies.std()),
-            "test_loss": float((self.loss * self.total).sum() / self.total.sum()),
-            **self._detailed(),
-        }
-
-    def _detailed(self) -> dict[str, float]:
-        """Means over clients; of AUC over those that have one, and how many these are."""
-        if self.macro_f1 is None or self.auc is None:
-            return {}
-        found: dict[str, float] = {"macro_f1": float(self.macro_f1.mean())}
-        known = self.auc[np.isfinite(self.auc)]
-        return {**found, "auc": float(known.mean()), "auc_clients": len(known)} if len(known) else found
+__all__ = ["evaluate", "evaluate_adapted", "evaluate_shared"]
 
 
 def evaluate(
-    algorithm: Algorithm, kept: Kept | None = None, clients: Sequence[int] | None = None
+    algorithm: Algorithm, kept: SavedOutputs | None = None, clients: Sequence[int] | None = None
 ) -> ClientMetrics:
     """Evaluate every client's model as it stands.
 
@@ -101,7 +42,7 @@ def evaluate_adapted(
     algorithm: Algorithm,
     round: int,
     ledger: Ledger,
-    kept: Kept | None = None,
+    kept: SavedOutputs | None = None,
     clients: Sequence[int] | None = None,
     most: int | None = None,
 ) -> ClientMetrics:
@@ -159,7 +100,7 @@ def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
 
 
 def _measure(
-    algorithm: Algorithm, members: Sequence[StackedModel], clients: list[int], kept: Kept | None
+    algorithm: Algorithm, members: Sequence[StackedModel], clients: list[int], kept: SavedOutputs | None
 ) -> list[_Row]:
     found = list(algorithm.scores(members, clients, "test"))
     labels = [algorithm.task.data.labels(client, "test") for client in clients]

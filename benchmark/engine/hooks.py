@@ -162,8 +162,8 @@ class Hooks:
         if not _finite(found.values()):
             name = next(name for name, tensor in found.items() if not _finite([tensor]))
             raise Diverged(
-                f"training diverged: `{hook}` of '{self._algorithm.name}' gives '{name}' with values that are "
-                f"no numbers; try {' or '.join(self._algorithm.remedies)}"
+                f"training diverged: `{hook}` of '{self._algorithm.name}' gives '{name}', which is not "
+                f"finite; try {' or '.join(self._algorithm.remedies)}"
             )
         if round:
             layout = {name: (tensor.shape[1:], tensor.dtype) for name, tensor in found.items()}

@@ -76,11 +76,11 @@ def recorded(hyper: Any) -> dict[str, Any]:
 
 
 def parse_hyper(hyper: type, given: Mapping[str, Any], owner: str) -> Any:
-    """Build a hyper-parameter object from text or JSON values.
+    """Build a hyper-parameter object from text, JSON or Python values.
 
     Args:
         hyper: the dataclass.
-        given: values by name, as typed (``"0.5"``, ``"4,1"``) or as read from JSON.
+        given: values by name, as typed (``"0.5"``, ``"4,1"``), as read from JSON or as Python has them.
         owner: the method's name, for messages.
 
     Raises:
@@ -95,7 +95,7 @@ def parse_hyper(hyper: type, given: Mapping[str, Any], owner: str) -> Any:
             raise UserError(f"unknown hyper-parameter '{name}' of '{owner}'{nearest(name, fields)}; {known}")
         try:
             values[name] = _convert(value, kinds[name])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise UserError(
                 f"{name}={value} does not fit '{owner}': expected {_describe(kinds[name])}, such as "
                 f"{_typed(fields[name].default)}"
@@ -107,11 +107,13 @@ def parse_hyper(hyper: type, given: Mapping[str, Any], owner: str) -> Any:
 def _convert(value: Any, kind: Any) -> Any:
     if get_origin(kind) is tuple:
         entry = get_args(kind)[0]
-        parts = value.split(",") if isinstance(value, str) else list(value)
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, (tuple, list)):
+            raise ValueError
         return tuple(_convert(part, entry) for part in parts if part != "")
     if kind is bool:
         return _BOOLEANS[str(value).lower()]
-    if kind is int and isinstance(value, float):
+    if isinstance(value, bool) or (kind is int and isinstance(value, float)):
         raise ValueError
     if kind is not str and isinstance(value, str) and not is_plain(value):
         raise ValueError

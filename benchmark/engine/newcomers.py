@@ -7,9 +7,10 @@ from typing import Any
 
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.clients import chunks
-from pfl_benchmark.engine.evaluate import ClientMetrics, evaluate, evaluate_adapted
-from pfl_benchmark.engine.kept import Kept
+from pfl_benchmark.engine.evaluate import evaluate, evaluate_adapted
 from pfl_benchmark.engine.ledger import Ledger
+from pfl_benchmark.records.metrics import ClientMetrics
+from pfl_benchmark.records.outputs import SavedOutputs
 
 __all__ = ["Newcomers", "admit"]
 
@@ -36,7 +37,7 @@ class Newcomers:
         }
 
 
-def admit(algorithm: Algorithm, kept: Kept) -> Newcomers:
+def admit(algorithm: Algorithm, kept: SavedOutputs) -> Newcomers:
     """Let the new clients begin and evaluate them.
 
     The model of nobody else changes. An adaptation of copies, where the method has one, ends after

@@ -14,19 +14,20 @@ import torch
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
 from pfl_benchmark.engine.budget import Plan, first_participants
 from pfl_benchmark.engine.clients import chunks
-from pfl_benchmark.engine.evaluate import ClientMetrics, evaluate, evaluate_adapted, evaluate_shared
-from pfl_benchmark.engine.files import set_aside
+from pfl_benchmark.engine.evaluate import evaluate, evaluate_adapted, evaluate_shared
 from pfl_benchmark.engine.hooks import Diverged, Hooks
-from pfl_benchmark.engine.kept import Kept
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.local import LocalCall
 from pfl_benchmark.engine.newcomers import Newcomers, admit
-from pfl_benchmark.engine.origins import Origin, continued
-from pfl_benchmark.engine.records import RunRecord, as_float
-from pfl_benchmark.engine.shapes import check_rounds
 from pfl_benchmark.engine.trunks import TrunkStore, trunks_of
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Params
+from pfl_benchmark.records.files import set_aside
+from pfl_benchmark.records.metrics import ClientMetrics
+from pfl_benchmark.records.origins import Origin, continued
+from pfl_benchmark.records.outputs import SavedOutputs
+from pfl_benchmark.records.schema import check_rounds
+from pfl_benchmark.records.writer import RunRecord, as_float
 
 __all__ = ["Diverged", "Observer", "run"]
 
@@ -52,7 +53,7 @@ def run(
     observer: Observer,
     environment: Mapping[str, Any],
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    kept: Kept | None = None,
+    kept: SavedOutputs | None = None,
 ) -> dict[str, Any]:
     """Carry out a run, or what is left of it, and return its summary.
 
@@ -64,7 +65,7 @@ def run(
     Raises:
         Diverged: a client's loss is not finite; the checkpoint before it stays usable.
     """
-    loop = _Loop(algorithm, plan, record, trunks, environment, checkpoint_seconds, kept or Kept())
+    loop = _Loop(algorithm, plan, record, trunks, environment, checkpoint_seconds, kept or SavedOutputs())
     loop.restore()
     observer.start(plan.rounds, len(loop.lines))
     for line in loop.lines:
@@ -90,7 +91,7 @@ class _Loop:
         trunks: TrunkStore | None,
         environment: Mapping[str, Any],
         checkpoint_seconds: float,
-        kept: Kept,
+        kept: SavedOutputs,
     ) -> None:
         self.algorithm, self.plan, self.record = algorithm, plan, record
         self.hooks = Hooks(algorithm)
@@ -274,7 +275,7 @@ class _Loop:
         return line
 
     def _evaluate(
-        self, number: int, adapted: bool, ledger: Ledger, kept: Kept | None = None
+        self, number: int, adapted: bool, ledger: Ledger, kept: SavedOutputs | None = None
     ) -> ClientMetrics:
         """Evaluate after a round; the batches of an adaptation are drawn for the next one."""
         if adapted:

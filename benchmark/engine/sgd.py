@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.data import FederatedData, draw_crops
 from pfl_benchmark.engine.local import LocalCall, LocalResult, Phase
 from pfl_benchmark.engine.params import along, expand, row

@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.files import load_tensors, save_tensors
-from pfl_benchmark.engine.origins import deciding
-from pfl_benchmark.engine.records import FORMAT
-from pfl_benchmark.engine.sources import SOURCES, digest
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.files import load_tensors, save_tensors
+from pfl_benchmark.records.origins import deciding
+from pfl_benchmark.records.sources import SOURCES, digest
+from pfl_benchmark.records.writer import FORMAT
 
 __all__ = ["TrunkStore", "common_fields", "trunks_of"]
 

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pfl_benchmark.config.resolve import resolve
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
 from pfl_benchmark.datasets.api import DATASETS
 from pfl_benchmark.datasets.noise import noise
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.budget import planned_bytes, planned_epochs
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.engine.local import LocalResult
 from pfl_benchmark.engine.message import Message
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import Prepared, prepare
+from pfl_benchmark.experiment.prepare import Prepared, prepare
 from pfl_benchmark.experiment.unrecorded import Quiet, run_unrecorded
 from pfl_benchmark.models import Network, Params
+from pfl_benchmark.resolve.run import resolve
 
 __all__ = ["Card", "card_of", "read_docstring"]
 

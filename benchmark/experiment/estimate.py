@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.resolve import method_of
+from pfl_benchmark.config.network import knows_network
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import SharedRounds
 from pfl_benchmark.engine.budget import planned_epochs, planned_samples
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
-from pfl_benchmark.engine.network import knows_network
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.trunks import common_fields, trunks_of
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.records.environment import environment
 from pfl_benchmark.records.store import Record
+from pfl_benchmark.resolve.run import method_of
 from pfl_benchmark.studies.rehearsal import Rehearsal, rehearse
 
 __all__ = ["Estimator", "network_label", "together"]

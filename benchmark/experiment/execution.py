@@ -29,7 +29,7 @@ class Execution:
     side_by_side: int = 1  # runs that share the machine; on record, since it tells in the seconds
     trackings: tuple[Tracking, ...] = ()
     tf32: bool = False  # see `engine.precision`
-    save_predictions: bool = False  # see `engine.kept`
+    save_predictions: bool = False  # see `records.outputs`
     save_models: bool = False
 
     def pick_device(self) -> torch.device:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
-from pfl_benchmark.config.resolve import method_label, resolve
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.console.terminal import say, shown_path
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.experiment.divergence import run_judged
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.progress import RunProgress
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.experiment.unrecorded import Quiet
-from pfl_benchmark.records.freshness import outdated
 from pfl_benchmark.records.record import read_record
+from pfl_benchmark.resolve.code import outdated
+from pfl_benchmark.resolve.run import Run
 
 __all__ = ["run_single"]
 
@@ -25,11 +25,11 @@ _OUTDATED = (
 )
 
 
-def run_single(setting: str, config: RunConfig, execution: Execution, quiet: bool = False) -> dict[str, Any]:
+def run_single(setting: str, run: Run, execution: Execution, quiet: bool = False) -> dict[str, Any]:
     """Carry out one run, or find it finished; says on standard error how it is doing.
 
     Args:
-        setting: the name of the setting that `config` belongs to, for people.
+        setting: the name of the setting that the run belongs to, for people.
         quiet: no progress; notes are printed all the same.
 
     Returns:
@@ -38,29 +38,27 @@ def run_single(setting: str, config: RunConfig, execution: Execution, quiet: boo
     Raises:
         UserError: bad input; nothing is left half-written.
     """
-    resolved = resolve(config)
-    device = execution.pick_device()
-    executor = execution.pick_executor(device, resolved.network, resolved.method)
-    record = record_of(config, execution.results_dir)
+    run = run.placed(execution)
+    config, record = run.config, record_of(run, execution.results_dir)
     headline = " | ".join(
         [
-            f"{method_label(config)} on {_describe_setting(setting, config)}",
-            f"{device}, executor {executor}",
+            f"{run.label} on {_describe_setting(setting, config)}",
+            f"{run.device}, executor {run.executor}",
             f"record {shown_path(record.folder)}",
         ]
     )
     if record.done:
-        summary = run_judged(config, execution, Quiet())
+        summary = run_judged(run, execution, Quiet())
         if not quiet:
             say(f"{headline} | already finished, not run again")
         if outdated(config, summary, read_record(record.folder).verified):
             say(_OUTDATED)
         return summary
     if quiet:
-        return run_judged(config, execution, Quiet())
+        return run_judged(run, execution, Quiet())
     resumes = (record.folder / "checkpoint.pt").exists()
     with RunProgress(headline, f"preparing {config.dataset}", resumes) as progress:
-        return run_judged(config, execution, progress)
+        return run_judged(run, execution, progress)
 
 
 def _describe_setting(setting: str, config: RunConfig) -> str:

@@ -11,14 +11,14 @@ from typing import Any
 
 from pfl_benchmark.algorithms import find
 from pfl_benchmark.config.fields import as_typed
-from pfl_benchmark.config.resolve import resolve, with_hyper
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.files import read_json
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.hyper import Between, Space, spaces
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.errors import UserError, optional
-from pfl_benchmark.records.freshness import outdated
+from pfl_benchmark.records.files import read_json
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.resolve.code import outdated
+from pfl_benchmark.resolve.run import Run, resolve
 
 __all__ = ["RATE", "Trial", "earlier", "need_optuna", "search", "space_of"]
 
@@ -74,12 +74,12 @@ def space_of(config: RunConfig, fixed: set[str]) -> dict[str, Space]:
 
 
 def search(
-    config: RunConfig,
+    run: Run,
     given: Mapping[str, str],
     ablation: str | None,
     space: Mapping[str, Space],
     trials: int,
-    evaluate: Callable[[RunConfig], float],
+    evaluate: Callable[[Run], float],
 ) -> Iterator[Trial]:
     """Try so many different configurations, the first one with the defaults.
 
@@ -87,18 +87,18 @@ def search(
     of its first trials finished, and goes on.
 
     Args:
-        config: of the run, with its validation split.
+        run: the first trial, with its validation split.
         given: hyper-parameters that are fixed, as typed.
         evaluate: carries out a run and returns its accuracy.
 
     Raises:
         UserError: optuna is not installed, or a run cannot be carried out.
     """
-    optuna = need_optuna()
+    optuna, config = need_optuna(), run.config
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=config.seed)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    start = {RATE: config.lr, **with_hyper(config, given, ablation).hyper}
+    start = {RATE: config.lr, **config.hyper}
     study.enqueue_trial({name: _offered(start[name], part) for name, part in space.items()})
     tried: dict[str, float] = {}
     idle = 0
@@ -110,26 +110,27 @@ def search(
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
             idle += 1
             continue
-        if one.hash in tried:
-            study.tell(trial, tried[one.hash])
+        key = one.config.hash
+        if key in tried:
+            study.tell(trial, tried[key])
             idle += 1
             continue
         idle, accuracy = 0, None
         with contextlib.suppress(Diverged):  # counts as a trial, and as the worst there can be
             accuracy = evaluate(one)
-        tried[one.hash] = accuracy or 0.0
-        study.tell(trial, tried[one.hash])
-        yield Trial(one, accuracy)
+        tried[key] = accuracy or 0.0
+        study.tell(trial, tried[key])
+        yield Trial(one.config, accuracy)
 
 
 def _configured(
     config: RunConfig, given: Mapping[str, str], ablation: str | None, values: Mapping[str, str]
-) -> RunConfig | None:
+) -> Run | None:
     """A run with these values; None where the method refuses them together."""
     hyper = {name: text for name, text in values.items() if name != RATE}
     rate = float(values[RATE]) if RATE in values else config.lr
     try:
-        return resolve(with_hyper(dataclasses.replace(config, lr=rate), {**given, **hyper}, ablation)).config
+        return resolve(dataclasses.replace(config, lr=rate, hyper={**given, **hyper}), ablation=ablation)
     except UserError:
         return None
 

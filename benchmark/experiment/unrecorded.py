@@ -9,8 +9,8 @@ from typing import Any
 
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.budget import Plan
-from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.engine.rounds import Observer, run
+from pfl_benchmark.records.writer import RunRecord
 
 __all__ = ["Quiet", "run_unrecorded"]
 

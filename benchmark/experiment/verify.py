@@ -10,22 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pfl_benchmark.config.resolve import resolve
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.executors.threads import available_cores
-from pfl_benchmark.engine.origins import deciding
 from pfl_benchmark.engine.precision import precision
-from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.engine.rounds import Diverged, Observer, run
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import prepare
+from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.records.environment import environment
-from pfl_benchmark.records.freshness import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, code_of, write_verdict
+from pfl_benchmark.records.origins import deciding
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.same_data import Source, data_for, source_of
+from pfl_benchmark.records.sources import same_code
+from pfl_benchmark.records.verdicts import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, write_verdict
+from pfl_benchmark.records.writer import RunRecord
+from pfl_benchmark.resolve.code import code_of
+from pfl_benchmark.resolve.run import Run
 
 __all__ = ["ROUNDS", "Gap", "Verdict", "check_record", "cores_for", "execution_for", "load_data", "verify"]
 
@@ -113,7 +115,7 @@ class Verdict:
     @property
     def suspicious(self) -> bool:
         """Whether figures differ at all, though code and all that floats depend on are the same."""
-        same = self.record.summary["environment"].get("code") == self.environment["code"]
+        same = same_code(self.record.summary["environment"].get("code"), self.environment["code"])
         return bool(self.gaps) and same and not self.elsewhere
 
     def to_dict(self, by: str = "") -> dict[str, Any]:
@@ -162,14 +164,13 @@ def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[Source, 
     }
 
 
-def execution_for(record: Record, asked: Execution) -> Execution:
+def execution_for(record: Record, run: Run, asked: Execution) -> Execution:
     """How to run a record again: as asked, and where that leaves a choice as the record was made.
 
     Raises:
-        UserError: a configuration that this code cannot carry out, or a device that is not here.
+        UserError: a device that is not here.
     """
-    made, run = record.summary["environment"], resolve(record.config)
-    network, alone = run.network, run.method.alone
+    made, network, alone = record.summary["environment"], run.network, run.method.alone
     if asked.device == "auto" and made.get("device") == "cpu":
         asked = dataclasses.replace(asked, device="cpu")
     kind, name = asked.pick_device().type, made.get("executor")
@@ -184,18 +185,26 @@ def execution_for(record: Record, asked: Execution) -> Execution:
     return dataclasses.replace(asked, tf32=asked.tf32 or bool(made.get("tf32")))
 
 
-def cores_for(record: Record, execution: Execution) -> int:
+def cores_for(record: Record, run: Run) -> int:
     """Cores to run a record again on, at most: as it was made on, if their number decides its floats."""
-    run, device = resolve(record.config), execution.pick_device()
-    executor = EXECUTORS[execution.pick_executor(device, run.network, run.method)]
     made = record.summary["environment"].get("cores")
-    if device.type != "cpu" or not executor.by_cores or not isinstance(made, int) or made < 1:
+    if (
+        run.device.type != "cpu"
+        or not EXECUTORS[run.executor].by_cores
+        or not isinstance(made, int)
+        or made < 1
+    ):
         return available_cores()
     return made
 
 
-def check_record(record: Record, rounds: int, execution: Execution, dataset: datasets.Dataset) -> None:
+def check_record(
+    record: Record, run: Run, rounds: int, execution: Execution, dataset: datasets.Dataset
+) -> None:
     """Refuse what cannot be verified here, before anything is trained.
+
+    Args:
+        run: the record's configuration, placed by `execution`.
 
     Raises:
         UserError: more rounds than the run has, other data, or an executor that cannot train its network.
@@ -206,7 +215,7 @@ def check_record(record: Record, rounds: int, execution: Execution, dataset: dat
             "give at most that many, or --all"
         )
     here = data_for(record.config, dataset)
-    prepared = prepare(resolve(record.config), execution, dataset)
+    prepared = prepare(run, execution, dataset)
     prepared.task.executor.close()
     if record.data.differs(here) or record.split != prepared.split.checksum:
         raise UserError(
@@ -217,17 +226,25 @@ def check_record(record: Record, rounds: int, execution: Execution, dataset: dat
 
 
 def verify(
-    record: Record, rounds: int, execution: Execution, dataset: datasets.Dataset, observer: Observer
+    record: Record,
+    resolved: Run,
+    rounds: int,
+    execution: Execution,
+    dataset: datasets.Dataset,
+    observer: Observer,
 ) -> Verdict:
     """Run the first rounds of a record again and compare.
+
+    Args:
+        resolved: the record's configuration, placed by `execution`.
 
     The method sees the run's full number of rounds, on which its stages may depend; nothing is taken over
     from other runs, and nothing is written but to a temporary folder.
     """
-    prepared = prepare(resolve(record.config), execution, dataset)
+    prepared = prepare(resolved, execution, dataset)
     config = prepared.config
-    surroundings = environment(prepared.task.data.device, prepared.executor_name)
-    surroundings |= {"tf32": execution.tf32, "code": code_of(config)}
+    surroundings = environment(prepared.task.data.device, prepared.resolved.executor)
+    surroundings |= {"tf32": execution.tf32, "code": code_of(config, resolved.plain)}
     try:
         plan = plan_rounds(config, prepared.make)
         if plan.rounds != len(record.rounds):

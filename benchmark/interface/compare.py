@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from pfl_benchmark.config.plugins import load_plugins
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.interface.load import Runs, records_of
 from pfl_benchmark.present.compare import groups, row_in_numbers
 from pfl_benchmark.records.gather import named_record
 from pfl_benchmark.records.record import Record
+from pfl_benchmark.resolve.plugins import load_plugins
 
 __all__ = ["compare_records"]
 

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import pandas as pd
 
 from pfl_benchmark.config.fields import as_typed, setting_in_words
-from pfl_benchmark.config.plugins import load_plugins
 from pfl_benchmark.console.terminal import say
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.gather import gather
 from pfl_benchmark.records.record import Record
+from pfl_benchmark.resolve.plugins import load_plugins
 
 __all__ = ["Level", "Runs", "load_records", "records_of"]
 

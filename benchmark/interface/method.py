@@ -9,8 +9,8 @@ import sys
 
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.registry import ALGORITHMS, register
-from pfl_benchmark.engine.sources import SOURCES
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.sources import SOURCES
 
 __all__ = ["name_of"]
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import dataclasses
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pfl_benchmark.config.fields import as_typed
-from pfl_benchmark.config.flags import configure
-from pfl_benchmark.config.plugins import load_plugins
+from pfl_benchmark.algorithms import find
+from pfl_benchmark.config.flags import config_from
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.errors import UserError, flag, unknown
+from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.experiment.single import run_single
 from pfl_benchmark.interface.method import name_of
 from pfl_benchmark.records.record import Record, read_record
+from pfl_benchmark.resolve.plugins import load_plugins
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.track.base import Tracking
 
 __all__ = ["run"]
@@ -58,7 +60,7 @@ def run(
         algo: name of a method, or the class of one of your own, which need not be registered.
         setting: dataset, split and protocol (``python -m benchmark list settings``).
         dataset: its first setting is used where none is given; also ``folder:PATH`` and ``parquet:PATH``.
-        hyper: the method's hyper-parameters that differ from their defaults, as ``--set``.
+        hyper: the method's hyper-parameters that differ from their defaults, by name.
         ablation: a named variant of the method.
         results_dir: where records lie.
         data_dir: folder that holds the datasets; None: the environment's PFL_DATA_DIR, else a cache folder.
@@ -67,7 +69,7 @@ def run(
         progress: show a bar (on a terminal or in a notebook) or lines.
         again: run anew; a finished record of this run stays unless the new one is finished.
         trackings: trackers that follow the run (`track.base`).
-        fields: further fields of `engine.config.RunConfig`: rounds, lr, partition, clients, ...
+        fields: further fields of `config.run_config.RunConfig`: rounds, lr, partition, clients, ...
 
     Returns:
         The record: configuration, summary, accuracies per client and the lines of all rounds.
@@ -82,7 +84,12 @@ def run(
         _check(name, value)
     is_list = isinstance(trackings, Sequence)
     for name, value, fits, expected in (
-        ("hyper", hyper, isinstance(hyper, Mapping | None), "a dictionary of hyper-parameters by name"),
+        (
+            "hyper",
+            hyper,
+            hyper is None or (isinstance(hyper, Mapping) and all(isinstance(n, str) for n in hyper)),
+            "a dictionary of hyper-parameters by name",
+        ),
         ("results_dir", results_dir, isinstance(results_dir, str | Path) and results_dir != "", "a folder"),
         ("data_dir", data_dir, isinstance(data_dir, str | Path | None), "a folder"),
         ("device", device, isinstance(device, str), "a name"),
@@ -96,9 +103,10 @@ def run(
     ):
         if not fits:
             raise UserError(f"{name} is {value!r:.60}; expected {expected}")
-    words = [f"{name}={as_typed(value)}" for name, value in (hyper or {}).items()]
-    arguments = argparse.Namespace(algo=name_of(algo), setting=setting, ablation=ablation, set=words, **given)
-    chosen, config = configure(arguments)
+    method = find(name_of(algo))
+    with _in_keywords():
+        chosen, config = config_from(given, setting)
+        asked = resolve(dataclasses.replace(config, algo=method.name, hyper=hyper or {}), ablation=ablation)
     for tracking in trackings:
         tracking.check()
     execution = Execution(
@@ -108,14 +116,14 @@ def run(
         results_dir=Path(results_dir).expanduser(),
         trackings=tuple(trackings),
     )
-    record = record_of(config, execution.results_dir)
+    record = record_of(asked, execution.results_dir)
     old = record.folder.with_name(f"{record.folder.name}.old")
     anew = again and record.done
     if anew:
         shutil.rmtree(old, ignore_errors=True)
         record.folder.rename(old)
     try:
-        summary = run_single(chosen, config, execution, quiet=not progress)
+        summary = run_single(chosen, asked, execution, quiet=not progress)
     except BaseException:
         if anew:
             shutil.rmtree(record.folder, ignore_errors=True)
@@ -125,10 +133,27 @@ def run(
     return read_record(Path(summary["record"]))
 
 
+@contextlib.contextmanager
+def _in_keywords() -> Iterator[None]:
+    """Let errors name keywords, not the flags that are called alike."""
+
+    def keyword(found: re.Match[str]) -> str:
+        name = found[1].replace("-", "_")
+        return name if name in (*_FIELDS, "algo", "setting", "ablation") else found[0]
+
+    try:
+        yield
+    except UserError as error:
+        error.args = (re.sub(r"--([a-z-]+)", keyword, str(error)),)
+        raise
+
+
 def _check(name: str, value: Any) -> None:
-    """Refuse what the command line could not have given."""
+    """Refuse what is no field, or of another kind."""
     if name not in _FIELDS:
         raise unknown("field", name, _FIELDS)
-    expected = type(_FIELDS[name].default)
-    if type(value) not in _TYPES[expected]:
-        raise UserError(f"{name} is {value!r:.40}; expected {expected.__name__}, as {flag(name)} takes")
+    default = _FIELDS[name].default
+    if type(value) not in _TYPES[type(default)]:
+        raise UserError(
+            f"{name} is {value!r:.40}; expected {type(default).__name__}, such as {name}={default!r}"
+        )

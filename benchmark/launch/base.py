@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
-from pfl_benchmark.config.plugins import load_plugins
 from pfl_benchmark.datasets import api as datasets
-from pfl_benchmark.engine.records import Busy
 from pfl_benchmark.engine.rounds import Observer
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.divergence import run_judged
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.records.same_data import Source, source_of
+from pfl_benchmark.records.writer import Busy
+from pfl_benchmark.resolve.plugins import load_plugins
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import Cell
 
 __all__ = [
@@ -160,7 +161,7 @@ def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
         load_plugins()  # which a new process has not
         # A method's notes are in its summary; printed for every cell they would drown the progress.
         with contextlib.redirect_stderr(io.StringIO()):
-            return Ended("done", run_judged(cell.config, execution, observer))
+            return Ended("done", run_judged(resolve(cell.config), execution, observer))
     except UserError as error:
         problem = " ".join(str(error).splitlines())
         if isinstance(error, Busy):

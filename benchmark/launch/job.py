@@ -10,7 +10,6 @@ from typing import Any
 from pfl_benchmark.console.terminal import duration, say
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.executors.threads import available_cores
-from pfl_benchmark.engine.records import open_store
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.display import CellProgress
 from pfl_benchmark.experiment.estimate import Estimator, network_label, together
@@ -21,6 +20,8 @@ from pfl_benchmark.launch.cores import confined
 from pfl_benchmark.launch.registry import find
 from pfl_benchmark.records.same_data import Kind, data_for, refuse_other_data, source_of
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.records.writer import open_store
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import Cell, Profile, Study, plan
 
 __all__ = ["Job"]
@@ -136,7 +137,7 @@ class Job:
         with CellProgress(missing, estimates, launcher.jobs) as progress:
             outcome = launcher.run(missing, progress)
         for cell in missing:
-            self.store.add(record_of(cell.config, self.store.root).folder)
+            self.store.add(record_of(resolve(cell.config), self.store.root).folder)
         return outcome
 
     def _refuse_other_data(self, cells: Sequence[Cell]) -> list[Cell]:

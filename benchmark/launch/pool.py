@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.rounds import Observer
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.estimate import Estimator
@@ -21,6 +21,7 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.launch import base
 from pfl_benchmark.launch.base import Ended, Launcher, Outcome, Watcher
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["ATTEMPTS", "Pool", "Task"]
@@ -137,7 +138,7 @@ class _Filling:
         tasks = self._pool.submit(chosen) if chosen else ()
         for cell, task in zip(chosen, tasks, strict=True):
             observer = self._watcher.begin(cell)
-            folder = record_of(cell.config, self._root).folder
+            folder = record_of(resolve(cell.config), self._root).folder
             running = _Running(cell, task, observer, folder / "rounds.jsonl")
             observer.start(cell.config.rounds, 0)
             if (folder / "checkpoint.pt").exists():

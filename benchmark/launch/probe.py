@@ -12,12 +12,12 @@ from multiprocessing.synchronize import Barrier
 
 import torch
 
-from pfl_benchmark.config.plugins import load_plugins
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.experiment.estimate import Estimator
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch.cores import confined, use_share
+from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["Reading", "automatic_jobs", "measure", "most_useful"]

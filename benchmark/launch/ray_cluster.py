@@ -17,9 +17,7 @@ from typing import Any
 
 import torch
 
-from pfl_benchmark.config.plugins import VARIABLE
 from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
-from pfl_benchmark.engine.records import Busy
 from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.launch.base import Ended, Options, absolute
@@ -28,6 +26,9 @@ from pfl_benchmark.launch.ray_task import clean_up, look, read_files, work, writ
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.records.environment import COMMIT_VARIABLE, commit
 from pfl_benchmark.records.same_data import Source, source_of
+from pfl_benchmark.records.writer import Busy
+from pfl_benchmark.resolve.plugins import VARIABLE
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["RayCluster", "connect", "divide"]
@@ -122,7 +123,7 @@ class RayCluster(Pool):
 
     def _follow(self, cell: Cell) -> Ended:
         """Have a cell run, and take in what comes of its record."""
-        record = record_of(cell.config, self._execution.results_dir)
+        record = record_of(resolve(cell.config), self._execution.results_dir)
         try:
             record.acquire()
         except Busy as error:

@@ -16,14 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
-from pfl_benchmark.config.plugins import load_plugins
-from pfl_benchmark.engine.files import write_bytes
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch.base import Ended, attempt, unavailable
 from pfl_benchmark.launch.cores import use_share
+from pfl_benchmark.records.files import write_bytes
 from pfl_benchmark.records.same_data import Source
+from pfl_benchmark.resolve.plugins import load_plugins
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["clean_up", "look", "read_files", "work", "write_files"]
@@ -56,7 +57,7 @@ def work(
     os.environ.update(variables)
     load_plugins()
     execution = dataclasses.replace(execution, results_dir=_folder(scratch))
-    folder = record_of(cell.config, execution.results_dir).folder
+    folder = record_of(resolve(cell.config), execution.results_dir).folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_files(folder, files)

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pfl_benchmark.engine.files import read_bytes, write_text
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.files import read_bytes, write_text
 
 __all__ = ["Document", "lines_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pfl_benchmark.engine.files import make_folder_of, write_bytes
+from pfl_benchmark.records.files import make_folder_of, write_bytes
 from pfl_benchmark.render.picture import Picture
 
 __all__ = ["write_picture"]

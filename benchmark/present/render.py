@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pfl_benchmark.engine.files import read_bytes, read_json, write_bytes, write_json
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.files import read_bytes, read_json, write_bytes, write_json
 from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.studies.grid import Profile, Study
 from pfl_benchmark.studies.results import collect

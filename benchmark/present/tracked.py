@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pfl_benchmark.engine.files import read_json, write_json
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.present.render import RenderedFiles
+from pfl_benchmark.records.files import read_json, write_json
 from pfl_benchmark.render.formats.json_file import from_json
 from pfl_benchmark.render.table import Table
 from pfl_benchmark.studies.catalogue import STUDIES

@@ -1,1 +1,1 @@
-"""What runs have left behind: finding and reading records, and where they come from."""
+"""What runs leave behind: writing, sealing, finding and reading records."""

@@ -33,17 +33,17 @@ from pathlib import Path
 from typing import Any
 
 from pfl_benchmark import __version__
-from pfl_benchmark.config.plugins import LOADED
-from pfl_benchmark.engine.files import make_folder_of, parse_json, read_json, write_bytes, write_json
-from pfl_benchmark.engine.seal import SEALED, read_sealed
-from pfl_benchmark.engine.shapes import COUNT, OBJECT, Allowed, check_entries
-from pfl_benchmark.engine.sources import SOURCES
+from pfl_benchmark.config.loaded import LOADED
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.environment import commit
-from pfl_benchmark.records.freshness import checked_verdict, with_checksum
+from pfl_benchmark.records.files import make_folder_of, parse_json, read_json, write_bytes, write_json
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.records.same_data import Kind
+from pfl_benchmark.records.schema import COUNT, OBJECT, Allowed, check_entries
+from pfl_benchmark.records.seal import SEALED, read_sealed
+from pfl_benchmark.records.sources import SOURCES
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.records.verdicts import checked_verdict, with_checksum
 
 __all__ = ["Pack", "plugins_of", "read_verdicts", "unpacked", "write_pack", "write_verdicts"]
 
@@ -86,10 +86,7 @@ def write_pack(records: Sequence[Record], out: Path) -> dict[str, int]:
     content: dict[str, bytes] = {}
     for record in records:
         if not record.sealed:
-            raise UserError(
-                f"{record.folder} is not sealed; to check and seal it: "
-                f"python -m benchmark seal {record.folder}"
-            )
+            raise UserError(f"{record.folder} is of an older version and not sealed; leave it out")
         files = {**read_sealed(record.folder), _SEAL: (record.folder / _SEAL).read_bytes()}
         content |= {f"records/{record.folder.name}/{name}": file for name, file in files.items()}
     content |= _plugin_files(records)

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from pfl_benchmark import __version__
-from pfl_benchmark.config.plugins import LOADED
-from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.config.loaded import LOADED
 
-__all__ = ["COMMIT_VARIABLE", "commit", "device_name", "environment"]
+__all__ = ["COMMIT_VARIABLE", "CORES_VARIABLE", "available_cores", "commit", "device_name", "environment"]
 
 _PROGRAM = ("algorithms", "benchmark", "datasets")
 COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that was sent without its history
+CORES_VARIABLE = "PFL_CORES"  # of the environment: a worker's share where several share a machine
 
 
 def environment(device: torch.device, executor: str) -> dict[str, Any]:
@@ -42,6 +42,13 @@ def environment(device: torch.device, executor: str) -> dict[str, Any]:
     if LOADED:
         found["plugins"] = ", ".join(sorted(Path(plugin).name for plugin in LOADED))
     return found
+
+
+def available_cores() -> int:
+    """Cores this process may use: what the system tells, and no more of them than its share."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = os.environ.get(CORES_VARIABLE, "")
+    return min(max(1, int(share)), here) if share.isdecimal() else here
 
 
 def device_name(device: torch.device) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pfl_benchmark.engine.records import FOLDER
 from pfl_benchmark.errors import UserError, nearest
 from pfl_benchmark.records.record import Record, read_reason, read_record
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.records.writer import FOLDER
 
 __all__ = ["Gathered", "gather", "named_record", "require_folder"]
 

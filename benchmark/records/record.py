@@ -1,7 +1,7 @@
 """One finished run, read from its folder and checked: the only reader of a record's files.
 
-What it returns has the types and ranges of `engine.shapes`. Figures that follow from others are
-computed again, and every file is held against the seal (`engine.seal`), if the record has one.
+What it returns has the types and ranges of `records.schema`. Figures that follow from others are
+computed again, and every file is held against the seal (`records.seal`), if the record has one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.evaluate import ClientMetrics
-from pfl_benchmark.engine.files import parse_json, read_bytes, read_json
-from pfl_benchmark.engine.records import FORMAT, slug
-from pfl_benchmark.engine.seal import DIAGNOSTICS, broken, read_sealed, seal_of
-from pfl_benchmark.engine.shapes import (
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.files import parse_json, read_bytes, read_json
+from pfl_benchmark.records.metrics import ClientMetrics
+from pfl_benchmark.records.same_data import Data, data_of
+from pfl_benchmark.records.schema import (
     COSTS,
     COUNT,
     COUNTS,
@@ -32,9 +32,9 @@ from pfl_benchmark.engine.shapes import (
     check_rounds,
     check_summary,
 )
-from pfl_benchmark.errors import UserError
-from pfl_benchmark.records.freshness import read_verdict
-from pfl_benchmark.records.same_data import Data, data_of
+from pfl_benchmark.records.seal import DIAGNOSTICS, broken, read_sealed, seal_of
+from pfl_benchmark.records.verdicts import read_verdict
+from pfl_benchmark.records.writer import FORMAT, slug
 
 __all__ = ["BadRecord", "Record", "data_in", "read_reason", "read_record"]
 
@@ -66,12 +66,12 @@ class Record:
         method: its readable name and variant, as the folder is called.
         split: checksum of the split; records of equal split can be compared client by client.
         data: what it was made on.
-        summary: the content of summary.json, as `engine.shapes.check_summary` takes it.
+        summary: the content of summary.json, as `records.schema.check_summary` takes it.
         accuracies, test_samples, losses: per client that took part in training [K].
         macro_f1, auc: per such client [K], NaN where a client has no AUC; None in older records.
         newcomers: of the clients that took no part; None where everyone did.
         new_clients: their numbers, in this order, in a run in which everyone takes part.
-        rounds: the lines of rounds.jsonl, as `engine.shapes.check_rounds` takes them.
+        rounds: the lines of rounds.jsonl, as `records.schema.check_rounds` takes them.
         diagnostics: what the method itself had to say: any JSON object.
         digest: changes with the content of the record.
         sealed: False for a record of an older version, whose files nothing vouches for.

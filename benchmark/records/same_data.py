@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import UserError
 
 __all__ = ["Data", "Kind", "Source", "copies", "data_for", "data_of", "refuse_other_data", "source_of"]

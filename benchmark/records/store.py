@@ -6,11 +6,11 @@ import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.records import FOLDER, refuse_record
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.record import BadRecord, Record, data_in, read_reason, read_record
 from pfl_benchmark.records.same_data import Data
+from pfl_benchmark.records.writer import FOLDER, refuse_record
 
 __all__ = ["Record", "Store", "family", "finished_data"]
 
@@ -93,10 +93,7 @@ class Store:
         lines = [f"damaged record, not used: {found.folder.name}: {found.reason}" for found in self.damaged]
         unsealed = [record.folder.name for record in self.records() if not record.sealed]
         if unsealed:
-            lines.append(
-                f"records of an older version, not sealed: {len(unsealed)}, such as {unsealed[0]}; to check "
-                f"and seal them: python -m benchmark seal {self.root}"
-            )
+            lines.append(f"records of an older version, not sealed: {len(unsealed)}, such as {unsealed[0]}")
         return lines
 
     def set_aside(self) -> list[str]:

@@ -16,10 +16,10 @@ from multiprocessing import get_context
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pfl_benchmark.config.network import network_of
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
 from pfl_benchmark.datasets.api import DATASETS
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.network import network_of
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.speed.clock import ceilings, peak_memory, training_bytes, training_flops

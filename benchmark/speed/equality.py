@@ -16,17 +16,17 @@ from typing import Any
 from torch import Tensor
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.resolve import Run, resolve, with_hyper
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import Part
 from pfl_benchmark.engine.executors import EXECUTORS, Executor
 from pfl_benchmark.engine.local import LocalCall, LocalResult
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import prepare
+from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.experiment.unrecorded import Quiet, run_unrecorded
 from pfl_benchmark.models import Network, Params
+from pfl_benchmark.resolve.run import Run, resolve
 from pfl_benchmark.speed.workload import made_dataset
 
 __all__ = ["OUTLIER", "TOLERANCE", "VARIANTS", "Seen", "Twins", "difference", "equality"]
@@ -157,7 +157,7 @@ def equality(
     for cell in cells:
         for algo, ablation in variants:
             config = RunConfig(algo=algo, dataset=cell, **{**_PROTOCOL, **changes})
-            resolved = resolve(with_hyper(config, {}, ablation))
+            resolved = resolve(config, ablation=ablation)
             if EXECUTORS[executor].unable(resolved.network, resolved.method.alone):
                 continue  # `auto` takes another one
             with precision(execution.tf32):

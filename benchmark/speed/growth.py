@@ -12,7 +12,7 @@ import torch
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import Prepared
+from pfl_benchmark.experiment.prepare import Prepared
 from pfl_benchmark.speed.clock import peak_memory, timed, wait_for
 from pfl_benchmark.speed.workload import COHORT, local_call, ready
 
@@ -58,7 +58,7 @@ def crowds(execution: Execution, repeats: int, sizes: tuple[int, ...] = CROWDS) 
             seconds, samples = timed({size: lambda: next(rounds)}, 5 * repeats)[size]  # noqa: B023
         yield {
             "cell": "digits",
-            "executor": prepared.executor_name,
+            "executor": prepared.resolved.executor,
             "crowd": size,
             "clients": COHORT,
             "seconds": seconds,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.local import LocalCall, LocalResult
 from pfl_benchmark.engine.params import row

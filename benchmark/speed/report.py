@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from pfl_benchmark.engine.files import write_json
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.records.environment import device_name, environment
+from pfl_benchmark.records.files import write_json
 from pfl_benchmark.speed.cells import cells
 from pfl_benchmark.speed.equality import VARIANTS, equality
 from pfl_benchmark.speed.growth import COHORTS, CROWDS, cohorts, crowds

@@ -10,13 +10,13 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from pfl_benchmark.config.resolve import resolve
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import prepare
+from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.experiment.unrecorded import Quiet, run_unrecorded
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.speed.workload import made_dataset
 
 __all__ = ["side_by_side", "whole_runs"]

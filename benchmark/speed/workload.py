@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pfl_benchmark.config.resolve import resolve
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
 from pfl_benchmark.datasets.api import DATASETS, Dataset
 from pfl_benchmark.datasets.noise import noise
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.local import LocalCall, LocalResult
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import Prepared, prepare
+from pfl_benchmark.experiment.prepare import Prepared, prepare
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.speed.clock import wait_for
 from pfl_benchmark.speed.plain import PlainTrainer
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, setting_in_words
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.records.store import Record
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.fields import in_words
-from pfl_benchmark.config.resolve import resolve, with_hyper
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import NotDefined
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.printed import PrintedTable
 from pfl_benchmark.studies.rehearsal import canonical
 
@@ -190,12 +190,11 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
         return None
     values = {**setting.values, **profile.changes, **column.changes, **variant.changes}
     config = dataclasses.replace(RunConfig(), **values, algo=variant.algo, seed=seed).settled()
-    config = with_hyper(config, variant.hyper, variant.ablation)
     try:
-        resolve(config)
+        run = resolve(dataclasses.replace(config, hyper=variant.hyper), ablation=variant.ablation)
     except NotDefined:
         return None
-    return canonical(config)
+    return canonical(run.config)
 
 
 def plan(

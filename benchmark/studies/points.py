@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.studies.grid import Column, Variant
 
 __all__ = ["at_rates", "default_rate", "own_points", "validation", "with_points"]

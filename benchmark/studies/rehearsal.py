@@ -11,18 +11,18 @@ from typing import Self
 import numpy as np
 import torch
 
-from pfl_benchmark.config.resolve import method_of
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.api import Dataset, Split
 from pfl_benchmark.datasets.laws import Law
 from pfl_benchmark.datasets.noise import noise
 from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.budget import Plan, plan_rounds
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.resolve.run import method_of
 
 __all__ = ["Rehearsal", "adapts", "canonical", "rehearse"]
 

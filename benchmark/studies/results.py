@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.studies.grid import Grid, Profile, Study, Variant, configure
 from pfl_benchmark.studies.statistics import Comparison, compare_with, mean_and_std

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.engine.network import knows_network
+from pfl_benchmark.config.network import knows_network
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.studies.rehearsal import adapts
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pfl_benchmark.config.fields import DATA_FIELDS, setting_in_words
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.rounds import Observer
 from pfl_benchmark.records.record import read_record
 

@@ -14,10 +14,10 @@ from typing import Any
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import parser_of
 from pfl_benchmark.commands import command_names, find_command
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets.api import DATASETS, LAWS
 from pfl_benchmark.datasets.registry import MODULES
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import flag
 from pfl_benchmark.experiment.card import card_of
 from pfl_benchmark.models import ARCHITECTURES, Network, sample_shape
@@ -55,7 +55,7 @@ LANDING = {
     "CONTRIBUTING.md": ("extend/index.md", ""),
     "algorithms": ("methods/index.md", ""),
     "datasets/laws": ("laws.md", ""),
-    "benchmark/engine/config.py": ("configuration.md", ""),
+    "benchmark/config/run_config.py": ("configuration.md", ""),
 }
 
 

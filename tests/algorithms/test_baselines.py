@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.resolve import with_hyper
 from pfl_benchmark.datasets.api import Dataset, Samples, Split
 from pfl_benchmark.engine.algorithm import RunContext
 from pfl_benchmark.engine.config import RunConfig
@@ -26,6 +25,7 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.models import NETWORKS
+from pfl_benchmark.resolve.run import resolve, with_hyper
 
 HEAD = ["fc3.weight", "fc3.bias"]
 EVERYONE = range(6)
@@ -691,7 +691,7 @@ def test_the_record_names_the_split(tiny, tmp_path):
     split = {}
     for algo in ("local", "fedrep"):
         execution = Execution(device="cpu", executor="loop", results_dir=tmp_path)
-        record = Path(run_cell(tiny(algo, rounds=1), execution, Quiet())["record"])
+        record = Path(run_cell(resolve(tiny(algo, rounds=1)), execution, Quiet())["record"])
         split[algo] = json.loads((record / "config.json").read_text())["split"]
     assert split["local"] == split["fedrep"]
     assert split["local"]["classes_per_client"] == [2, 2]

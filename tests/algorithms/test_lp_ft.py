@@ -5,10 +5,10 @@ import torch
 from equations import close, gradient_at
 
 from pfl_benchmark.algorithms.fedavg_ft import FedAvgFT
-from pfl_benchmark.config.resolve import method_label
 from pfl_benchmark.engine.hyper import recorded
 from pfl_benchmark.engine.local import LocalCall, StackedModel
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.resolve.run import method_label
 
 
 def test_the_ablation_trains_the_head_and_then_everything(tiny, ready):

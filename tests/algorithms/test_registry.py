@@ -8,11 +8,11 @@ import pytest
 
 from pfl_benchmark import algorithms
 from pfl_benchmark.algorithms import ALGORITHMS, find, register
-from pfl_benchmark.config.resolve import method_label
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.hyper import parse_hyper
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import build_network
+from pfl_benchmark.resolve.run import method_label
 
 BASELINES = {"local", "fedavg", "fedavg-ft", "ditto", "fedbabu", "fedrep", "fedper", "lg-fedavg"}
 

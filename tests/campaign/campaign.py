@@ -30,6 +30,7 @@ from pfl_benchmark.experiment.runner import record_of, run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.records.archive import unpacked, write_pack
 from pfl_benchmark.records.record import BadRecord, read_record
+from pfl_benchmark.resolve.run import resolve
 
 DIGITS, PAIRS, LINES, KILLS, FLIPS, FILES, PACKS = 1000, 1000, 700, 200, 200, 200, 800
 METHODS = ("fedper", "ditto", "ppfe", "fedavg-ft")
@@ -93,7 +94,7 @@ def test_command_lines(tmp_path, monkeypatch):
 
 def _go(tiny, algo, root):
     execution = Execution(device="cpu", executor="loop", results_dir=root, checkpoint_seconds=0)
-    run_cell(tiny(algo), execution, Quiet())
+    run_cell(resolve(tiny(algo)), execution, Quiet())
 
 
 def _results(folder):
@@ -105,7 +106,7 @@ def _results(folder):
 def test_kills(algo, tiny, tmp_path):
     """A run that is killed at any moment, again and again, ends as one that is not, and leaves nothing."""
     _go(tiny, algo, tmp_path / "whole")
-    whole = record_of(tiny(algo), tmp_path / "whole").folder
+    whole = record_of(resolve(tiny(algo)), tmp_path / "whole").folder
     rng, kills, runs = random.Random(algo), 0, 0
     while kills < KILLS // len(METHODS):
         root = tmp_path / "killed" / str(runs)
@@ -113,7 +114,7 @@ def test_kills(algo, tiny, tmp_path):
         while killed(lambda root=root: _go(tiny, algo, root), rng.uniform(0.005, 0.4)):
             kills += 1
         _go(tiny, algo, root)  # a finished run is not run again; removes what was left
-        folder = record_of(tiny(algo), root).folder
+        folder = record_of(resolve(tiny(algo)), root).folder
         assert _results(folder) == _results(whole)
         assert read_record(folder).sealed
         assert {path.name for path in folder.iterdir()} == {path.name for path in whole.iterdir()}
@@ -125,11 +126,11 @@ def test_flips(kind, tiny, tmp_path, capsys):
     """A flipped bit in a checkpoint or in shared rounds changes nothing: it is found, or does not matter."""
     algo = "fedper" if kind == "checkpoint" else "fedavg-ft"
     _go(tiny, algo, tmp_path / "whole")
-    whole = record_of(tiny(algo), tmp_path / "whole").folder
+    whole = record_of(resolve(tiny(algo)), tmp_path / "whole").folder
     start = tmp_path / "start"
     if kind == "trunk":
         _go(tiny, "fedavg", start)
-        shutil.rmtree(record_of(tiny("fedavg"), start).folder)
+        shutil.rmtree(record_of(resolve(tiny("fedavg")), start).folder)
     else:
         with pytest.raises(KeyboardInterrupt):
             _stop(tiny(algo), start)
@@ -142,7 +143,7 @@ def test_flips(kind, tiny, tmp_path, capsys):
         flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
         (root / file.relative_to(start)).write_bytes(bytes(flipped))
         _go(tiny, algo, root)
-        assert _results(record_of(tiny(algo), root).folder) == _results(whole)
+        assert _results(record_of(resolve(tiny(algo)), root).folder) == _results(whole)
         told += "set aside" in capsys.readouterr().err
         shutil.rmtree(root)
     assert told > FLIPS // 8
@@ -155,7 +156,7 @@ def _stop(config, root):
                 raise KeyboardInterrupt
 
     execution = Execution(device="cpu", executor="loop", results_dir=root, checkpoint_seconds=0)
-    run_cell(config, execution, Stop())
+    run_cell(resolve(config), execution, Stop())
 
 
 # Data files

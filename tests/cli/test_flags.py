@@ -11,11 +11,11 @@ from pfl_benchmark.commands import command_names
 from pfl_benchmark.commands import run as run_command
 from pfl_benchmark.config.fields import changes
 from pfl_benchmark.config.flags import config_of
-from pfl_benchmark.config.resolve import check_data
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import DEFAULT_SETTING, SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import flag
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.resolve.run import check_data
 
 FIELDS = [spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")]
 

@@ -6,12 +6,12 @@ import pytest
 from PIL import Image
 
 from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets import api as datasets
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.hyper import parse_hyper
 from pfl_benchmark.errors import flag
-from pfl_benchmark.experiment.runner import split_of
+from pfl_benchmark.experiment.prepare import split_of
 from pfl_benchmark.models import ARCHITECTURES
 from pfl_benchmark.studies.catalogue import STUDIES
 

@@ -10,16 +10,16 @@ import pytest
 from conftest import TINY as FEDERATION
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.plugins import LOADED, VARIABLE, load_plugins
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets.registry import DATASETS, MODULES
-from pfl_benchmark.engine.sources import SOURCES
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.progress import RunProgress
 from pfl_benchmark.launch.local import Processes
 from pfl_benchmark.models import ARCHITECTURES, NETWORKS
-from pfl_benchmark.records.freshness import _digest, code_of
+from pfl_benchmark.records.sources import SOURCES
+from pfl_benchmark.resolve.code import _digest, code_of
+from pfl_benchmark.resolve.plugins import LOADED, VARIABLE, load_plugins
 from pfl_benchmark.studies.grid import Cell
 
 ROOT = Path(__file__).parents[2]

@@ -12,12 +12,13 @@ from record_folders import write_records
 from pfl_benchmark.cli import Parser, main
 from pfl_benchmark.commands import run as run_command
 from pfl_benchmark.config.fields import setting_in_words
-from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.present.page.command import command
-from pfl_benchmark.records.freshness import write_verdict
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.records.verdicts import write_verdict
+from pfl_benchmark.resolve.asked import configure
+from pfl_benchmark.resolve.run import with_hyper
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
 from pfl_benchmark.studies.grid import plan
 
@@ -215,7 +216,7 @@ def parsed(words):
     run_command.add_arguments(parser)
     program, *rest = shlex.split(words)
     assert [program, *rest[:2]] == ["python", "-m", "benchmark"]
-    return run_command.configure(parser.parse(rest[2:]))[1]
+    return configure(parser.parse(rest[2:]))[1].config
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -75,7 +75,7 @@ def test_json_and_finished_run(tiny_run):
 def test_a_finished_run_of_other_code_is_not_passed_off_as_new(tiny_run, monkeypatch):
     """Whoever has just edited a method must not take the old figure for that of the edit."""
     tiny_run("--algo fedavg")
-    monkeypatch.setattr("pfl_benchmark.records.freshness.code_of", lambda config: "after the edit")
+    monkeypatch.setattr("pfl_benchmark.resolve.code.code_of", lambda config: "after the edit")
     again = tiny_run("--algo fedavg")
     first, second = again.err.splitlines()
     assert "already finished" in first

@@ -115,7 +115,7 @@ def test_fill_render_and_nothing_to_do(command, tiny_studies, tmp_path):
 
 def test_records_of_other_code_are_counted(command, tiny_studies, tmp_path, monkeypatch):
     assert "other code" not in command("--only pair").out
-    monkeypatch.setattr("pfl_benchmark.records.freshness.code_of", lambda config: "after the edit")
+    monkeypatch.setattr("pfl_benchmark.resolve.code.code_of", lambda config: "after the edit")
     answer = command("--only pair")
     assert answer.code == 0
     assert "2 of 2 records were computed by other code" in answer.out

@@ -9,11 +9,11 @@ import pytest
 
 import pfl_benchmark.datasets.laws.base as base
 from pfl_benchmark.config.flags import config_of
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.api import LAWS, load
 from pfl_benchmark.datasets.laws import OPTIONS, ByLabels, option, register
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import UserError, flag
-from pfl_benchmark.experiment.runner import split_of
+from pfl_benchmark.experiment.prepare import split_of
 from tests.cli.test_flags import parse
 
 BY_LABELS = [name for name, law in LAWS.items() if issubclass(law, ByLabels)]

@@ -17,19 +17,20 @@ from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main, parser_of
 from pfl_benchmark.commands import command_names, find_command
 from pfl_benchmark.config import own_data
-from pfl_benchmark.config.flags import config_of, configure
-from pfl_benchmark.config.plugins import LOADED, VARIABLE, load_plugins, take_plugins
-from pfl_benchmark.config.resolve import check_data, resolve
+from pfl_benchmark.config.flags import config_of
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.api import DATASETS, LAWS
 from pfl_benchmark.datasets.own import OWN_DATA
 from pfl_benchmark.datasets.registry import MODULES
-from pfl_benchmark.engine import shapes
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.sources import SOURCES
 from pfl_benchmark.experiment.card import read_docstring
 from pfl_benchmark.models import ARCHITECTURES, NETWORKS
+from pfl_benchmark.records import schema
+from pfl_benchmark.records.sources import SOURCES
+from pfl_benchmark.resolve.asked import configure
+from pfl_benchmark.resolve.plugins import LOADED, VARIABLE, load_plugins, take_plugins
+from pfl_benchmark.resolve.run import check_data
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
@@ -115,7 +116,7 @@ def test_links_in_the_checkout(name):
 
 def test_records_are_told_field_by_field():
     text = site().pages["records.md"]
-    rules = {**shapes._ROUND, **shapes._EVALUATED, **shapes._SUMMARY, **shapes._LATER}
+    rules = {**schema._ROUND, **schema._EVALUATED, **schema._SUMMARY, **schema._LATER}
     assert [name for name in rules if f"`{name}`" not in text] == []
 
 
@@ -225,7 +226,7 @@ def test_all_commands_are_valid(folder):
             continue
         given = parser_of(name, command).parse(list(rest))
         if name == "run":
-            resolve(configure(given)[1])
+            configure(given)
         elif name == "data":
             check_data(config_of(given)[1])
         assert page

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from pfl_benchmark.engine.executors import LoopExecutor
-from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.records.writer import RunRecord
+from pfl_benchmark.resolve.run import resolve
 
 
 class Stop:
@@ -33,7 +34,7 @@ def go(tiny, tmp_path):
 
     def start(pause, last=None):
         execution = Execution(device="cpu", executor="loop", results_dir=tmp_path, checkpoint_seconds=pause)
-        return run_cell(tiny("fedavg"), execution, Stop(last))
+        return run_cell(resolve(tiny("fedavg")), execution, Stop(last))
 
     return start
 

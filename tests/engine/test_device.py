@@ -12,7 +12,6 @@ import torch
 from accelerator import DEVICE, traffic
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.resolve import resolve, with_hyper
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.engine.budget import Plan
 from pfl_benchmark.engine.config import RunConfig
@@ -21,11 +20,12 @@ from pfl_benchmark.engine.executors.program import Program
 from pfl_benchmark.engine.executors.replay import Recorder
 from pfl_benchmark.engine.executors.stacked import StackedExecutor
 from pfl_benchmark.engine.params import clone
-from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.engine.rounds import run
 from pfl_benchmark.errors import NotDefined
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import prepare
+from pfl_benchmark.experiment.prepare import prepare
+from pfl_benchmark.records.writer import RunRecord
+from pfl_benchmark.resolve.run import resolve, with_hyper
 
 # A cohort of one, both clients in the last round, a whole batch and a short one.
 SMALL = {

@@ -5,13 +5,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pfl_benchmark.engine import evaluate as module
-from pfl_benchmark.engine.algorithm import StackedModel
+from pfl_benchmark.engine import clients as module
 from pfl_benchmark.engine.clients import chunks
 from pfl_benchmark.engine.ensemble import SPACES, ensemble_scores
-from pfl_benchmark.engine.evaluate import ClientMetrics, evaluate, evaluate_adapted
+from pfl_benchmark.engine.evaluate import evaluate, evaluate_adapted
 from pfl_benchmark.engine.ledger import Ledger
+from pfl_benchmark.engine.local import StackedModel
 from pfl_benchmark.engine.params import expand
+from pfl_benchmark.records.metrics import ClientMetrics
 
 # Figures
 

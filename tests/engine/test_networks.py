@@ -11,17 +11,17 @@ import torch
 from small_networks import small_networks  # noqa: F401  # a fixture
 from torch import nn
 
-from pfl_benchmark.config.resolve import resolve
+from pfl_benchmark.config.network import network_of
 from pfl_benchmark.engine.batches import check_batches, smallest_batch
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
-from pfl_benchmark.engine.network import network_of
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.step import Rule
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import ARCHITECTURES, network_from_module
-from pfl_benchmark.records.freshness import _digest, code_of
+from pfl_benchmark.resolve.code import _digest, code_of
+from pfl_benchmark.resolve.run import resolve
 
 pytestmark = pytest.mark.usefixtures("small_networks")
 
@@ -238,7 +238,7 @@ def test_equal_configurations_have_one_network(tiny):
     [("resnet8-gn", "resnet8.py", "resnet18.py"), ("resnet8-gn", "norms.py", "mobilenet.py")],
 )
 def test_the_code_of_the_network_counts_and_that_of_others_does_not(network, used, other, tiny, monkeypatch):
-    from pfl_benchmark.engine.sources import SOURCES
+    from pfl_benchmark.records.sources import SOURCES
 
     folder = "benchmark/models/architectures"
     codes = []

@@ -12,14 +12,14 @@ from record_folders import amend
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.algorithms.ppfe.ensemble import ensemble_weights
 from pfl_benchmark.cli import main
-from pfl_benchmark.config.resolve import resolve
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
 from pfl_benchmark.engine.params import clone
 from pfl_benchmark.errors import NotDefined
-from pfl_benchmark.experiment.runner import prepare
+from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.records.record import BadRecord, read_record
+from pfl_benchmark.resolve.run import resolve
 
 ABLE = sorted(name for name, method in ALGORITHMS.items() if not method.no_newcomers)
 NEW = {"clients": 8, "new_clients": 0.25, "adapt_epochs": 2}  # six clients train, as in the tiny federation
@@ -87,7 +87,7 @@ def test_the_others_fare_as_without_them(algo, begun, tiny, launch, monkeypatch,
         many = dataclasses.replace(resolved.config, clients=8, new_clients=0.25)
         found = prepare(resolve(many), execution, dataset)
         split = datasets.Split(found.split.train[:6], found.split.test[:6])
-        monkeypatch.setattr("pfl_benchmark.experiment.runner.split_of", lambda config, dataset: split)
+        monkeypatch.setattr("pfl_benchmark.experiment.prepare.split_of", lambda config, dataset: split)
         return prepare(resolved, execution, dataset)
 
     monkeypatch.setattr("pfl_benchmark.experiment.runner.prepare", alone)

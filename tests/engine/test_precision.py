@@ -10,6 +10,7 @@ from pfl_benchmark.engine.executors.allocator import keep_freed_memory
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.resolve.run import resolve
 
 
 def settings():
@@ -44,7 +45,7 @@ def test_a_run_sets_tf32_and_records_it(wanted, tiny, tmp_path):
 
     before = settings()
     execution = Execution(device="cpu", executor="loop", results_dir=tmp_path, tf32=wanted)
-    summary = run_cell(tiny("fedavg", rounds=1), execution, Observer())
+    summary = run_cell(resolve(tiny("fedavg", rounds=1)), execution, Observer())
     assert seen == [(wanted, wanted, True)]
     assert settings() == before
     assert summary["environment"]["tf32"] is wanted

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-import pfl_benchmark.engine.evaluate as evaluation
-import pfl_benchmark.engine.origins as origins
+import pfl_benchmark.engine.clients as pieces
 import pfl_benchmark.engine.trunks as trunks
+import pfl_benchmark.experiment.prepare as prepare
 import pfl_benchmark.experiment.runner as runner
+import pfl_benchmark.records.origins as origins
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.algorithms.adaptation import FineTuning
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
@@ -22,7 +23,7 @@ from pfl_benchmark.engine.executors import LoopExecutor
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.engine.trunks import TrunkStore
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.records.freshness import code_of
+from pfl_benchmark.resolve.code import code_of
 
 
 class Killer:
@@ -80,7 +81,7 @@ def diverging(monkeypatch):
 
 def test_killed_and_resumed_equals_unbroken(algo, tiny, launch, unbroken, tmp_path, monkeypatch):
     """Also where clients are trained and evaluated in other chunks: six in one, or four and two."""
-    monkeypatch.setattr(evaluation, "CHUNK", 4)
+    monkeypatch.setattr(pieces, "CHUNK", 4)
     last = random.Random(algo).randint(1, 3)
     kill(launch, tiny(algo), tmp_path, last)
     assert not (record_in(tmp_path) / "done").exists()
@@ -117,7 +118,7 @@ def as_other_code(monkeypatch):
     @contextmanager
     def other():
         with monkeypatch.context() as patch:
-            patch.setattr(runner, "code_of", lambda config: "another commit's")
+            patch.setattr(runner, "code_of", lambda *_: "another commit's")
             patch.setattr(trunks, "digest", lambda sources: "another commit's")
             yield
 
@@ -426,14 +427,14 @@ def test_a_run_begun_before_samples_were_told_goes_on(tiny, launch, unbroken, tm
 
 
 def mend_pixels(monkeypatch):
-    load = runner.datasets.load
+    load = prepare.datasets.load
 
     def mended(*words, **options):
         dataset = load(*words, **options)
         train = dataclasses.replace(dataset.train, x=255 - dataset.train.x)
         return dataclasses.replace(dataset, train=train)
 
-    monkeypatch.setattr(runner.datasets, "load", mended)
+    monkeypatch.setattr(prepare.datasets, "load", mended)
 
 
 @pytest.mark.parametrize("algo", [name for name in TRUNKED if ALGORITHMS[name].Hyper is FineTuning])

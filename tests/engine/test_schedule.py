@@ -1,15 +1,14 @@
 """Random streams and cohorts: functions of the seed, independent of everything else."""
 
 import math
-from typing import get_args
 
 import numpy as np
 import pytest
 
 from pfl_benchmark.engine.schedule import Schedule
-from pfl_benchmark.engine.streams import Purpose, Streams
+from pfl_benchmark.engine.streams import Streams
 
-PURPOSES = get_args(Purpose)
+PURPOSES = ("partition", "init", "participation", "batches-main", "batches-personal", "augment", "dropout")
 
 
 def draw(generator):

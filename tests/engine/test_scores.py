@@ -9,10 +9,11 @@ import torch
 from record_folders import amend
 from sklearn.metrics import f1_score, roc_auc_score
 
-from pfl_benchmark.engine.evaluate import ClientMetrics, evaluate_shared
+from pfl_benchmark.engine.evaluate import evaluate_shared
 from pfl_benchmark.engine.scores import macro_auc, macro_f1
-from pfl_benchmark.engine.seal import seal
+from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.record import BadRecord, read_record
+from pfl_benchmark.records.seal import seal
 
 
 def samples(seed):

@@ -7,7 +7,6 @@ import pytest
 import torch
 from people_files import write_hapt, write_play
 
-from pfl_benchmark.config.resolve import with_hyper
 from pfl_benchmark.config.settings import find_setting
 from pfl_benchmark.datasets.api import LAWS, load
 from pfl_benchmark.engine.config import RunConfig
@@ -17,6 +16,7 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.resolve.run import resolve, with_hyper
 
 SMALL = {
     "partition": "chronological", "test_share": 0.25, "clients": 6, "participation": 0.5,
@@ -56,7 +56,9 @@ def played(files, tmp_path):
         config = with_hyper(RunConfig(algo=algo, dataset=dataset, **values), {})
         root = tmp_path / executor
         summary = run_cell(
-            config, Execution(device="cpu", executor=executor, data_dir=files, results_dir=root), Quiet()
+            resolve(config),
+            Execution(device="cpu", executor=executor, data_dir=files, results_dir=root),
+            Quiet(),
         )
         folder = next(path for path in root.iterdir() if path.name.startswith(algo))
         return summary, [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]

@@ -7,7 +7,6 @@ import torch
 from tape import TapeRecorder
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.resolve import resolve
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
 from pfl_benchmark.engine.executors.memory import clients_that_fit, step_bytes
@@ -16,6 +15,7 @@ from pfl_benchmark.engine.params import expand
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.models import NETWORKS, Conv, Layer, Linear, LowRank
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.speed.equality import VARIANTS, equality
 
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.resolve import method_label, resolve, with_hyper
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets.api import Split, load
 from pfl_benchmark.datasets.data import PADDING, UNKNOWN
@@ -23,13 +22,14 @@ from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
-from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.engine.rounds import run
 from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import NotDefined, UserError
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import prepare
+from pfl_benchmark.experiment.prepare import prepare
+from pfl_benchmark.records.writer import RunRecord
+from pfl_benchmark.resolve.run import method_label, resolve, with_hyper
 from pfl_benchmark.studies.catalogue import PROFILES
 from pfl_benchmark.studies.grid import Column, Variant, configure
 

@@ -17,6 +17,7 @@ from pfl_benchmark.engine.hyper import Between, parse_hyper, spaces
 from pfl_benchmark.experiment.tuning import RATE, earlier, search, space_of
 from pfl_benchmark.present.tables.captions import caption
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.catalogue import PROFILES
 from pfl_benchmark.studies.grid import Column, Grid, Study, Variant
 from pfl_benchmark.studies.results import collect
@@ -64,7 +65,7 @@ def test_most_methods_with_hyper_parameters_declare_some():
 def test_every_configuration_of_a_search_is_new_and_in_its_space(algo, tiny):
     config = tiny(algo, validation=0.2)
     space = space_of(config, set())
-    found = list(search(config, {}, None, space, 6, lambda one: 0.5))
+    found = list(search(resolve(config), {}, None, space, 6, lambda one: 0.5))
     assert len({trial.config.hash for trial in found}) == len(found) == 6
     assert dataclasses.replace(found[0].config, hyper={}) == dataclasses.replace(config, hyper={})
     for trial in found:
@@ -80,13 +81,14 @@ def test_every_configuration_of_a_search_is_new_and_in_its_space(algo, tiny):
 def test_what_is_fixed_is_not_searched(tiny):
     config = tiny("ditto", validation=0.2)
     assert set(space_of(config, {"lam"})) == {RATE}
-    found = list(search(config, {"lam": "0.3"}, None, space_of(config, {"lam"}), 4, lambda one: 0.5))
+    fixed = resolve(dataclasses.replace(config, hyper={"lam": "0.3"}))
+    found = list(search(fixed, {"lam": "0.3"}, None, space_of(config, {"lam"}), 4, lambda one: 0.5))
     assert {trial.config.hyper["lam"] for trial in found} == {0.3}
 
 
 def test_a_search_ends_where_there_is_nothing_new(tiny):
     config = tiny("fedper", validation=0.2)
-    found = list(search(config, {}, None, space_of(config, {RATE}), 50, lambda one: 0.5))
+    found = list(search(resolve(config), {}, None, space_of(config, {RATE}), 50, lambda one: 0.5))
     assert 2 <= len(found) <= 3
 
 
@@ -94,8 +96,10 @@ def test_the_same_accuracies_make_the_same_search_and_more_trials_go_on(tiny):
     config = tiny("moon", validation=0.2)
 
     def hashes(count):
-        score = lambda one: one.lr / (1 + one.hyper["mu"])  # noqa: E731
-        return [t.config.hash for t in search(config, {}, None, space_of(config, set()), count, score)]
+        score = lambda one: one.config.lr / (1 + one.config.hyper["mu"])  # noqa: E731
+        return [
+            t.config.hash for t in search(resolve(config), {}, None, space_of(config, set()), count, score)
+        ]
 
     assert hashes(12)[:8] == hashes(8)
 
@@ -103,7 +107,11 @@ def test_the_same_accuracies_make_the_same_search_and_more_trials_go_on(tiny):
 def test_it_finds_what_is_better(tiny):
     config = tiny("ditto", validation=0.2)
     space = space_of(config, {RATE})
-    found = list(search(config, {}, None, space, 25, lambda one: 1 / (1 + abs(one.hyper["lam"] - 0.05))))
+    found = list(
+        search(
+            resolve(config), {}, None, space, 25, lambda one: 1 / (1 + abs(one.config.hyper["lam"] - 0.05))
+        )
+    )
     assert abs(max(found, key=lambda t: t.accuracy).config.hyper["lam"] - 0.05) < 0.05
 
 

@@ -9,14 +9,15 @@ from answers import refused
 from record_folders import amend, write_record
 
 from pfl_benchmark.cli import main
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.budget import Plan
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.executors.threads import available_cores
-from pfl_benchmark.engine.seal import seal
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.records.freshness import code_of, outdated, write_verdict
+from pfl_benchmark.records.seal import seal
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.records.verdicts import write_verdict
+from pfl_benchmark.resolve.code import code_of, outdated
 
 COUNTS = ("stage", "participants", "bytes_down", "bytes_up", "bytes_broadcast", "samples", "steps")
 EVALUATED = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "test_loss")

@@ -9,8 +9,8 @@ from answers import refused
 from record_folders import amend
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.config.plugins import LOADED, VARIABLE
-from pfl_benchmark.engine.sources import SOURCES
+from pfl_benchmark.records.sources import SOURCES
+from pfl_benchmark.resolve.plugins import LOADED, VARIABLE
 
 PLUGIN = """
 from pathlib import Path
@@ -117,7 +117,7 @@ def foreign(run, runs, tmp_path, tiny, launch):
     root = tmp_path / "mixed"
     folder = shutil.copytree(next(runs.glob("fedper-*")), root / next(runs.glob("fedper-*")).name)
     try:
-        from pfl_benchmark.config.plugins import load_plugins
+        from pfl_benchmark.resolve.plugins import load_plugins
 
         load_plugins([str(plugin)])
         launch(tiny("own-of-pack"), root)

@@ -14,8 +14,8 @@ from pathlib import Path
 from record_folders import with_seed, write_record
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.seal import SEALED
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.records.seal import SEALED
 
 CONFIG = RunConfig(
     dataset="digits", clients=6, samples_per_client=20, test_samples_per_client=10, rounds=8, eval_every=2
@@ -100,7 +100,6 @@ def damaged_folder(root: Path, damage: tuple[str, Callable[[bytes], bytes]], sea
 COMMANDS = {
     "compare": "compare {root}",
     "verify": "verify {folder} --rounds 1",
-    "seal": "seal {root}",
     "plan": "tables --only methods --dry-run --results-dir {root} --device cpu",
     "stages": "stages {folder} --out {out}.svg",
     "render": "tables --only methods --render-only --results-dir {root} --device cpu",
@@ -195,7 +194,6 @@ _LINES = {
     "compare nowhere": ("against",),
     "cost nowhere": ("targets",),
     "stages nowhere": ("out",),
-    "seal": ("results-dir",),
 }  # fmt: skip
 
 

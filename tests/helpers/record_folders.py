@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from pfl_benchmark.config.resolve import method_label
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.budget import Plan
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.evaluate import ClientMetrics
-from pfl_benchmark.engine.records import RunRecord, as_float, open_store
-from pfl_benchmark.engine.seal import seal
-from pfl_benchmark.engine.shapes import COSTS
+from pfl_benchmark.records.metrics import ClientMetrics
+from pfl_benchmark.records.schema import COSTS
+from pfl_benchmark.records.seal import seal
+from pfl_benchmark.records.writer import RunRecord, as_float, open_store
+from pfl_benchmark.resolve.run import method_label
 from pfl_benchmark.studies.grid import Profile, Study, plan
 
 ENVIRONMENT = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.engine.sources import SOURCES
+from pfl_benchmark.records.sources import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))

@@ -14,9 +14,9 @@ from pfl_benchmark import compare_records, load_records, run
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.sources import SOURCES
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.record import read_record
+from pfl_benchmark.records.sources import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = {
@@ -174,7 +174,9 @@ def test_bad_input(records, tmp_path, without_cells):
         (lambda: run(unseen, **TINY), "cannot be found"),
         (lambda: run("fedavg", round=3, **TINY), "did you mean 'rounds'"),
         (lambda: run("fedavg", **{**TINY, "rounds": "3"}), "rounds is '3'; expected int"),
-        (lambda: run("fedavg", **{**TINY, "rounds": 0}), "--rounds is 0"),
+        (lambda: run("fedavg", **{**TINY, "rounds": 0}), "^rounds is 0"),
+        (lambda: run("fedavg", **{**TINY, "test_share": 0.2}), "^samples_per_client has no effect"),
+        (lambda: run("ditto", hyper={"lam": True}, **TINY), "lam=True does not fit"),
         (lambda: run("fedavg", lr=True, **TINY), "lr is True; expected float"),
         (lambda: run("ditto", hyper={"lamb": 1}, **TINY), "did you mean 'lam'"),
         (lambda: run("ditto", hyper="lam=1", **TINY), "hyper is 'lam=1'; expected a dictionary"),

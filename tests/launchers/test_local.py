@@ -127,9 +127,9 @@ def test_workers_end_with_the_process_that_began_them(tmp_path):
 import sys
 from pathlib import Path
 from multiprocessing import active_children
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.launch.local import Processes
-from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.resolve.run import with_hyper
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.studies.grid import Cell
 config = with_hyper(RunConfig(

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from pfl_benchmark.config.resolve import method_label
-from pfl_benchmark.engine.records import RunRecord
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch import base
 from pfl_benchmark.launch.base import Ended
 from pfl_benchmark.launch.pool import ATTEMPTS, Pool
+from pfl_benchmark.records.writer import RunRecord
+from pfl_benchmark.resolve.run import method_label
 from pfl_benchmark.studies.grid import Cell
 
 DONE = Ended("done", {"accuracy": 0.5})

@@ -2,14 +2,14 @@
 
 import pytest
 
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.records import Busy, RunRecord
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch import base
 from pfl_benchmark.launch.base import unavailable
 from pfl_benchmark.launch.sequential import Sequential
+from pfl_benchmark.records.writer import Busy, RunRecord
 from pfl_benchmark.studies.grid import Cell
 
 

@@ -10,11 +10,11 @@ from damages import CONFIG
 from record_folders import amend, with_seed, write_record
 
 from pfl_benchmark.cli import main
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.records.archive import unpacked, write_pack, write_verdicts
-from pfl_benchmark.records.freshness import write_verdict
 from pfl_benchmark.records.gather import gather
+from pfl_benchmark.records.verdicts import write_verdict
 
 BY = {"verdict": "bit-equal", "rounds": 3, "of": 8, "by": "A. Smith", "code": "c" * 64}
 

@@ -12,8 +12,8 @@ from answers import refused
 from record_folders import amend, with_seed, write_record
 
 from pfl_benchmark.cli import main
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.present.compare import groups
 from pfl_benchmark.records.gather import gather
 

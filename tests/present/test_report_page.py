@@ -9,12 +9,12 @@ import pytest
 from own_studies import CATALOGUE, FEW, MAIN, PAIR
 from record_folders import amend, write_record, write_records
 
-from pfl_benchmark.config.resolve import with_hyper
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.present.page.mixtures import cautions, in_words, mixed
 from pfl_benchmark.present.page.page import write_page
 from pfl_benchmark.present.render import render
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.resolve.run import with_hyper
 from pfl_benchmark.studies.catalogue import PROFILES
 
 QUICK = PROFILES["quick"]

@@ -8,7 +8,7 @@ from own_studies import PROFILE, REACHED, results_of
 from record_folders import amend, with_seed, write_record, write_records
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.present.tables import make_table
 from pfl_benchmark.records.record import read_record
 from pfl_benchmark.records.store import Store

@@ -11,13 +11,13 @@ from damages import CONFIG, damages
 from record_folders import amend, with_seed, write_record
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.config.plugins import LOADED, VARIABLE
-from pfl_benchmark.engine.seal import seal_of
-from pfl_benchmark.engine.sources import SOURCES
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records import archive
 from pfl_benchmark.records.archive import read_verdicts, unpacked, write_pack, write_verdicts
 from pfl_benchmark.records.gather import gather
+from pfl_benchmark.records.seal import seal_of
+from pfl_benchmark.records.sources import SOURCES
+from pfl_benchmark.resolve.plugins import LOADED, VARIABLE
 
 
 @pytest.fixture(scope="module")

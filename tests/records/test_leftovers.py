@@ -6,11 +6,11 @@ import os
 import pytest
 from record_folders import write_record
 
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.files import write_text
-from pfl_benchmark.engine.records import RunRecord, open_store
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.present.render import RenderedFiles
+from pfl_benchmark.records.files import write_text
+from pfl_benchmark.records.writer import RunRecord, open_store
 
 CONFIG = RunConfig(
     dataset="digits", clients=6, samples_per_client=20, test_samples_per_client=10, rounds=8, eval_every=2

@@ -7,14 +7,14 @@ import pytest
 from record_folders import amend, write_records
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.config.resolve import resolve
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import prepare
+from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.present.page.mixtures import cautions, in_words, mixed
 from pfl_benchmark.records.same_data import Data, Kind, copies, data_for, data_of
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.catalogue import STUDIES, find_profile
 
 KIND = Kind("cifar10", 0, False)

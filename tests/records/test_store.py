@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from record_folders import with_seed, write_record
 
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.store import Store
 
@@ -190,7 +190,7 @@ def test_a_record_without_a_seal_is_used_and_told(folder):
     store = Store.scan(folder.parent)
     assert not store.find(CONFIG).sealed
     assert folder.name in store.remarks()[0]
-    assert "python -m benchmark seal" in store.remarks()[0]
+    assert "not sealed" in store.remarks()[0]
 
 
 def test_what_was_set_aside_before_is_kept(folder):

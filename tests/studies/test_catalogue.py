@@ -3,8 +3,8 @@
 import pytest
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.resolve import resolve
 from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
 from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure, plan
 

@@ -8,11 +8,12 @@ import sys
 import pytest
 
 from pfl_benchmark.cli import main
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.track.base import setting_of
 from pfl_benchmark.track.weights_and_biases import WeightsAndBiases
 
@@ -68,7 +69,7 @@ def run(config, root, *trackings, observer=None):
     execution = Execution(
         device="cpu", executor="loop", results_dir=root, checkpoint_seconds=0, trackings=trackings
     )
-    return run_cell(config, execution, observer or Watch())
+    return run_cell(resolve(config), execution, observer or Watch())
 
 
 def read(folder):

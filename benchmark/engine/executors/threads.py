@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -12,17 +11,9 @@ import torch
 from pfl_benchmark.engine.executors.allocator import keep_freed_memory
 from pfl_benchmark.engine.executors.base import Executor
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.environment import CORES_VARIABLE, available_cores
 
 __all__ = ["CORES_VARIABLE", "CorePool", "ThreadsExecutor", "available_cores"]
-
-CORES_VARIABLE = "PFL_CORES"  # of the environment: a worker's share where several share a machine
-
-
-def available_cores() -> int:
-    """Cores this process may use: what the system tells, and no more of them than its share."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    share = os.environ.get(CORES_VARIABLE, "")
-    return min(max(1, int(share)), here) if share.isdecimal() else here
 
 
 class CorePool:

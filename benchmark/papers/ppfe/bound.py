@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.experiment.runner import split_of
+from pfl_benchmark.experiment.prepare import split_of
 from pfl_benchmark.studies.rehearsal import rehearse
 
 __all__ = [

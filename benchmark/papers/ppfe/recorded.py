@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pfl_benchmark.engine.shapes import COUNT, COUNTS, NUMBER, NUMBERS, OBJECT, TEXTS, check_entries
+from pfl_benchmark.records.schema import COUNT, COUNTS, NUMBER, NUMBERS, OBJECT, TEXTS, check_entries
 
 if TYPE_CHECKING:
     from pfl_benchmark.records.store import Record

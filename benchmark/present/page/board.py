@@ -11,17 +11,17 @@ from typing import Any
 
 from pfl_benchmark import __version__
 from pfl_benchmark.config.fields import changes, in_words, nearest_setting, setting_in_words
-from pfl_benchmark.config.resolve import method_label
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.present.page.command import command
 from pfl_benchmark.present.page.mixtures import UNKNOWN
 from pfl_benchmark.records.archive import Pack, read_verdicts
-from pfl_benchmark.records.freshness import DIFFERENT
 from pfl_benchmark.records.record import Record
+from pfl_benchmark.records.verdicts import DIFFERENT
 from pfl_benchmark.render.forms import percent, size
 from pfl_benchmark.render.markup import template
 from pfl_benchmark.render.table import Head
+from pfl_benchmark.resolve.run import method_label
 
 __all__ = ["Source", "board_page", "source_of_folder", "source_of_pack"]
 

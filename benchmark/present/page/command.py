@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 
 from pfl_benchmark.config.fields import as_typed, as_words, changes, nearest_setting
-from pfl_benchmark.config.resolve import differences
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.resolve.run import differences
 
 __all__ = ["command"]
 

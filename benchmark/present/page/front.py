@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from pfl_benchmark.engine.files import write_bytes
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.present.document import Document, lines_of
 from pfl_benchmark.present.figures import make_figures
 from pfl_benchmark.present.figures.curves import learning_curves
 from pfl_benchmark.present.tables import make_table
+from pfl_benchmark.records.files import write_bytes
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.render.formats.markdown import body, escape
 from pfl_benchmark.render.picture import Picture

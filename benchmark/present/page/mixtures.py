@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pfl_benchmark.records.freshness import outdated
 from pfl_benchmark.records.same_data import copies
 from pfl_benchmark.records.store import Record, Store
+from pfl_benchmark.resolve.code import outdated
 from pfl_benchmark.studies.grid import Profile, Study
 from pfl_benchmark.studies.results import collect
 
@@ -32,7 +32,7 @@ UNKNOWN = "not recorded"
 def counts(records: Iterable[Record], field: str) -> Counter[str]:
     """How many records have each value of an entry of their environment.
 
-    A record whose rounds were computed in several (`engine.origins`) counts for each.
+    A record whose rounds were computed in several (`records.origins`) counts for each.
     """
     return Counter(value for record in records for value in _values(record, field))
 

@@ -10,9 +10,9 @@ import pandas as pd
 
 from pfl_benchmark.config.fields import setting_in_words
 from pfl_benchmark.console.terminal import duration
-from pfl_benchmark.engine.origins import foreign_rounds
 from pfl_benchmark.present.page.command import command
 from pfl_benchmark.present.page.mixtures import UNKNOWN
+from pfl_benchmark.records.origins import foreign_rounds
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.forms import percent, size
 from pfl_benchmark.render.table import Head

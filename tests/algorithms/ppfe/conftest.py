@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from pfl_benchmark.config.resolve import with_hyper
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.models import NETWORKS
+from pfl_benchmark.resolve.run import with_hyper
 
 EIGHT = {"rounds": 8, "eval_every": 3}  # four stages of two rounds: 1-2, 3-4, 5-6, 7-8
 

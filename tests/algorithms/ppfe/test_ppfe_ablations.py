@@ -5,9 +5,9 @@ import json
 import pytest
 
 from pfl_benchmark.algorithms.ppfe.hyper import ABLATIONS
-from pfl_benchmark.config.resolve import with_hyper
 from pfl_benchmark.engine.executors import LoopExecutor
 from pfl_benchmark.models import Linear, LowRank
+from pfl_benchmark.resolve.run import with_hyper
 
 EVERYONE = range(6)
 FC = ("fc1", "fc2", "fc3")

@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from pfl_benchmark.config.resolve import resolve, with_hyper
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.resolve.run import resolve, with_hyper
 
 
 @pytest.mark.parametrize(

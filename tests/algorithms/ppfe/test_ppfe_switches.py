@@ -4,8 +4,8 @@ import torch
 
 from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
 from pfl_benchmark.algorithms.ppfe.reweight import reweight
-from pfl_benchmark.config.resolve import with_hyper
 from pfl_benchmark.engine.budget import planned_bytes
+from pfl_benchmark.resolve.run import with_hyper
 
 
 def test_options_added_later_leave_the_identity_of_earlier_runs_alone(staged):

@@ -8,11 +8,11 @@ import pytest
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
-from pfl_benchmark.config.resolve import with_hyper
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.papers.ppfe.bound import bound_of, capacities_of, corollary, harmonic_mean, sizes_of
+from pfl_benchmark.resolve.run import with_hyper
 
 # Specification, section 2.1 and 2.2: shared and personal parameters of the four stages on CIFAR-100.
 PPFE_CIFAR100 = [(1_075_044, 0), (1_062_144, 12_900), (901_248, 50_028), (209_792, 667_384)]

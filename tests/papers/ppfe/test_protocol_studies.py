@@ -10,8 +10,8 @@ from printed_tables import facts_frame, printed_frame
 from record_folders import write_record
 
 from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.papers.ppfe.studies.columns import AUGMENTATIONS
 from pfl_benchmark.papers.ppfe.studies.protocol import POINTS
 from pfl_benchmark.papers.ppfe.studies.rows import METHODS

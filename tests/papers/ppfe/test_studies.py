@@ -7,14 +7,14 @@ from functools import cache
 import pytest
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.resolve import resolve, with_hyper
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.errors import NotDefined, UserError
-from pfl_benchmark.experiment.runner import split_of
+from pfl_benchmark.experiment.prepare import split_of
 from pfl_benchmark.papers.ppfe.studies.printed import PAPER_RESULTS, printed
 from pfl_benchmark.papers.ppfe.studies.rows import METHODS
 from pfl_benchmark.present import figures, tables
+from pfl_benchmark.resolve.run import resolve, with_hyper
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES, find_profile, find_studies
 from pfl_benchmark.studies.grid import Column, Grid, plan
 from pfl_benchmark.studies.packs import makers

@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pfl_benchmark.config.fields import DATA_FIELDS, describe_split
-from pfl_benchmark.config.flags import add_data, add_flag, add_method, configure, number
+from pfl_benchmark.config.flags import add_data, add_flag, add_method, number
 from pfl_benchmark.console.terminal import open_table, percent
 from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
-    from pfl_benchmark.engine.config import RunConfig
+    from pfl_benchmark.config.run_config import RunConfig
     from pfl_benchmark.papers.ppfe.bound import Bound
 
 HELP = "the terms of the paper's generalisation bound for a method's real architecture"
@@ -49,20 +49,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Print the terms, stage by stage, and the totals of some other methods beside them."""
-    setting, config = configure(arguments)
+    from pfl_benchmark.resolve.asked import configure
 
-    from pfl_benchmark.config.resolve import method_label, resolve
-    from pfl_benchmark.engine.network import network_of
+    setting, run = configure(arguments)
+    config = run.config
+
     from pfl_benchmark.papers.ppfe.bound import bound_of, capacities_of, corollary, sizes_of
 
-    resolve(config)
     sizes = sizes_of(config, arguments.data_dir)
-    label = method_label(config)
+    label = run.label
     found = {
         name: bound_of(capacities_of(other), sizes.train, arguments.zeta)
         for name, other in {label: config, **_others(config, label)}.items()
     }
-    own, depth = found[label], len(network_of(config).layers)
+    own, depth = found[label], len(run.plain.layers)
     alpha = _alpha(config) if arguments.alpha is None else arguments.alpha
     rates = corollary(depth, len(own.stages), own.clients, own.samples, alpha, own.zeta)
     if arguments.json:
@@ -101,14 +101,12 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _others(config: RunConfig, label: str) -> dict[str, RunConfig]:
     """The methods to compare with, by their defaults, where they can be run here."""
-    from pfl_benchmark.config.resolve import resolve, with_hyper
+    from pfl_benchmark.resolve.run import resolve
 
     found = {}
     for name in _COMPARED:
-        other = with_hyper(dataclasses.replace(config, algo=name), {})
         with contextlib.suppress(UserError):  # few rounds are enough for some methods, but not for stages
-            resolve(other)
-            found[name] = other
+            found[name] = resolve(dataclasses.replace(config, algo=name, hyper={})).config
     found.pop(label, None)
     return found
 

@@ -127,9 +127,9 @@ def _write(
     tables: dict[str, list[dict[str, Any]]],
     tie: float,
 ) -> list[Path]:
-    from pfl_benchmark.engine.files import write_text
     from pfl_benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
     from pfl_benchmark.present.pictures import write_picture
+    from pfl_benchmark.records.files import write_text
     from pfl_benchmark.render.formats.markdown import grid
 
     seeds = errors["seed"].nunique()

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from pfl_benchmark.engine.files import read_json, write_json, write_text
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.files import read_json, write_json, write_text
 from pfl_benchmark.studies.grid import Profile
 
 if TYPE_CHECKING:

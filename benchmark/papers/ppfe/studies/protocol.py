@@ -11,8 +11,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.papers.ppfe.studies.columns import AUGMENTATIONS, under
 from pfl_benchmark.papers.ppfe.studies.printed import printed
 from pfl_benchmark.papers.ppfe.studies.rows import ABLATIONS, METHODS, method

@@ -9,13 +9,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SOURCES", "digest", "imported", "path_of", "read"]
+from pfl_benchmark.records.files import read_json
+
+__all__ = ["SOURCES", "digest", "imported", "path_of", "read", "same_code"]
 
 _PACKAGE = "pfl_benchmark"
 _ROOT = Path(__file__).parents[1]  # which holds algorithms and datasets, too: as links in a checkout
 _METHODS = "algorithms"
-# The runner draws splits, schedules and initial weights.
-_COMPUTING = (_METHODS, "benchmark/engine", "benchmark/models", "benchmark/experiment/runner.py", "datasets")
+_COMPUTING = (
+    _METHODS,
+    "benchmark/engine",
+    "benchmark/models",
+    "benchmark/experiment/prepare.py",  # draws splits, schedules and initial weights
+    "benchmark/records/metrics.py",
+    "datasets",
+)
 
 
 def read(root: Path) -> dict[str, bytes]:
@@ -46,11 +54,26 @@ SOURCES = read(_ROOT)  # at once: what is edited while the program runs is not w
 
 
 def digest(sources: Mapping[str, bytes]) -> str:
-    """Changes with what modules do, not with their layout, comments and docstrings."""
+    """Changes with what modules compute, not with their layout, prose, annotations and imports."""
     found = hashlib.sha256()
     for name, source in sources.items():
-        found.update(f"{name}\0{_meaning(source)}\0".encode())
+        if meaning := _meaning(source):
+            found.update(f"{name}\0{meaning}\0".encode())
     return found.hexdigest()
+
+
+def same_code(then: Any, here: str) -> bool:
+    """Whether the digest of a record is that of the code here, or of code proven to give the same floats.
+
+    A proof is about two digests: it ends with the next change of what computes.
+    """
+    return then == here or _proven().get(then) == here
+
+
+@cache
+def _proven() -> Mapping[str, str]:
+    equal: Mapping[str, str] = read_json(Path(__file__).with_name("proven_equal.json"))["equal"]
+    return equal
 
 
 def imported(start: Iterable[str], sources: Mapping[str, bytes], home: str = _METHODS) -> set[str]:
@@ -96,26 +119,50 @@ def _imports(source: bytes, home: str) -> set[str]:
 
 @cache
 def _meaning(source: bytes) -> str:
-    """A module without layout, comments and docstrings, none of which decides a float.
+    """What of a module decides floats (`_told`), as text; empty where nothing does.
 
     The same under every version of Python; a file that is no Python counts byte by byte.
     """
     try:
-        return repr(_told(ast.parse(source)))
+        told = _told(ast.parse(source))
     except (SyntaxError, ValueError):
         return source.hex()
+    return repr(told) if told != ["Module"] else ""
 
 
-def _told(part: Any) -> Any:
-    """A part of a syntax tree as nested lists, without strings that stand alone."""
+# Of nodes: what is for readers and type checkers, and what not all versions of Python have.
+_FOR_READERS = {"annotation", "returns", "type_comment", "type_params", "kind", "simple"}
+
+
+def _told(part: Any, inside: type | None = None) -> Any:
+    """A part of a syntax tree as nested lists, without what decides no float.
+
+    That is: docstrings, annotations, imports, ``__all__``, ``if TYPE_CHECKING`` and what errors say. A field
+    of a class keeps its name and default.
+    """
     if isinstance(part, list):
-        return [_told(item) for item in part if not _stands_alone(item)]
+        return [_told(item) for item in part if not _decides_nothing(item, inside)]
     if not isinstance(part, ast.AST):
         return repr(part)
+    if isinstance(part, ast.Raise) and isinstance(part.exc, ast.Call):
+        return ["Raise", _told(part.exc.func)]
+    if isinstance(part, ast.AnnAssign) and part.value is not None:
+        part = ast.Assign(targets=[part.target], value=part.value)
     # `ast.dump` would not do: from version to version it writes more, or fewer, of the fields that are empty.
-    fields = sorted((name, _told(value)) for name, value in ast.iter_fields(part) if name != "kind")
+    fields = sorted(
+        (name, _told(value, type(part))) for name, value in ast.iter_fields(part) if name not in _FOR_READERS
+    )
     return [type(part).__name__, *([name, told] for name, told in fields if told != [])]
 
 
-def _stands_alone(part: Any) -> bool:
-    return isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
+def _decides_nothing(part: Any, inside: type | None) -> bool:
+    match part:
+        case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
+            return True
+        case ast.AnnAssign(value=None):
+            return inside is not ast.ClassDef
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name == "__all__"
+        case ast.If(test=ast.Name(id=name) | ast.Attribute(attr=name), orelse=[]):
+            return name == "TYPE_CHECKING"
+    return False

@@ -7,7 +7,7 @@ can be copied and its method's part of the name changed.
 
 A seal keeps out accidents (a flipped bit, an edited figure, half a copy, changed line ends), not forgery:
 whoever changes a file can write the seal again. `verify` answers forgery: it repeats the run. Records of
-older versions have an empty ``done``: they are *unsealed*, and `python -m benchmark seal` seals them.
+older versions have an empty ``done``: they are *unsealed*.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from pfl_benchmark.engine.files import read_bytes, write_text
+from pfl_benchmark.records.files import read_bytes, write_text
 
 __all__ = ["DIAGNOSTICS", "SEALED", "broken", "read_sealed", "seal", "seal_of"]
 

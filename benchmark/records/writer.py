@@ -7,10 +7,10 @@
         config.json      the configuration, the split's checksum and sizes
         rounds.jsonl     one line a round: bytes, samples, seconds, loss, accuracy when evaluated
         clients.csv      per-client final results
-        predictions.npz, models.safetensors   if they were asked for (`engine.kept`)
+        predictions.npz, models.safetensors   if they were asked for (`records.outputs`)
         diagnostics.json what the method itself has to say (only if it has)
         summary.json     headline figures, cost, environment (of each stretch of rounds, if it changed)
-        done             present if the run is finished: the seal of the files above (`engine.seal`)
+        done             present if the run is finished: the seal of the files above (`records.seal`)
         checkpoint.pt    state after some round, while the run is not finished
         verified.json    whether later code gives the same, if that was asked (`experiment.verify`)
         failed.json      why a run stopped, if its training diverged, and versions and hardware
@@ -34,18 +34,18 @@ import numpy as np
 import torch
 from filelock import FileLock, Timeout
 
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.evaluate import ClientMetrics
-from pfl_benchmark.engine.files import load_tensors, read_json, save_tensors, write_json, write_text
-from pfl_benchmark.engine.seal import DIAGNOSTICS, seal
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.files import load_tensors, read_json, save_tensors, write_json, write_text
+from pfl_benchmark.records.metrics import ClientMetrics
+from pfl_benchmark.records.seal import DIAGNOSTICS, seal
 
 __all__ = ["FOLDER", "FORMAT", "Busy", "RunRecord", "open_store", "refuse_record", "slug"]
 
 FORMAT = 1  # of the record files; a store of another format is refused, never mixed
 FOLDER = re.compile(r".+-[0-9a-f]{10}")  # names of record folders; of those set aside the end is another
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # a file system without locks
-_TEMPORARY = ".*-????????.tmp"  # what `engine.files` writes before it renames
+_TEMPORARY = ".*-????????.tmp"  # what `records.files` writes before it renames
 _LEFT = ("checkpoint*.pt", ".lock")  # by processes that were killed after a run was finished
 _LONG_AGO = 3600.0  # seconds after which nobody is still writing a file
 _SECONDS_TO_LOCK = 0.2  # its last holder may be removing the file just now

@@ -13,22 +13,33 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pfl_benchmark.engine.ensemble import StackedModel
-from pfl_benchmark.engine.files import write_file
 from pfl_benchmark.errors import optional
+from pfl_benchmark.records.files import write_file
 
-__all__ = ["MODELS", "PREDICTIONS", "Kept"]
+__all__ = ["MODELS", "PREDICTIONS", "SavedOutputs"]
 
 PREDICTIONS, MODELS = "predictions.npz", "models.safetensors"
 
 
-class Kept:
+class Model(Protocol):
+    """A model of each of some clients, as methods are evaluated with it (`engine.ensemble.StackedModel`)."""
+
+    @property
+    def params(self) -> Mapping[str, Tensor]:
+        """Stacked over clients."""
+
+    @property
+    def weights(self) -> Tensor | None:
+        """In the ensemble, one per client."""
+
+
+class SavedOutputs:
     """What is kept of the final evaluation.
 
     Args:
@@ -44,12 +55,12 @@ class Kept:
         self._logits: list[np.ndarray] = []
         self._labels: list[np.ndarray] = []
         self._client: list[np.ndarray] = []
-        self._members: list[list[StackedModel]] = []
+        self._members: list[list[tuple[dict[str, Tensor], Tensor | None]]] = []
 
     def take(
         self,
         clients: Sequence[int],
-        members: Sequence[StackedModel],
+        members: Sequence[Model],
         scores: Sequence[Tensor],
         labels: Sequence[Tensor],
     ) -> None:
@@ -63,8 +74,7 @@ class Kept:
         if self._safetensors is not None:
             self._members.append(
                 [
-                    StackedModel(
-                        member.network,
+                    (
                         {name: tensor.detach().cpu().clone() for name, tensor in member.params.items()},
                         None if member.weights is None else member.weights.detach().cpu().clone(),
                     )
@@ -101,13 +111,13 @@ class Kept:
         """The models by name; what is the same for all clients once."""
         found: dict[str, Tensor] = {}
         for place, parts in enumerate(zip(*self._members, strict=True)):
-            for name in parts[0].params:
-                stacked = torch.cat([part.params[name] for part in parts])
+            for name in parts[0][0]:
+                stacked = torch.cat([params[name] for params, _ in parts])
                 if bool((stacked == stacked[:1]).all()):
                     found[f"{place}.common.{name}"] = stacked[0].clone()
                 else:
                     found[f"{place}.clients.{name}"] = stacked.contiguous()
-            weights = [part.weights for part in parts if part.weights is not None]
+            weights = [own for _, own in parts if own is not None]
             if weights:
                 found[f"{place}.weights"] = torch.cat(weights)
         return found

@@ -15,13 +15,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pfl_benchmark.config.loaded import LOADED
 from pfl_benchmark.datasets.own import OWN_DATA, is_own
 from pfl_benchmark.errors import UserError, check_name, unknown
 
 __all__ = ["LOADED", "VARIABLE", "load_plugins", "take_plugins"]
 
 VARIABLE = "PFL_PLUGINS"  # of the environment
-LOADED: dict[str, str] = {}  # names of modules by what was given, files as absolute paths
 
 
 def take_plugins(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -76,8 +76,8 @@ def _load(plugin: str, name: str) -> None:
     from pfl_benchmark.config.settings import SETTINGS, Setting
     from pfl_benchmark.datasets.laws import LAWS
     from pfl_benchmark.datasets.registry import DATASETS, MODULES, DatasetInfo
-    from pfl_benchmark.engine.sources import SOURCES
     from pfl_benchmark.models import ARCHITECTURES, NETWORKS, Architecture, Network
+    from pfl_benchmark.records.sources import SOURCES
 
     if name in LOADED.values():
         raise UserError(f"plugin {plugin}: another plugin has a file of that name; rename it")
@@ -140,8 +140,8 @@ def _check(kind: str, name: str, found: Any, expected: Any) -> None:
     Raises:
         UserError, ValueError: says what.
     """
+    from pfl_benchmark.config.run_config import RunConfig
     from pfl_benchmark.datasets.api import DATASETS
-    from pfl_benchmark.engine.config import RunConfig
     from pfl_benchmark.models import Architecture
 
     if expected is None:  # a partition law: its options are fields and flags of all runs

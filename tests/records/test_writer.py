@@ -1,5 +1,6 @@
 """Records: one process a run, atomic files, stores of one format."""
 
+import dataclasses
 import errno
 import fcntl
 import json
@@ -11,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from pfl_benchmark.engine import files
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.evaluate import ClientMetrics
-from pfl_benchmark.engine.records import FORMAT, RunRecord, open_store
-from pfl_benchmark.engine.seal import read_sealed, seal_of
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records import files, schema
+from pfl_benchmark.records.metrics import ClientMetrics
+from pfl_benchmark.records.seal import read_sealed, seal_of
+from pfl_benchmark.records.writer import FORMAT, RunRecord, open_store
 
 
 @pytest.fixture
@@ -169,7 +171,7 @@ def test_the_done_marker_comes_last(record, metrics, monkeypatch):
         raise OSError(28, "No space left on device")
 
     run.save_checkpoint({"lines": []})
-    monkeypatch.setattr("pfl_benchmark.engine.records.write_json", full_disk)
+    monkeypatch.setattr("pfl_benchmark.records.writer.write_json", full_disk)
     with pytest.raises(OSError, match="No space"):
         run.finish(metrics, {}, {"accuracy": 0.875})
     assert not run.done
@@ -229,3 +231,8 @@ def test_a_file_keeps_its_permissions(tmp_path):
     path.chmod(0o640)
     files.write_text(path, "new")
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+
+
+def test_the_costs_of_a_round_are_those_that_are_counted():
+    """Records lie below the engine, and name what its ledger counts."""
+    assert tuple(dataclasses.asdict(Ledger())) == schema.COSTS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -10,38 +9,29 @@ from pathlib import Path
 from typing import Any
 
 from pfl_benchmark.algorithms import find
+from pfl_benchmark.config.network import network_of
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import MODULES
-from pfl_benchmark.engine.config import RunConfig
-from pfl_benchmark.engine.files import read_json, write_json
-from pfl_benchmark.engine.network import network_of
-from pfl_benchmark.engine.sources import SOURCES, digest, imported, path_of
-from pfl_benchmark.models import find_architecture
+from pfl_benchmark.models import Network, find_architecture
+from pfl_benchmark.records.sources import SOURCES, digest, imported, path_of, same_code
+from pfl_benchmark.records.verdicts import BIT_EQUAL, WITHIN_TOLERANCE
 
-__all__ = [
-    "BIT_EQUAL",
-    "DIFFERENT",
-    "WITHIN_TOLERANCE",
-    "checked_verdict",
-    "code_of",
-    "outdated",
-    "read_verdict",
-    "with_checksum",
-    "write_verdict",
-]
+__all__ = ["code_of", "outdated"]
 
 _ARCHITECTURES = "benchmark/models/architectures"
 # Packages whose modules count in another way, or by the versions that an environment tells.
 _NOT_LOOSE = ("pfl_benchmark", "builtins", "abc", "torch", "torchvision")
-_VERIFIED = "verified.json"  # of a record: what came of `experiment.verify`, as one of these verdicts
-BIT_EQUAL, WITHIN_TOLERANCE, DIFFERENT = "bit-equal", "within tolerance", "different"
 
 
-def code_of(config: RunConfig) -> str:
+def code_of(config: RunConfig, network: Network | None = None) -> str:
     """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
 
     What only other methods, networks, datasets and partition laws are made of does not count.
+
+    Args:
+        network: `network_of` the configuration, if that is known already.
     """
-    network = network_of(config)
+    network = network or network_of(config)
     layers = [part for layer in network.layers for part in layer.made_of]
     made = (find(config.algo), type(config.law), type(network), *layers)
     modules = [cls.__module__ for part in made for cls in part.__mro__]
@@ -64,48 +54,9 @@ def outdated(
     stretches = (summary["environment"], *summary.get("origins", ()))
     made = {stretch["code"] for stretch in stretches if "code" in stretch}
     here, found = code_of(config), verified or {}
-    if found.get("code") == here and found.get("verdict") in (BIT_EQUAL, WITHIN_TOLERANCE):
+    if same_code(found.get("code"), here) and found.get("verdict") in (BIT_EQUAL, WITHIN_TOLERANCE):
         return False
-    return bool(made - {here})
-
-
-def write_verdict(folder: Path, verdict: Mapping[str, Any]) -> None:
-    """Keep in a record's folder what came of verifying it; its seal does not cover that.
-
-    Raises:
-        UserError: it cannot be written.
-    """
-    write_json(folder / _VERIFIED, with_checksum(verdict))
-
-
-def with_checksum(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """A verdict as it is kept: `checked_verdict` knows it by its checksum."""
-    return {**verdict, "checksum": _checksum(verdict)}
-
-
-def read_verdict(folder: Path, record_digest: str) -> Mapping[str, Any]:
-    """What `write_verdict` kept; empty if it is damaged or about another content of the record."""
-    try:
-        found = read_json(folder / _VERIFIED)
-    except (OSError, ValueError):
-        return {}
-    return checked_verdict(found, record_digest)
-
-
-def checked_verdict(found: Any, record_digest: str) -> Mapping[str, Any]:
-    """A verdict that `with_checksum` made, without its checksum.
-
-    Empty if it is damaged, or about another content of the record than that of this digest.
-    """
-    if not isinstance(found, dict):
-        return {}
-    verdict = {name: value for name, value in found.items() if name != "checksum"}
-    whole = found.get("checksum") == _checksum(verdict)
-    return verdict if whole and verdict.get("record_digest") == record_digest else {}
-
-
-def _checksum(verdict: Mapping[str, Any]) -> str:
-    return digest({"verdict": json.dumps(verdict, sort_keys=True).encode()})
+    return not all(same_code(code, here) for code in made)
 
 
 @cache

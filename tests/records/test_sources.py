@@ -1,24 +1,29 @@
 """What counts as the code of a run, and when a record's is another."""
 
+import ast
+import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from proven_equal import ROOT, paired
 
 import pfl_benchmark
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.datasets.api import DATASETS
 from pfl_benchmark.datasets.registry import MODULES
-from pfl_benchmark.engine.sources import SOURCES, digest, imported, path_of, read
 from pfl_benchmark.models import NETWORKS
-from pfl_benchmark.records.freshness import _digest, code_of, outdated
+from pfl_benchmark.records import sources, verdicts
+from pfl_benchmark.records.sources import SOURCES, digest, imported, path_of, read
+from pfl_benchmark.resolve.code import _digest, code_of, outdated
 
 PACKAGE = Path(pfl_benchmark.__file__).parent
 
 
 def test_all_code_that_computes_rounds_counts():
     """Otherwise a beginning computed before an edit would be taken for the edited code's."""
-    assert {"benchmark/experiment/runner.py", "algorithms/ppfe/stages.py", "datasets/splits.py"} < set(
+    assert {"benchmark/experiment/prepare.py", "algorithms/ppfe/stages.py", "datasets/splits.py"} < set(
         SOURCES
     )
     assert {"benchmark/engine/sgd.py", "benchmark/models/network.py"} < set(SOURCES)
@@ -98,7 +103,7 @@ def edited(monkeypatch):
         ("benchmark/engine/sgd.py", True),
         ("benchmark/models/layers.py", True),
         ("benchmark/models/catalogue.py", False),
-        ("benchmark/experiment/runner.py", True),
+        ("benchmark/experiment/prepare.py", True),
         ("datasets/splits.py", True),
         ("datasets/laws/base.py", True),
         ("datasets/laws/distinct.py", True),
@@ -139,6 +144,46 @@ def test_some_rounds_of_other_code_make_a_record_outdated(tiny):
     assert not outdated(config, {"environment": {}})  # made before records told it
 
 
+@pytest.mark.parametrize("by", ["record", "verdict"])
+def test_a_proof_that_code_is_equal_ends_with_the_next_edit(by, tiny, edited, monkeypatch):
+    config = tiny("fedper")
+    proven = {"old": code_of(config), "older": "something else"}
+    monkeypatch.setattr(sources, "_proven", lambda: proven)
+    verdict = {"code": "old", "verdict": verdicts.BIT_EQUAL}
+    made, verified = ("old", {}) if by == "record" else ("of no list", verdict)
+    assert outdated(config, {"environment": {"code": "of no list"}})
+    assert outdated(config, {"environment": {"code": "older"}})
+    assert not outdated(config, {"environment": {"code": made}}, verified)
+    edited("benchmark/engine/sgd.py")
+    assert outdated(config, {"environment": {"code": made}}, verified)
+
+
+def test_the_list_of_proofs_says_what_was_compared():
+    path = PACKAGE / "records" / "proven_equal.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert {*found} == {"evidence", "equal"}
+    assert bool(found["evidence"]) == bool(found["equal"])
+    assert path.stat().st_size < 100_000
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for pair in found["equal"].items() for digest in pair)
+
+
+def test_one_old_digest_stands_for_one_new_one():
+    assert paired(["a", "a", "b"], ["x", "x", "y"], {}) == {"a": "x", "b": "y"}
+    assert paired(["a"], ["x"], {"older": "a", "gone": "z"}) == {"a": "x", "older": "x"}
+    for old, new in (["a", "a"], ["x", "y"]), (["a", "b"], ["x", "x"]):
+        with pytest.raises(SystemExit, match="stands for two"):
+            paired(old, new, {})
+
+
+def test_committed_verdicts_are_still_read():
+    """Their checksums are of a form that may not change."""
+    found = [*(ROOT / "results").rglob("verified.json")]
+    assert found
+    for path in found:
+        digest = json.loads(path.read_text(encoding="utf-8"))["record_digest"]
+        assert verdicts.read_verdict(path.parent, digest), path
+
+
 def test_a_method_from_a_script_counts(tiny, tmp_path, monkeypatch):
     (tmp_path / "script.py").write_text("x = 1")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -170,7 +215,16 @@ def digest_of(text):
 
 CODE = '''"""A module."""
 
-KINDS = {}  # by name
+from typing import TYPE_CHECKING
+
+from here import Kind
+
+if TYPE_CHECKING:
+    from there import Other
+
+__all__ = ["Step"]
+
+KINDS: dict[str, Kind] = {}  # by name
 """Kinds of steps."""
 
 
@@ -178,8 +232,15 @@ KINDS = {}  # by name
 class Step:
     """A step."""
 
-    async def take(self, x, reduction="mean"):
+    rate: float = 0.1
+    name: str
+
+    async def take(self, x: Tensor, *more: int, reduction: str = "mean") -> Tensor:
         """Go on."""
+        import math
+        found: Tensor
+        if x is None:
+            raise ValueError("x is None")
         return 0.1 * x
 '''
 
@@ -193,20 +254,46 @@ class Step:
         ('        """Go on."""\n', "", True),
         ("# by name", "# by their names", True),
         ("0.1 * x", "(0.1  *  x)", True),
-        ("0.1", "0.2", False),
+        ("from typing import TYPE_CHECKING\n", "import typing\n", True),
+        ("from here import Kind\n", "", True),
+        ("        import math\n", "", True),
+        ("if TYPE_CHECKING", "if typing.TYPE_CHECKING", True),
+        ("    from there import Other", "    class Other: ...", True),
+        ("if TYPE_CHECKING", "if True", False),
+        ('["Step"]', '["Step", "KINDS"]', True),
+        ("KINDS: dict[str, Kind] = {}", "KINDS = {}", True),
+        ("rate: float = 0.1", "rate: int = 0.1", True),
+        ("rate: float = 0.1", "rate = 0.1", True),
+        ("rate: float = 0.1", "rate: float = 0.2", False),
+        ("rate: float = 0.1", "rate: float", False),
+        ("name: str", "name: bytes", True),
+        ("name: str", "title: str", False),
+        ("    name: str\n", "", False),
+        ("x: Tensor, *more: int, reduction: str", "x, *more, reduction", True),
+        (") -> Tensor:", "):", True),
+        ("        found: Tensor\n", "", True),
+        ('x is None")', 'it is None")', True),
+        ("ValueError", "TypeError", False),
+        ("if x is None", "if x is not None", False),
+        ("0.1 *", "0.2 *", False),
         ("        return", "        x = x + 1\n        return", False),
         ('"mean"', '"sum"', False),
         ('@register("step")\n', "", False),
-        ("(self, x, ", "(self, x, y=1, ", False),
+        ("(self, x: Tensor, ", "(self, x, y=1, ", False),
     ],
 )
 def test_only_what_computes_makes_other_code(before, after, same):
     assert before in CODE
+    ast.parse(CODE.replace(before, after))
     assert (digest_of(CODE) == digest_of(CODE.replace(before, after))) == same
 
 
 def test_line_ends_make_no_other_code():
     assert digest_of(CODE) == digest_of(CODE.replace("\n", "\r\n"))
+
+
+def test_a_module_that_computes_nothing_does_not_count():
+    assert digest({"algorithms/__init__.py": b"from here import Kind"}) == digest({})
 
 
 def test_a_file_that_is_no_python_counts_byte_by_byte():

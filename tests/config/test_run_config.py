@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.resolve import method_label
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.laws import OPTIONS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.trunks import common_fields
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.resolve.run import method_label
 
 FIELDS = [spec.name for spec in dataclasses.fields(RunConfig)]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import DATASETS
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import (
     ARCHITECTURES,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
-
-from pfl_benchmark.engine.ledger import Ledger
 
 __all__ = [
     "COSTS",
@@ -26,7 +24,7 @@ __all__ = [
     "check_summary",
 ]
 
-COSTS = tuple(asdict(Ledger()))
+COSTS = ("bytes_down", "bytes_up", "bytes_broadcast", "samples", "steps", "adaptation_samples")
 SCORES = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "test_loss")
 DETAILS = ("macro_f1", "auc", "auc_clients")  # which older records do not have, nor evaluations on the way
 

@@ -9,12 +9,13 @@ import torch
 from answers import refused
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.engine.kept import MODELS, PREDICTIONS
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.records.outputs import MODELS, PREDICTIONS
 from pfl_benchmark.records.record import read_record
+from pfl_benchmark.resolve.run import resolve
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def keep(tiny, tmp_path):
         execution = Execution(
             device="cpu", executor="loop", results_dir=tmp_path, save_predictions=True, save_models=models
         )
-        return read_record(tmp_path / run_cell(tiny(algo, **changes), execution, Quiet())["record"])
+        return read_record(tmp_path / run_cell(resolve(tiny(algo, **changes)), execution, Quiet())["record"])
 
     return go
 

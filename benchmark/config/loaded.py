@@ -1,0 +1,7 @@
+"""Plugins that this process has loaded (`resolve.plugins` does)."""
+
+from __future__ import annotations
+
+__all__ = ["LOADED"]
+
+LOADED: dict[str, str] = {}  # names of modules by what was given, files as absolute paths

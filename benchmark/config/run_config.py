@@ -1,0 +1,274 @@
+"""`RunConfig`: everything that determines the result of one run, and its identity."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pfl_benchmark.datasets.laws import LAWS, OPTIONS, Law, find_law
+from pfl_benchmark.datasets.registry import DATASETS
+from pfl_benchmark.errors import UserError, check_range, flag, nearest, unknown
+
+__all__ = ["RunConfig"]
+
+
+def _doc(default: Any, text: str, choices: tuple[str, ...] = (), **more: Any) -> Any:
+    return field(default=default, metadata={"doc": text, "choices": choices, **more})
+
+
+C = TypeVar("C")
+
+
+def _with_options(cls: type[C]) -> type[C]:
+    """Class decorator: fields for the options of all partition laws, behind `partition`.
+
+    Raises:
+        ValueError: an option has the name of another field.
+    """
+    kinds = {}
+    for name, kind in cls.__annotations__.items():
+        kinds[name] = kind
+        if name == "partition":
+            kinds |= {option: type(spec.default).__name__ for option, spec in OPTIONS.items()}
+    for name, spec in OPTIONS.items():
+        if hasattr(cls, name):
+            raise ValueError(f"the option {name} of a partition law is a field of every run already")
+        laws = ", ".join(law for law, found in LAWS.items() if name in found.options())
+        doc = f"{laws}: {spec.metadata['doc']}"
+        setattr(cls, name, field(default=spec.default, metadata={**spec.metadata, "doc": doc}))
+    cls.__annotations__ = kinds
+    return cls
+
+
+@dataclass(frozen=True)
+@_with_options
+class RunConfig:
+    """One run. Two configurations are the same run exactly if their `identity` is equal.
+
+    A field added after records exist must say in its metadata what they stood for: ``{"absent": value}``.
+    At that value it stays out of the identity, so old records keep theirs.
+    """
+
+    algo: str = _doc("fedavg", "method")
+    dataset: str = _doc("cifar10", "dataset")
+    partition: str = _doc("distinct", "how training data are dealt to clients", choices=tuple(LAWS))
+    clients: int = _doc(100, "number of clients K")
+    samples_per_client: int = _doc(
+        150, "training samples per client; under some partitions their mean, or an estimate"
+    )
+    test_samples_per_client: int = _doc(100, "test samples per client; under some partitions an estimate")
+    network: str = _doc(
+        "dataset",
+        "network (`list networks`); dataset: the dataset's own",
+        absent="dataset",
+    )
+    participation: float = _doc(
+        0.1, "share of clients in an ordinary round; the last round has everyone", within="(0, 1]"
+    )
+    rounds: int = _doc(160, "communication rounds R", within="[1, 1e6]")
+    local_epochs: int = _doc(5, "local epochs E of a participation", within="[1, 1e6]")
+    batch_size: int = _doc(10, "mini-batch size; the last short batch of an epoch is kept", within="[1, 1e9]")
+    lr: float = _doc(0.01, "learning rate of local SGD", within="(0, 1e30]")
+    momentum: float = _doc(0.5, "momentum; the buffer is fresh at every local call", within="[0, 1)")
+    weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases", within="[0, 1e30]")
+    augment: bool = _doc(False, "random horizontal flip and, by --crop-padding, crop of training images")
+    crop_padding: int = _doc(
+        4,  # FedRep's (utils/train_utils.py)
+        "under --augment: pixels of black padding around an image before it is cropped; 0: flips alone",
+        absent=4,
+        within="[0, inf)",
+    )
+    dropout: float = _doc(0.0, "dropout rate after fc2", within="[0, 1)")
+    embedding: int = _doc(0, "text: width of the word vectors; 0 for images", absent=0, within="[0, 1e5]")
+    cell: str = _doc("lstm", "text: the recurrent layer", choices=("lstm", "gru"), absent="lstm")
+    aggregation: str = _doc(
+        "method",
+        "weights of the server's mean: the method's own default, uniform, or training samples",
+        choices=("method", "uniform", "samples"),
+    )
+    budget: str = _doc(
+        "rounds",
+        "what all methods have in common: rounds, bytes sent, or samples trained on",
+        choices=("rounds", "bytes", "samples"),
+    )
+    byte_budget: int = _doc(
+        0,
+        "bytes of a run under --budget bytes; 0: what sharing the whole model for --rounds costs",
+        within="[0, 1e15]",
+    )
+    sample_budget: int = _doc(
+        0,
+        "samples of a run under --budget samples, fine-tuning included; 0: what --rounds rounds of "
+        "--local-epochs train on",
+        absent=0,
+        within="[0, 1e15]",
+    )
+    compute_cap: float = _doc(
+        2.0,
+        "under --budget bytes: at most this many times the local samples of --rounds ordinary rounds",
+        within="(0, 100]",
+    )
+    eval_every: int = _doc(10, "rounds between evaluations on the way; 0: only at the end", within="[0, inf)")
+    eval_adapted: bool = _doc(
+        False,
+        "evaluate methods that fine-tune before the final evaluation in the same way on their way, which is "
+        "not charged",
+        absent=False,
+    )
+    seed: int = _doc(
+        0, "run seed: split, initial weights, cohorts and batch orders follow from it", within="[0, inf)"
+    )
+    validation: float = _doc(
+        0.0,
+        "share of each client's training data kept out of training and evaluated in place of its test data, "
+        "for choosing hyper-parameters; the last in time, where data have that order; 0: evaluate test data",
+        absent=0.0,
+        within="[0, 1)",
+    )
+    new_clients: float = _doc(
+        0.0,
+        "share of the clients that take no part in training, begin after the last round and are evaluated "
+        "apart",
+        absent=0.0,
+        within="[0, 1)",
+    )
+    adapt_epochs: int = _doc(
+        5,
+        "under --new-clients: most local epochs of what is personal that a new client begins with",
+        absent=5,
+        within="[0, 1e6]",
+    )
+    tuning_trials: int = _doc(
+        0,
+        "configurations that were tried on a validation split to choose this one (`tune`); for the record "
+        "and tables, without effect on the run",
+        absent=0,
+        within="[0, 1e6]",
+    )
+    hyper: Mapping[str, Any] = field(
+        default_factory=dict, metadata={"doc": "the method's hyper-parameters (`hyper.recorded`)"}
+    )
+
+    def __post_init__(self) -> None:
+        for spec in dataclasses.fields(self):  # 1 and 1.0 are the same value, and must have the same identity
+            value = getattr(self, spec.name)
+            if isinstance(spec.default, float) and isinstance(value, int) and not isinstance(value, bool):
+                object.__setattr__(self, spec.name, float(value))
+
+    def validate(self) -> None:
+        """Refuse values that cannot make a run, before anything is loaded or written."""
+        for spec in dataclasses.fields(self):
+            choices, value = spec.metadata.get("choices"), getattr(self, spec.name)
+            if choices and value not in choices:
+                known = ", ".join(choices)
+                raise UserError(
+                    f"{flag(spec.name)} is '{value}'; expected one of: {known}{nearest(value, choices)}"
+                )
+            if "within" in spec.metadata and spec.name not in OPTIONS:
+                check_range(spec.name, value, spec.metadata["within"])
+        left = self.clients - self.new_count
+        if self.new_count and left < 2:
+            raise UserError(
+                f"--new-clients {self.new_clients:g} leaves {left} of {self.clients} clients to train; "
+                "expected at least 2, give a smaller share"
+            )
+        _ = self.law
+
+    @property
+    def new_count(self) -> int:
+        """How many clients take no part in training: the share of them, rounded up."""
+        return math.ceil(self.new_clients * self.clients - 1e-9)
+
+    @property
+    def law(self) -> Law:
+        """The partition law with its options.
+
+        Raises:
+            UserError: unknown, or an option is out of range.
+        """
+        law = find_law(self.partition)
+        return law(**{spec.name: getattr(self, spec.name) for spec in dataclasses.fields(law)})
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Fields that mean nothing under the others; in `settled` configurations they have their defaults."""
+        own = find_law(self.partition).options()
+        others = [name for name in OPTIONS if name not in own]
+        if self.dataset in DATASETS and DATASETS[self.dataset].network == self.network:
+            others.append("network")
+        others += [] if self.new_clients else ["adapt_epochs"]
+        others += [] if self.eval_every else ["eval_adapted"]
+        return (*others, *([] if self.augment else ["crop_padding"]))
+
+    @property
+    def own_network(self) -> bool:
+        """True with the dataset's own network."""
+        return self.network == RunConfig.network
+
+    def settled(self) -> RunConfig:
+        """The same run, such that what means nothing in it does not make it another one."""
+        return dataclasses.replace(self, **{name: getattr(RunConfig, name) for name in self.idle})
+
+    @property
+    def identifying(self) -> dict[str, Any]:
+        """The fields that make up `identity`: all but those that are at their ``absent`` value."""
+        values = {spec: getattr(self, spec.name) for spec in dataclasses.fields(self)}
+        return {
+            spec.name: value
+            for spec, value in values.items()
+            if "absent" not in spec.metadata or value != spec.metadata["absent"]
+        }
+
+    @property
+    def identity(self) -> str:
+        """Canonical JSON of everything that determines the result."""
+        return json.dumps(self.identifying, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def hash(self) -> str:
+        """Ten hexadecimal digits that stand for `identity`."""
+        return hashlib.sha256(self.identity.encode()).hexdigest()[:10]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields but those options of other laws that records can do without, also if a law is gone."""
+        needless = {*OPTIONS} & ({*self.idle} - {*self.identifying})
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in needless}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
+        """Build a configuration; an unknown key is an error, one that records did not have yet is filled in.
+
+        Raises:
+            UserError: names the unknown key or partition and the nearest known one, or the misshapen value.
+        """
+        known = [spec.name for spec in dataclasses.fields(cls)]
+        for name, value in values.items():
+            if name not in known:
+                raise unknown("configuration key", name, known)
+            if not _fits(name, value):
+                raise UserError(f"the configuration key '{name}' is {value!r:.40}; expected {_KINDS[name]}")
+        absent = {s.name: s.metadata["absent"] for s in dataclasses.fields(cls) if "absent" in s.metadata}
+        config = cls(**{**absent, **values})
+        find_law(config.partition)
+        return config
+
+
+_KINDS = {spec.name: str(spec.type) for spec in dataclasses.fields(RunConfig)}
+_TYPES = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a value read from JSON is of a field's kind."""
+    if name == "hyper":
+        return isinstance(value, dict) and all(_plain(entry) for entry in value.values())
+    return type(value) in _TYPES[_KINDS[name]]
+
+
+def _plain(value: Any) -> bool:
+    entries = value if isinstance(value, (list, tuple)) else [value]
+    return all(isinstance(entry, (str, int, float)) for entry in entries)

@@ -1,0 +1,90 @@
+"""What a run needs before its first round: data, split, network, method and executor."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.algorithm import Algorithm, RunContext
+from pfl_benchmark.engine.batches import check_batches
+from pfl_benchmark.engine.data import FederatedData
+from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.schedule import Schedule
+from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.resolve.run import Run, check_data
+
+__all__ = ["Prepared", "new_clients", "prepare", "split_of"]
+
+
+def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
+    """The split of a run: a function of the dataset, the configuration's split fields and the seed.
+
+    Raises:
+        UserError: the dataset cannot be divided so.
+    """
+    check_data(config)
+    return config.law.split(dataset, Streams(config.seed).get("partition"))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything of a run but its rounds; `make` builds the method for a number of rounds."""
+
+    resolved: Run
+    dataset: datasets.Dataset
+    split: datasets.Split
+    task: RunContext
+
+    @property
+    def config(self) -> RunConfig:
+        return self.resolved.config
+
+    def make(self, rounds: int) -> Algorithm:
+        return self.resolved.method(dataclasses.replace(self.task, rounds=rounds), self.resolved.hyper)
+
+
+def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | None = None) -> Prepared:
+    """Load the data (unless given), deal them to the clients and make the executor of a run.
+
+    Raises:
+        UserError: the data are not here, cannot be dealt so, or make batches that the network cannot take.
+    """
+    if not resolved.executor:
+        resolved = resolved.placed(execution)
+    config, network, device = resolved.config, resolved.network, resolved.device
+    if dataset is None:
+        dataset = datasets.load(config.dataset, execution.data_dir, embedding=config.embedding)
+    split = split_of(config, dataset)
+    streams = Streams(config.seed)
+    split = split.set_apart(new_clients(config, streams))
+    if config.validation:
+        dataset, split = datasets.hold_out(dataset, split, config.validation, streams.get("validation"))
+    data = FederatedData(dataset, split, device)
+    executor = EXECUTORS[resolved.executor](config, data, streams, strict=execution.executor != "auto")
+    initial = network.init(streams.get("init"), device)
+    schedule = Schedule(data.clients, config.participation, streams)
+    task = RunContext(config, network, data, streams, schedule, config.rounds, initial, executor)
+    prepared = Prepared(resolved, dataset, split, task)
+    if config.eval_adapted and not prepared.make(config.rounds).adaptation():
+        executor.close()
+        raise UserError(
+            f"--eval-adapted does nothing: '{config.algo}' does not fine-tune before it is evaluated; drop it"
+        )
+    if network.normalisation:
+        phases, sample = prepared.make(config.rounds).phases(1), data.encode(data.stored()[0][:1])[0]
+        try:
+            check_batches(network, config.batch_size, split.train_sizes.tolist(), phases, sample)
+        except UserError:
+            executor.close()
+            raise
+    return prepared
+
+
+def new_clients(config: RunConfig, streams: Streams) -> list[int]:
+    """Who takes no part in training: drawn once for a seed, as the clients of the split are numbered."""
+    drawn = streams.get("new-clients").permutation(config.clients)
+    return sorted(drawn[: config.new_count].tolist())

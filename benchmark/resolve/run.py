@@ -1,0 +1,222 @@
+"""From a configuration to a `Run`: method, hyper-parameters, network and executor, checked once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from pfl_benchmark.algorithms import ALGORITHMS, find
+from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.config.network import knows_network, network_of
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.hyper import parse_hyper, recorded
+from pfl_benchmark.errors import NotDefined, UserError, nearest, unknown
+from pfl_benchmark.models import Network
+
+__all__ = ["Places", "Run", "check_data", "differences", "method_label", "method_of", "resolve", "with_hyper"]
+
+
+_UNPLACED = torch.device("cpu")
+
+
+class Places(Protocol):
+    """Says where and how a run is carried out (`experiment.execution.Execution`)."""
+
+    def pick_device(self) -> torch.device:
+        """The device to use."""
+
+    def pick_executor(self, device: torch.device, network: Network, method: type[Algorithm]) -> str:
+        """The name of the executor to use."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A configuration that can be run, and everything that follows from it alone.
+
+    Attributes:
+        config: with all hyper-parameters of its method.
+        method: the class of the method.
+        hyper: its hyper-parameters, an instance of ``method.Hyper``.
+        plain: the network that the configuration names.
+        network: the one that is trained: with the method's own layers, if it has some.
+        device, executor: where and how it is carried out; the executor is empty until the run is `placed`.
+    """
+
+    config: RunConfig
+    method: type[Algorithm]
+    hyper: Any
+    plain: Network
+    network: Network
+    device: torch.device = _UNPLACED
+    executor: str = ""
+
+    def placed(self, execution: Places) -> Run:
+        """The run with its device and the name of its executor.
+
+        Raises:
+            UserError: a device that is not here, or an executor that cannot train this run.
+        """
+        device = execution.pick_device()
+        executor = execution.pick_executor(device, self.network, self.method)
+        return dataclasses.replace(self, device=device, executor=executor)
+
+    @property
+    def label(self) -> str:
+        """Readable name of the method and its variant: ``ppfe``, ``ppfe-no-reduction``, ``ditto-lam=0.1``."""
+        return _label(self.method, self.hyper, self.plain)
+
+
+def resolve(config: RunConfig, execution: Places | None = None, ablation: str | None = None) -> Run:
+    """What a configuration says: once for a run, all that comes after takes the `Run`.
+
+    Args:
+        config: its hyper-parameters may be incomplete, and as typed (``"0.5"``) or as Python has them.
+        execution: where the run is to be carried out, if that is known.
+        ablation: name of a variant of the method, whose hyper-parameters those of `config` change.
+
+    Raises:
+        UserError: it cannot be run; one line that says what to mend.
+        NotDefined: its method is not defined for its data.
+    """
+    config.validate()
+    if config.dataset not in datasets.DATASETS:
+        raise unknown("dataset", config.dataset, datasets.DATASETS)
+    check_data(config)
+    run = _read(config, ablation)
+    method, config = run.method, run.config
+    if config.new_clients and method.no_newcomers:
+        raise NotDefined(
+            f"--new-clients: clients cannot begin later with '{method.name}', {method.no_newcomers}; drop "
+            "the flag or choose another --algo"
+        )
+    method.check(config, run.network, run.hyper)
+    return run if execution is None else run.placed(execution)
+
+
+def _read(config: RunConfig, ablation: str | None = None) -> Run:
+    """As `resolve`; whether the parts go together is not checked."""
+    method, plain = find(config.algo), network_of(config)
+    hyper = _parsed(method, plain, config.hyper, ablation)
+    network = method.network_for(plain, config, hyper)
+    return Run(dataclasses.replace(config, hyper=recorded(hyper)), method, hyper, plain, network)
+
+
+def method_of(config: RunConfig) -> tuple[type[Algorithm], Any, Network]:
+    """The class of a run's method, its parsed hyper-parameters and its network; nothing is checked."""
+    run = _read(config)
+    return run.method, run.hyper, run.network
+
+
+def check_data(config: RunConfig) -> None:
+    """Refuse what a dataset of its kind cannot give.
+
+    Raises:
+        UserError: one line that says what to mend.
+    """
+    info = datasets.DATASETS[config.dataset]
+    holds = f"and '{info.name}' holds {info.unit}; drop it"
+    config.law.check(info.name, users=info.by_users)
+    if config.augment and info.kind != "images":
+        raise UserError(f"--augment is for images, {holds}")
+    side = min(info.shape[1:], default=0)
+    if config.augment and config.crop_padding >= side:
+        raise UserError(
+            f"--crop-padding is {config.crop_padding}, but the images of '{info.name}' have {side} pixels a "
+            f"side; expected at most {side - 1}"
+        )
+    words = info.kind == "words"
+    if words and not config.embedding:
+        raise UserError(
+            f"--embedding is 0, but '{info.name}' needs word vectors; give their width, such as 300"
+        )
+    if not words and config.embedding != RunConfig.embedding:
+        raise UserError(f"--embedding is for words, {holds}")
+    if info.kind not in ("words", "characters") and config.cell != RunConfig.cell:
+        raise UserError(f"--cell is for text, {holds}")
+
+
+def with_hyper(config: RunConfig, given: Mapping[str, Any], ablation: str | None = None) -> RunConfig:
+    """Complete `config` with all hyper-parameters of its method, without a check of what they are for.
+
+    Args:
+        given: the ones that are set, as typed or as Python has them.
+        ablation: name of a variant of the method, whose values come first.
+
+    Raises:
+        UserError: unknown method, ablation or hyper-parameter, or values that do not fit.
+    """
+    hyper = _parsed(find(config.algo), _known_network(config), given, ablation)
+    return dataclasses.replace(config, hyper=recorded(hyper))
+
+
+def _known_network(config: RunConfig) -> Network | None:
+    """None where the dataset or the network is gone, as in old records."""
+    return network_of(config) if knows_network(config) else None
+
+
+def _parsed(
+    method: type[Algorithm], network: Network | None, given: Mapping[str, Any], ablation: str | None = None
+) -> Any:
+    """An instance of ``method.Hyper``: what an ablation sets, then what is given."""
+    if ablation is not None and ablation not in method.ablations:
+        raise UserError(_unknown_ablation(ablation, method))
+    values = {**_variant(method, network, ablation or ""), **given}
+    return parse_hyper(method.Hyper, values, method.name)
+
+
+def _variant(method: type[Algorithm], network: Network | None, ablation: str) -> Mapping[str, Any]:
+    """What an ablation (empty: the plain method) sets for a network."""
+    values = method.ablations[ablation] if ablation else {}
+    return values if network is None else method.fitted(network, values)
+
+
+def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
+    owners = [other.name for other in ALGORITHMS.values() if name in other.ablations]
+    if owners:
+        return f"ablation '{name}' belongs to {owners[0]}, not to '{method.name}'; use --algo {owners[0]}"
+    if not method.ablations:
+        return f"'{method.name}' has no ablations; drop --ablation {name}"
+    known = ", ".join(method.ablations)
+    return f"unknown ablation '{name}' of '{method.name}'{nearest(name, method.ablations)}; known: {known}"
+
+
+def differences(config: RunConfig) -> dict[str, dict[str, Any]]:
+    """The hyper-parameters in which a run differs from each ablation of its method.
+
+    Returns:
+        By ablation, the plain method first, under an empty name.
+
+    Raises:
+        UserError: this code does not know the method or one of these hyper-parameters.
+    """
+    method = find(config.algo)
+    hyper = parse_hyper(method.Hyper, config.hyper, config.algo)  # tuples again, after JSON
+    return _differences(method, hyper, _known_network(config))
+
+
+def _differences(method: type[Algorithm], hyper: Any, network: Network | None) -> dict[str, dict[str, Any]]:
+    own, found = dataclasses.asdict(hyper), {}
+    for name in ("", *method.ablations):
+        base = dataclasses.asdict(method.Hyper(**_variant(method, network, name)))
+        found[name] = {key: value for key, value in own.items() if value != base[key]}
+    return found
+
+
+def method_label(config: RunConfig) -> str:
+    """`Run.label` of a configuration that need not be one of a run, such as an old record's."""
+    method = find(config.algo)
+    return _label(method, parse_hyper(method.Hyper, config.hyper, config.algo), _known_network(config))
+
+
+def _label(method: type[Algorithm], hyper: Any, network: Network | None) -> str:
+    found = _differences(method, hyper, network)
+    for name, changed in found.items():
+        if not changed:
+            return f"{method.name}-{name}" if name else method.name
+    return "-".join([method.name, *(f"{name}={as_typed(value)}" for name, value in found[""].items())])[:80]
