@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from pfl_benchmark.records.outputs import SavedOutputs
 from pfl_benchmark.records.schema import check_rounds
 from pfl_benchmark.records.writer import RunRecord, as_float
 
-__all__ = ["Diverged", "Observer", "run"]
+__all__ = ["Diverged", "Observer", "mean_weights", "run"]
 
 CHECKPOINT_SECONDS = 15.0  # at least this long between checkpoints,
 CHECKPOINT_SHARE = 0.03  # and at most this share of the time spent writing them
@@ -209,7 +209,7 @@ class _Loop:
             self._check_finite(trained, clients, number, call)
             upload = hooks.upload(outcome)
             ledger.charge_upload(upload)
-            hooks.add(aggregator, clients, upload, self._weights(clients))
+            hooks.add(aggregator, clients, upload, mean_weights(algorithm, clients))
             hooks.keep(outcome, upload)
             loss += float(outcome.loss.sum(dtype=torch.float64))  # whatever the chunks
         hooks.aggregate(aggregator)
@@ -222,14 +222,6 @@ class _Loop:
             "loss": as_float(loss / len(cohort)),
             "seconds": as_float(time.perf_counter() - started),
         }
-
-    def _weights(self, clients: list[int]) -> torch.Tensor:
-        """Weights of some participants in the server's mean [m]."""
-        algorithm = self.algorithm
-        rule = algorithm.config.aggregation
-        rule = algorithm.aggregation if rule == "method" else rule
-        sizes = algorithm.task.data.train_sizes
-        return torch.tensor([sizes[client] if rule == "samples" else 1 for client in clients])
 
     def _check_finite(
         self, figures: torch.Tensor, clients: list[int], number: int, call: LocalCall | None = None
@@ -341,6 +333,14 @@ class _Loop:
             "samples_per_second": round(totals["samples"] / training, 1) if training else 0.0,
             "seconds": as_float(training + sum(line["seconds_closing"] for line in self.lines)),
         }
+
+
+def mean_weights(algorithm: Algorithm, clients: Sequence[int]) -> torch.Tensor:
+    """Weights of some participants in the server's mean [m]."""
+    asked = algorithm.config.aggregation
+    rule = algorithm.aggregation if asked == "method" else asked
+    sizes = algorithm.task.data.train_sizes
+    return torch.tensor([sizes[client] if rule == "samples" else 1 for client in clients])
 
 
 def shared_state(algorithm: Algorithm, rounds: SharedRounds) -> dict[str, Any]:

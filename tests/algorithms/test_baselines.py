@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from costs import cost_of
 from torch import nn
 
 from pfl_benchmark.algorithms import ALGORITHMS
@@ -363,7 +364,7 @@ def test_the_warm_lower_layers_are_paid_for(tiny, launch, tmp_path):
 def test_what_a_client_receives_once(algo, hyper, layers, tiny, ready, differing):
     """What it begins from and cannot have from the common message, at θ_0."""
     algorithm = ready(tiny(algo, hyper)).algorithm
-    first = algorithm.first_download()
+    first = algorithm.message([0], 1).first
     assert list(first) == algorithm.network.keys(layers)
     assert differing(first, {name: algorithm.task.initial[name] for name in first}) == []
 
@@ -671,7 +672,7 @@ def floats_of(algorithm):
 def test_floats_of_a_client_round(algo, hyper, expected, column):
     algorithm = on_paper_network(list(SHAPES)[column], algo, hyper)
     assert floats_of(algorithm) == (expected[column],) * 2
-    traffic = algorithm.traffic(1)
+    traffic = cost_of(algorithm, 1)
     assert (traffic.down, traffic.up) == (4 * expected[column],) * 2
 
 

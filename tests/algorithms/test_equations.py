@@ -158,11 +158,11 @@ def test_fedprotos_prototypes_are_class_means_of_clients_that_have_the_class():
     assert means.tolist() == [[0, 0], [2, 1], [5, 5], [0, 0]]
     assert held.tolist() == [False, True, True, False]
     other, has = class_means(features[:1], torch.tensor([2]), 4)
-    combiner = PrototypeMean(means)
-    combiner.add(
+    aggregator = PrototypeMean(means)
+    aggregator.add(
         [0, 3], {"prototypes": torch.stack([means, other]), "known": torch.stack([held, has])}, torch.ones(2)
     )
-    found = combiner.value()
+    found = aggregator.value()
     assert found["prototypes"].tolist() == [[0, 0], [2, 1], [3, 2.5], [0, 0]]
     assert found["known"].tolist() == [False, True, True, False]
 
@@ -283,9 +283,9 @@ def test_ifcas_participants_train_the_model_that_fits_and_only_that_one_moves(be
     assert algorithm.meter.collect() == (3 * 6 * 20, 0)
     for client, number in enumerate(chosen.tolist()):
         assert torch.equal(call.models["model"].params["fc3.weight"][client], models[number]["fc3.weight"])
-    combiner = algorithm.combiner()
-    combiner.add(EVERYONE, algorithm.upload(outcome), torch.ones(6))
-    means = combiner.value()
+    aggregator = algorithm.aggregator()
+    aggregator.add(EVERYONE, algorithm.upload(outcome), torch.ones(6))
+    means = aggregator.value()
     for number in range(3):
         rows = chosen == number
         key = f"{number}.fc1.bias"

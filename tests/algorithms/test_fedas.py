@@ -58,10 +58,12 @@ def test_the_trace_leaves_running_statistics_as_they_were(tiny, ready):
 
 
 def test_bodies_are_averaged_by_their_traces(tiny, ready):
-    combiner = ready(tiny("fedas")).algorithm.combiner()
+    aggregator = ready(tiny("fedas")).algorithm.aggregator()
     traces = torch.tensor([[1.0], [3.0], [0.0]])
-    combiner.add([0, 2, 5], {"a": torch.tensor([[4.0], [8.0], [9.0]]), "fisher.trace": traces}, torch.ones(3))
-    assert combiner.value()["a"].item() == pytest.approx((4 + 3 * 8) / 4)
+    aggregator.add(
+        [0, 2, 5], {"a": torch.tensor([[4.0], [8.0], [9.0]]), "fisher.trace": traces}, torch.ones(3)
+    )
+    assert aggregator.value()["a"].item() == pytest.approx((4 + 3 * 8) / 4)
 
 
 def test_a_participation_sends_bodies_and_a_number(tiny, play):

@@ -101,10 +101,10 @@ def test_participants_receive_their_combined_heads_in_their_next_round(tiny, rea
     cohort = [0, 2, 5]
     outcome = algorithm.task.executor.train(algorithm.begin(cohort, algorithm.message(cohort, 1), 1))
     sent = algorithm.upload(outcome)
-    combiner = algorithm.combiner()
+    aggregator = algorithm.aggregator()
     for part in (slice(0, 1), slice(1, 3)):
-        combiner.add(cohort[part], {n: t[part] for n, t in sent.items()}, torch.ones(len(cohort[part])))
-    algorithm.aggregate(combiner.value())
+        aggregator.add(cohort[part], {n: t[part] for n, t in sent.items()}, torch.ones(len(cohort[part])))
+    algorithm.aggregate(aggregator.value())
     weights = head_weights(sent["variance"].flatten(), sent["parts"])
     own = algorithm.message([2, 1], 2).own
     close(own["fc3.weight"][0], sum(w * head for w, head in zip(weights[1], sent["fc3.weight"], strict=True)))

@@ -6,6 +6,7 @@ from equations import EVERYONE, ONE_STEP, close
 from torch import nn
 
 from pfl_benchmark.engine.params import strip_prefix
+from pfl_benchmark.engine.rounds import mean_weights
 
 HYPER = {"hidden": 7, "n_hidden": 2, "embed_dim": 5, "hyper_rate": 0.1, "hyper_decay": 0.01}
 
@@ -53,12 +54,12 @@ def test_rounds_move_the_hypernetwork_as_sgd_on_the_changes_does(clip, last, tin
     for number, cohort in ((1, [0, 4, 2]), (2, last)):
         call = algorithm.begin(cohort, algorithm.message(cohort, number), number)
         outcome = algorithm.task.executor.train(call)
-        combiner, sent = algorithm.combiner(), algorithm.upload(outcome)
+        aggregator, sent = algorithm.aggregator(), algorithm.upload(outcome)
         for start, stop in ((0, 2), (2, len(cohort))):  # in chunks
             part = {name: tensor[start:stop] for name, tensor in sent.items()}
             if start < stop:
-                combiner.add(cohort[start:stop], part, algorithm.weights(cohort[start:stop]))
-        algorithm.aggregate(combiner.value())
+                aggregator.add(cohort[start:stop], part, mean_weights(algorithm, cohort[start:stop]))
+        algorithm.aggregate(aggregator.value())
         optimizer.zero_grad()
         for position, client in enumerate(cohort):
             model = made(client)

@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 import pytest
+from costs import cost_of
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.engine import budget
@@ -65,7 +66,7 @@ def test_a_run_trains_on_the_samples_that_were_planned(algo, tiny, plan, launch,
     assert len(set(prepared.task.data.train_sizes)) > 1
     run = launch(config, tmp_path)
     spent = run.summary["samples"] + run.summary["adaptation_samples"]
-    parts = prepared.make(expected.rounds).metered(2) % 1  # of epochs, rounded for each client
+    parts = cost_of(prepared.make(expected.rounds), 2).epochs % 1  # of epochs, rounded for each client
     assert abs(spent - expected.planned) <= bool(parts) * 0.02 * spent
     assert expected.planned <= expected.limit == 1200
     assert run.summary["budget"] == dataclasses.asdict(expected)

@@ -17,6 +17,7 @@ from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.rounds import mean_weights
 from pfl_benchmark.engine.step import Rule
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import ARCHITECTURES, network_from_module
@@ -100,9 +101,9 @@ def test_fedavg_averages_statistics_and_says_so(tiny, play):
 def test_the_mean_of_statistics_is_that_of_the_participants(tiny, ready):
     algorithm = ready(tiny("fedavg", network="small-bn")).algorithm
     outcome, _ = work(algorithm, algorithm.task.executor)
-    combiner = algorithm.combiner()
-    combiner.add(CLIENTS, algorithm.upload(outcome), algorithm.weights(CLIENTS))
-    algorithm.aggregate(combiner.value())
+    aggregator = algorithm.aggregator()
+    aggregator.add(CLIENTS, algorithm.upload(outcome), mean_weights(algorithm, CLIENTS))
+    algorithm.aggregate(aggregator.value())
     for name in algorithm.network.buffers:
         own = outcome.models["model"][name]
         assert not torch.equal(own[0], own[1])

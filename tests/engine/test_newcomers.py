@@ -14,6 +14,7 @@ from pfl_benchmark.algorithms.ppfe.ensemble import ensemble_weights
 from pfl_benchmark.cli import main
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.data import FederatedData
+from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
 from pfl_benchmark.engine.params import clone
 from pfl_benchmark.errors import NotDefined
@@ -117,7 +118,7 @@ def test_what_they_cost_is_bounded_and_counted(algo, tiny, play, monkeypatch):
     assert epochs <= 2
     trained = sum(outcome.samples for _, outcome in calls)
     metered = new["samples"] - trained
-    most = max(played.algorithm.metered(5), 10) if metered else 0
+    most = max(Costs().evaluation(played.algorithm), 10) if metered else 0
     assert 0 <= metered <= most * 2 * 20
     assert new["clients"] == 2
     whole = sum(t.nbytes for t in played.prepared.task.initial.values())

@@ -7,12 +7,15 @@ import json
 import numpy as np
 import pytest
 import torch
+from costs import cost_of
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
 from pfl_benchmark.engine.local import Phase
 from pfl_benchmark.engine.params import clone, expand
+from pfl_benchmark.engine.rounds import mean_weights
 from pfl_benchmark.engine.sgd import LocalWork
 from pfl_benchmark.errors import UserError
 
@@ -23,7 +26,7 @@ def open_round(played, number=FIRST):
     """Start a round of a fresh method; returns its cohort and the local work of that cohort."""
     algorithm = played.algorithm
     algorithm.start_round(number)
-    cohort = played.prepared.task.schedule.cohort(number, algorithm.takes_everyone(number))
+    cohort = played.prepared.task.schedule.cohort(number, algorithm.kind(number).full_participation)
     return cohort, algorithm.begin(cohort, algorithm.message(cohort, number), number)
 
 
@@ -74,8 +77,8 @@ def test_everyone_takes_part_where_a_stage_closes(algo, tiny, ready, unbroken):
     algorithm, lines = ready(tiny(algo)).algorithm, unbroken(algo).lines
     assert [line["round"] for line in lines] == [1, 2, 3, 4]
     for line in lines:
-        assert line["participants"] == (6 if algorithm.takes_everyone(line["round"]) else 3)
-        assert line["stage"] == algorithm.stage(line["round"])
+        assert line["participants"] == (6 if algorithm.kind(line["round"]).full_participation else 3)
+        assert line["stage"] == algorithm.kind(line["round"]).stage
     assert lines[-1]["participants"] == 6
 
 
@@ -95,10 +98,10 @@ def test_clients_that_were_not_sampled_keep_their_state(algo, tiny, ready, play,
         monkeypatch.setattr(method, "keep", watched)
 
     watch(ALGORITHMS[algo])
-    stages = ready(tiny(algo)).algorithm.stage(4)
+    stages = ready(tiny(algo)).algorithm.kind(4).stage
     rounds = 3 * stages  # an ordinary one in each stage, also where a method's first one takes everyone
     played = play(tiny(algo, rounds=rounds, eval_every=0)).algorithm
-    ordinary = [number for number in range(1, rounds + 1) if not played.takes_everyone(number)]
+    ordinary = [number for number in range(1, rounds + 1) if not played.kind(number).full_participation]
     assert checked.count(3) == len(ordinary) >= stages
 
 
@@ -153,9 +156,9 @@ def test_aggregating_one_model_returns_it(algo, tiny, ready, differing):
         pytest.skip("its uploads are not what it sends")
     algorithm.start_round(FIRST)
     cohort = [0, 2, 3]
-    sent, combiner = clone(algorithm.message(cohort, FIRST).common), algorithm.combiner()
-    combiner.add(cohort, expand(sent, len(cohort)), algorithm.weights(cohort))
-    algorithm.aggregate(combiner.value())
+    sent, aggregator = clone(algorithm.message(cohort, FIRST).common), algorithm.aggregator()
+    aggregator.add(cohort, expand(sent, len(cohort)), mean_weights(algorithm, cohort))
+    algorithm.aggregate(aggregator.value())
     assert differing(algorithm.download(), sent) == []
 
 
@@ -169,38 +172,38 @@ def test_weights_of_the_mean(algo, rule, tiny, ready):
     sizes = played.prepared.split.train_sizes.tolist()
     assert len(set(sizes)) > 1
     chosen = ALGORITHMS[algo].aggregation if rule == "method" else rule
-    weights = played.algorithm.weights([4, 1, 0]).tolist()
+    weights = mean_weights(played.algorithm, [4, 1, 0]).tolist()
     assert weights == ([sizes[4], sizes[1], sizes[0]] if chosen == "samples" else [1, 1, 1])
 
 
 # Costs
 
 
-def test_the_ledger_is_what_the_method_declares(algo, tiny, ready, unbroken):
+def test_the_ledger_is_what_a_dry_participation_costs(algo, tiny, ready, unbroken):
     played = ready(tiny(algo))
     algorithm, schedule = played.algorithm, played.prepared.task.schedule
     met = {}
     for line in unbroken(algo).lines:
         number = line["round"]
-        traffic = algorithm.traffic(number)
-        cohort = set(schedule.cohort(number, algorithm.takes_everyone(number)))
-        before = met.setdefault(algorithm.stage(number), set())
+        traffic = cost_of(algorithm, number)
+        cohort = set(schedule.cohort(number, algorithm.kind(number).full_participation))
+        before = met.setdefault(algorithm.kind(number).stage, set())
         assert line["bytes_down"] == len(cohort) * traffic.down + len(cohort - before) * traffic.first
         before |= cohort
         assert line["bytes_up"] == line["participants"] * traffic.up
-        closing = traffic.down if traffic.closing is None else traffic.closing
-        assert line["bytes_broadcast"] == (6 * closing if algorithm.closes_stage(number) else 0)
+        assert line["bytes_broadcast"] == 6 * traffic.closing
+        assert traffic.closing == 0 or algorithm.kind(number).closing
 
 
 def test_compute_is_what_the_phases_say(algo, tiny, ready, unbroken):
     algorithm = ready(tiny(algo)).algorithm
     for line in unbroken(algo).lines:
-        phases, metered = algorithm.phases(line["round"]), algorithm.metered(line["round"])
-        epochs = sum(phase.epochs * phase.passes for phase in phases) + metered
+        phases, epochs = algorithm.phases(line["round"]), cost_of(algorithm, line["round"]).epochs
+        assert epochs >= sum(phase.epochs * phase.passes for phase in phases)
         assert line["samples"] == line["participants"] * epochs * 20
         steps = sum(phase.epochs * -(-20 // (8 * phase.batches)) for phase in phases)
         assert line["steps"] == line["participants"] * steps
-    adapting = sum(phase.epochs * phase.passes for phase in algorithm.adaptation()) + algorithm.metered(5)
+    adapting = Costs().evaluation(algorithm)
     assert [line["adaptation_samples"] for line in unbroken(algo).lines] == [0, 0, 0, 6 * 20 * adapting]
 
 

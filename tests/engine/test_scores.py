@@ -139,17 +139,17 @@ def test_lines_of_clients_that_cannot_be_are_refused(end, folder):
 
 def test_the_shared_model_is_what_a_global_method_is_evaluated_with(algo, tiny, play):
     played = play(tiny(algo))
-    algorithm, member = played.algorithm, played.algorithm.shared_model()
-    if member is None:
+    algorithm, model = played.algorithm, played.algorithm.shared_model()
+    if model is None:
         assert "global_accuracy" not in played.summary
         return
-    shapes = member.network.shapes()
-    assert {name: tuple(tensor.shape) for name, tensor in member.params.items()} == shapes
+    shapes = algorithm.network.shapes()
+    assert {name: tuple(tensor.shape) for name, tensor in model.items()} == shapes
     assert 0 <= played.summary["global_accuracy"] <= 1
     plain = type(algorithm).scores is type(algorithm).__mro__[-2].scores
-    if algorithm.evaluated(False) == "global" and not algorithm.adaptation() and plain:
+    if played.summary["evaluated"] == "global" and not algorithm.adaptation() and plain:
         (own,) = algorithm.members([0])
-        assert all(np.array_equal(own.params[n][0], tensor) for n, tensor in member.params.items())
+        assert all(np.array_equal(own.params[n][0], tensor) for n, tensor in model.items())
         assert played.summary["global_accuracy"] == pytest.approx(played.summary["accuracy"])
 
 

@@ -10,6 +10,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from costs import cost_of
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.settings import SETTINGS
@@ -258,7 +259,7 @@ def uploads(prepared, rounds=50, clients=136):
     """Floats sent up in a run of the paper's size, by the method's own declaration."""
     algorithm, schedule = prepared.make(rounds), Schedule(clients, 0.1, Streams(0))
     return sum(
-        schedule.size(algorithm.closes_stage(round)) * algorithm.traffic(round).up // 4
+        schedule.size(algorithm.kind(round).closing) * cost_of(algorithm, round).up // 4
         for round in range(1, rounds + 1)
     )
 
@@ -291,7 +292,7 @@ def test_bytes_of_the_papers_network(method, paper_sized, tmp_path):
 @pytest.mark.parametrize(("layers", "floats"), [(1, BODY), (2, 253_184), (3, RNN)])
 def test_bytes_of_fixed_heads(layers, floats, paper_sized):
     algorithm = paper_sized("ppfe", f"fixed-head-{layers}", rounds=50).make(50)
-    assert [algorithm.traffic(round).up // 4 for round in (10, 11, 50)] == [WHOLE, floats, floats]
+    assert [cost_of(algorithm, round).up // 4 for round in (10, 11, 50)] == [WHOLE, floats, floats]
 
 
 def test_ppfe_sends_more_than_fedavg_here(paper_sized):

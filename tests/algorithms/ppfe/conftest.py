@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.rounds import mean_weights
 from pfl_benchmark.models import NETWORKS
 from pfl_benchmark.resolve.run import with_hyper
 
@@ -40,10 +41,10 @@ def advance():
             cohort = schedule.cohort(number, number in full)
             call = algorithm.begin(cohort, algorithm.message(cohort, number), number)
             outcome = played.prepared.task.executor.train(call)
-            combiner = algorithm.combiner()
-            combiner.add(cohort, algorithm.upload(outcome), algorithm.weights(cohort))
+            aggregator = algorithm.aggregator()
+            aggregator.add(cohort, algorithm.upload(outcome), mean_weights(algorithm, cohort))
             algorithm.keep(outcome)
-            algorithm.aggregate(combiner.value())
+            algorithm.aggregate(aggregator.value())
             algorithm.finish_round(number)
 
     return go

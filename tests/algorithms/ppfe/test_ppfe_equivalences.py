@@ -340,7 +340,7 @@ def test_new_clients_of_a_stage_begin_from_the_mean_of_those_met(fc_init, staged
 
 @pytest.mark.parametrize("start", ["initial", "average"])
 def test_the_notes_count_shared_layers_alone(start, staged, ready):
-    lines = ready(staged({"personal_start": start})).algorithm.notes()
+    lines = ready(staged({"personal_start": start})).algorithm.notes
     assert ["15,466 shared" in lines[0], "15,136 shared" in lines[1]] == [True, True]
 
 

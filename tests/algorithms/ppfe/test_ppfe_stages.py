@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 
 import pytest
+from costs import cost_of
 
 from pfl_benchmark.algorithms.ppfe.hyper import ABLATIONS, PPFEHyper
 from pfl_benchmark.algorithms.ppfe.stages import check_stages, divide_rounds, least_rounds, plan_stages
@@ -67,7 +68,7 @@ def test_stages_follow_each_other_without_a_gap(ablation, rounds):
 
 
 def test_the_run_tells_its_stages(staged, ready):
-    notes = ready(staged(rounds=20)).algorithm.notes()
+    notes = ready(staged(rounds=20)).algorithm.notes
     assert len(notes) == 4
     for note, rounds in zip(notes, ("1-4", "5-10", "11-15", "16-20"), strict=True):
         assert f"rounds {rounds}," in note
@@ -76,7 +77,7 @@ def test_the_run_tells_its_stages(staged, ready):
 
 def test_the_run_tells_its_masks(staged, ready):
     played = ready(staged({}, "sparse"))
-    told = [note for note in played.algorithm.notes() if note.startswith("mask")]
+    told = [note for note in played.algorithm.notes if note.startswith("mask")]
     assert sorted(told) == [
         "mask: 4,096 of 8,192 entries of fc1.weight stay 0 while it is personal",
         "mask: 819 of 2,048 entries of fc2.weight stay 0 while it is personal",
@@ -87,9 +88,9 @@ def test_the_run_tells_its_masks(staged, ready):
 @pytest.mark.parametrize("rounds", [4, 9])
 def test_stages_and_their_ends_by_round(rounds, staged, ready):
     algorithm = ready(staged(rounds=rounds)).algorithm
-    found = [algorithm.stage(r) for r in range(1, rounds + 1)]
+    found = [algorithm.kind(r).stage for r in range(1, rounds + 1)]
     assert found == sorted(found)
-    ends = [r for r in range(1, rounds + 1) if algorithm.closes_stage(r)]
+    ends = [r for r in range(1, rounds + 1) if algorithm.kind(r).closing]
     assert ends == [r for r in range(1, rounds + 1) if r == rounds or found[r - 1] != found[r]]
 
 
@@ -109,8 +110,8 @@ def test_traffic_of_the_paper_is_the_table_of_the_specification(name, made_data,
     algorithm = ready(tiny("ppfe", clients=4, test_samples_per_client=4, **changes)).algorithm
     for stage, floats in zip(algorithm.stages, FLOATS[name], strict=True):
         for round in (stage.first, stage.last):
-            assert algorithm.traffic(round).up == algorithm.traffic(round).down == 4 * floats
-    sent = sum((100 if algorithm.closes_stage(r) else 10) * algorithm.traffic(r).up for r in range(1, 161))
+            assert cost_of(algorithm, round).up == cost_of(algorithm, round).down == 4 * floats
+    sent = sum((100 if algorithm.kind(r).closing else 10) * cost_of(algorithm, r).up for r in range(1, 161))
     total = {"cifar10": "1.963", "cifar100": "6.361", "emnist": "1.592"}[name]
     assert f"{sent / 1e9:.3f}" == total
 
@@ -143,7 +144,7 @@ def test_the_ledger_agrees_with_the_traffic_declared(ablation, staged, launch, r
     algorithm = ready(config).algorithm
     run = launch(config, tmp_path)
     for line in run.lines:
-        traffic, closing = algorithm.traffic(line["round"]), algorithm.closes_stage(line["round"])
+        traffic, closing = cost_of(algorithm, line["round"]), algorithm.kind(line["round"]).closing
         assert line["bytes_up"] == line["participants"] * traffic.up
         assert line["bytes_down"] == line["participants"] * traffic.down
         assert line["bytes_broadcast"] == (6 * traffic.down if closing else 0)
