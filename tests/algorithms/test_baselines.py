@@ -11,9 +11,9 @@ from costs import cost_of
 from torch import nn
 
 from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.api import Dataset, Samples, Split
 from pfl_benchmark.engine.algorithm import RunContext
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import LoopExecutor
 from pfl_benchmark.engine.local import LocalResult

@@ -21,10 +21,10 @@ from pfl_benchmark.algorithms.gaussian_head import (
     validation_loss,
 )
 from pfl_benchmark.algorithms.pfedfda import PFedFDA, PFedFDAHyper
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
 from pfl_benchmark.datasets.api import Dataset, Samples, Split
 from pfl_benchmark.engine.algorithm import RunContext
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
 from pfl_benchmark.engine.local import LocalResult

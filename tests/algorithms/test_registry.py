@@ -56,7 +56,7 @@ def test_hyper_parameters_are_documented_and_have_defaults(algo):
 
 def test_hyper_parameters_do_not_hide_protocol(algo):
     """A hyper-parameter with the name of a run's field could not be told from its flag."""
-    from pfl_benchmark.engine.config import RunConfig
+    from pfl_benchmark.config.run_config import RunConfig
 
     protocol = {spec.name for spec in dataclasses.fields(RunConfig)}
     assert not protocol & {spec.name for spec in dataclasses.fields(find(algo).Hyper)}

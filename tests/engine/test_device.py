@@ -12,9 +12,9 @@ import torch
 from accelerator import DEVICE, traffic
 
 from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.engine.budget import Plan
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.executors.program import Program
 from pfl_benchmark.engine.executors.replay import Recorder

@@ -12,8 +12,8 @@ from small_networks import small_networks  # noqa: F401  # a fixture
 from torch import nn
 
 from pfl_benchmark.config.network import network_of
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.batches import check_batches, smallest_batch
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand

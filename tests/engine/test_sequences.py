@@ -7,9 +7,9 @@ import pytest
 import torch
 from people_files import write_hapt, write_play
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
 from pfl_benchmark.datasets.api import LAWS, load
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.errors import UserError

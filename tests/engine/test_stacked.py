@@ -7,7 +7,7 @@ import torch
 from tape import TapeRecorder
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
 from pfl_benchmark.engine.executors.memory import clients_that_fit, step_bytes
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel

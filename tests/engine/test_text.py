@@ -13,12 +13,12 @@ import torch
 from costs import cost_of
 
 from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets.api import Split, load
 from pfl_benchmark.datasets.data import PADDING, UNKNOWN
 from pfl_benchmark.datasets.noise import noise
 from pfl_benchmark.engine.budget import Plan
-from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel

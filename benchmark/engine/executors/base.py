@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.data import FederatedData, Part
 from pfl_benchmark.engine.local import LocalCall, LocalResult
 from pfl_benchmark.engine.params import row
