@@ -1,0 +1,49 @@
+"""All checks of one method."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pfl_benchmark.check.invariants import CHECKS, Case, Failed
+from pfl_benchmark.errors import UserError, unknown
+
+__all__ = ["Result", "check_method"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a check."""
+
+    check: str
+    passed: bool
+    found: str
+
+
+def check_method(algo: str, ablation: str | None = None, only: Sequence[str] = ()) -> list[Result]:
+    """Carry out the checks of a method, in a temporary folder.
+
+    Args:
+        only: names of checks; empty: all.
+
+    Raises:
+        UserError: unknown method, ablation or check.
+    """
+    for name in only:
+        if name not in CHECKS:
+            raise unknown("check", name, CHECKS)
+    with tempfile.TemporaryDirectory() as folder:
+        case = Case(algo, Path(folder), ablation)
+        case.resolved()
+        return [_result(case, name) for name in CHECKS if not only or name in only]
+
+
+def _result(case: Case, name: str) -> Result:
+    try:
+        return Result(name, True, CHECKS[name](case))
+    except (Failed, UserError) as error:
+        return Result(name, False, str(error))
+    except Exception as error:  # of the method's own code
+        return Result(name, False, f"{type(error).__name__}: {error}".splitlines()[0])
