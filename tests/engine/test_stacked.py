@@ -7,6 +7,7 @@ import torch
 from tape import TapeRecorder
 
 from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.check.equality import VARIANTS, equality
 from pfl_benchmark.config.resolve import resolve
 from pfl_benchmark.engine.config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
@@ -16,7 +17,6 @@ from pfl_benchmark.engine.params import expand
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.models import NETWORKS, Conv, Layer, Linear, LowRank
-from pfl_benchmark.speed.equality import VARIANTS, equality
 
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")
 CLIENTS = [8, 0, 3, 5, 2]

@@ -1,0 +1,1 @@
+"""Checks of a method: whether the executors train it alike."""
