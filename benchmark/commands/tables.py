@@ -70,9 +70,8 @@ def _add_launcher(group: argparse._ArgumentGroup) -> None:
     add_flag(
         group,
         "--jobs N",
-        "cells at a time, in processes that share the cores and the GPU; auto: one a core, on a GPU by "
-        "its free memory and a short measurement (default: 1; on Slurm 256, on a Ray cluster one a "
-        "CPU, or one a GPU)",
+        "cells at a time, in processes that share the cores and the GPU; auto: one a core, but four a GPU "
+        "(default: 1; on Slurm 256, on a Ray cluster one a CPU, or one a GPU)",
         type=_jobs,
     )
     add_flags(group)
