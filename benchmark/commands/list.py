@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import JustifyMethod
 from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table
@@ -17,7 +16,7 @@ from rich.text import Text
 
 from pfl_benchmark.config.fields import as_typed
 from pfl_benchmark.config.flags import add_flag
-from pfl_benchmark.console.terminal import Console, open_table, show
+from pfl_benchmark.console.terminal import Console, columns, show
 from pfl_benchmark.errors import UserError, flag, nearest
 
 HELP = "methods with their hyper-parameters and ablations, settings, datasets, networks, partitions, studies"
@@ -300,13 +299,12 @@ def _show_table(rows: list[Entry]) -> None:
     # On a narrow terminal titles go, since names say as much: figures must not be cut.
     wide = Console().width >= _WIDE
     shown = [name for name in rows[0] if name != "title" or wide]
-    table = open_table(1 + wide)
-    for name in shown:
-        justify: JustifyMethod = "right" if isinstance(rows[0][name], int) else "left"
-        table.add_column(name, justify=justify, no_wrap=name != "title")
-    for row in rows:
-        table.add_row(*(f"{row[name]:,}" if isinstance(row[name], int) else row[name] for name in shown))
-    show("", Padding(table, (0, 0, 0, 2)))
+    texts = (
+        [f"{row[name]:,}" if isinstance(row[name], int) else row[name] for name in shown] for row in rows
+    )
+    words = [place for place, name in enumerate(shown) if not isinstance(rows[0][name], int)]
+    titles = [place for place, name in enumerate(shown) if name == "title"]
+    show("", columns(shown, texts, words, titles, gap=1 + wide))
 
 
 # Of each: all entries, what is shown of one (or its row of a table), and the flags that take its name.
