@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from pfl_benchmark.config.flags import add_flag, file_of, path
+from pfl_benchmark.console.terminal import columns, say, show
 from pfl_benchmark.errors import UserError, flag
+from pfl_benchmark.render.forms import p_value, percent, signed
 
 if TYPE_CHECKING:
     from pfl_benchmark.present.across import Across
@@ -71,7 +73,6 @@ def execute(arguments: argparse.Namespace) -> None:
         return
     if arguments.methods:
         raise UserError(f"{flag('methods')} is only for comparisons over settings; add --across")
-    from pfl_benchmark.console.terminal import say
     from pfl_benchmark.present.compare import groups
     from pfl_benchmark.present.page.mixtures import in_words, mixed
     from pfl_benchmark.records.gather import gather
@@ -109,7 +110,6 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _across(arguments: argparse.Namespace) -> None:
     """Compare over settings, print, draw."""
-    from pfl_benchmark.console.terminal import say, show
     from pfl_benchmark.present.across import Across, reference_of
     from pfl_benchmark.present.across_text import explanation_for, findings, heading, remarks, standings_table
     from pfl_benchmark.present.page.mixtures import in_words, mixed
@@ -201,8 +201,6 @@ def _copies(records: Sequence[Record]) -> str:
 
 def _show(group: Group, reference: Candidate, rows: Sequence[Row]) -> None:
     """The table of one group."""
-    from pfl_benchmark.console.terminal import columns, show
-
     heads = ["", "seeds", "accuracy", "difference", "error", "pairs", "p", ""]
     heads += ["by seed"] * any(map(_tells_seeds, rows))
     cells = [_cells(row, row.candidate is reference)[: len(heads)] for row in rows]
@@ -210,8 +208,6 @@ def _show(group: Group, reference: Candidate, rows: Sequence[Row]) -> None:
 
 
 def _cells(row: Row, is_reference: bool) -> list[str]:
-    from pfl_benchmark.render.forms import p_value, percent, signed
-
     mean, std = row.candidate.accuracy
     cells = [
         row.candidate.title,
@@ -239,7 +235,6 @@ def _tells_seeds(row: Row) -> bool:
 
 def _explain(rows: Sequence[Row], chosen: bool) -> None:
     """What the columns are."""
-    from pfl_benchmark.console.terminal import show
     from pfl_benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST
     from pfl_benchmark.studies.statistics import LEVEL
 

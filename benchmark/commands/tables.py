@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pfl_benchmark.config.flags import add_data_dir, add_flag, count, few, path
+from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 from pfl_benchmark.track.flags import add_tracking, tracking_of
@@ -102,7 +103,6 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study]) -> Job:
     """What the flags ask for, checked."""
-    from pfl_benchmark.console.terminal import say
     from pfl_benchmark.engine.records import open_store
     from pfl_benchmark.launch import flags_of
     from pfl_benchmark.launch.job import Job
@@ -166,7 +166,6 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
 
 def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
-    from pfl_benchmark.console.terminal import say, shown_path
     from pfl_benchmark.present.page.page import write_all
     from pfl_benchmark.present.render import with_rendered
     from pfl_benchmark.studies.catalogue import STUDIES

@@ -20,6 +20,7 @@ from pfl_benchmark.config.flags import (
     parse_assignments,
     path,
 )
+from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 
@@ -78,7 +79,6 @@ def execute(arguments: argparse.Namespace) -> None:
 
     from pfl_benchmark.algorithms import find
     from pfl_benchmark.config.resolve import resolve
-    from pfl_benchmark.console.terminal import say, shown_path
     from pfl_benchmark.engine.records import open_store
     from pfl_benchmark.engine.rounds import Diverged
     from pfl_benchmark.experiment.progress import RunProgress
