@@ -1,4 +1,4 @@
-"""FedCP: a gate decides for each sample which features go to the personal head and which to the global one."""
+"""FedCP: a gate divides the features of each sample among a personal and a global head."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class FedCP(Algorithm):
     global head that a client sends is the mean of the received one and its personal one. The gate is a
     Gumbel softmax at temperature 1 over the two heads, for each feature of each sample.
 
-    Defaults: λ = 5.
+    Defaults: λ = 5, as in system/run_me.sh of TsingZ0/FedCP.
 
     Deviations: without noise in evaluations (there with). Local SGD has momentum, and the mean is unweighted
     by default. In the last short batch the discrepancy is that of its samples.

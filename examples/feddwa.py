@@ -41,8 +41,8 @@ class FedDWAHyper:
 class FedDWA(Algorithm):
     """A client trains on for some epochs and sends both models; the server mixes the nearest to the second.
 
-    Source: Liu et al., IJCAI 2023, Algorithm 1; Sherrylife/FedDWA servers/serverFedDWA.py. Weights are 1 / ‖ahead
-    of k − model of j‖² over the participants j, the K largest, with sum 1.
+    Source: Liu et al., IJCAI 2023, Algorithm 1; Sherrylife/FedDWA servers/serverFedDWA.py. Weights of client
+    k are 1 / ‖ahead of k − model of j‖² over the participants j, the K largest, with sum 1.
 
     Defaults: K = 5, and as many epochs ahead as local ones (`next_round` = 1).
 

@@ -143,7 +143,7 @@ def algo(request) -> str:
 def unable(executor: str, config: RunConfig) -> str:
     """Why an executor refuses a configuration; empty where it does not."""
     run = resolve(config)
-    return EXECUTORS[executor].unable(run.network, run.method.alone)
+    return EXECUTORS[executor].unable(run.network, run.method.not_stackable)
 
 
 @pytest.fixture(scope="session")

@@ -186,7 +186,7 @@ def test_stacked_models_are_the_models_one_by_one(name, built):
 @pytest.mark.parametrize("name", OURS)
 def test_batch_normalisation_has_no_stacked_form(name, built):
     network = built(name)
-    alone = {layer.name for layer in network.layers if layer.alone}
+    alone = {layer.name for layer in network.layers if layer.not_stackable}
     normalised = {key.partition(".")[0] for key in network.normalisation}
     assert alone == normalised
     assert bool(alone) == (name.endswith("bn") or name == "mobilenet_v3_small")

@@ -76,7 +76,7 @@ FLOORS = (
     ("pfl_benchmark.studies",),
     ("pfl_benchmark.experiment",),
     ("pfl_benchmark.present", "pfl_benchmark.launch"),
-    ("pfl_benchmark.speed", "pfl_benchmark.papers"),
+    ("pfl_benchmark.speed", "pfl_benchmark.check", "pfl_benchmark.papers"),
     ("pfl_benchmark.interface", "pfl_benchmark.doctor"),
     ("pfl_benchmark.commands",),
     ("pfl_benchmark.cli",),

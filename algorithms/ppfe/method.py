@@ -368,7 +368,7 @@ class PPFE(Decoupled):
                 step = Step(self.networks[stage.number - 1], network, stage.personal)
                 personal = self.reduction.convert(models, step, step.personal)
             received = {**shared, **store.initial} if self._averages(stage) else shared
-            ledger.charge_download(received, len(clients))
+            ledger.charge_message(Message(received), len(clients))
             models = {**expand(shared, len(clients)), **personal}
             if stage.personal:
                 most = epochs // len(stages) + (stage in stages[len(stages) - epochs % len(stages) :])

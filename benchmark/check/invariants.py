@@ -1,4 +1,4 @@
-"""The checks of a method, one function each; they take a `Case` and fail with one line that says what is wrong."""
+"""The checks of a method, one function each: they take a `Case`, and fail with a line that says why."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def hooks(case: Case) -> str:
 
 
 def ledger(case: Case) -> str:
-    """Bytes and samples of every round are those of a participation without training, which budgets plan with."""
+    """Bytes and samples of every round are those of a participation without training (`engine.dry`)."""
     prepared = prepare(case.resolved(), Execution("cpu", "loop"))
     algorithm, schedule = prepared.make(PROTOCOL["rounds"]), prepared.task.schedule
     sizes = prepared.task.data.train_sizes
@@ -209,10 +209,14 @@ def budgets(case: Case) -> str:
     """Runs under equal bytes and equal samples spend what was planned, and no more than they may."""
     told = []
     for budget in ("bytes", "samples"):
-        found = _summary(case.run(budget, budget=budget, partition="distinct", compute_cap=1.5))
-        names = ("bytes_up", "bytes_down", "bytes_broadcast") if budget == "bytes" else (
-            "samples",
-            "adaptation_samples",
+        found = _summary(case.run(budget, budget=budget, partition="distinct", rounds=16, compute_cap=1.5))
+        names = (
+            ("bytes_up", "bytes_down", "bytes_broadcast")
+            if budget == "bytes"
+            else (
+                "samples",
+                "adaptation_samples",
+            )
         )
         spent, plan = sum(found[name] for name in names), found["budget"]
         slack = 0 if budget == "bytes" else 0.05 * spent

@@ -7,6 +7,7 @@ import contextlib
 from pathlib import Path
 
 from pfl_benchmark.config.flags import add_flag, file_of, path
+from pfl_benchmark.console.terminal import say, shown_path
 
 HELP = "one static page over several results folders or packs: methods × settings, verified or not"
 USAGE = "FOLDER|PACK.zip [...] [--out FILE.html]"
@@ -33,7 +34,6 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: a folder without finished runs, a pack that cannot be used, or a page that cannot be
             written.
     """
-    from pfl_benchmark.console.terminal import say, shown_path
     from pfl_benchmark.present.page.board import board_page, source_of_folder, source_of_pack
     from pfl_benchmark.records.archive import unpacked
     from pfl_benchmark.records.files import make_folder_of, write_text

@@ -22,7 +22,9 @@ Runs take seconds each, on the CPU. Exit code 1 if something is wrong."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    add_flag(parser, "--algo METHOD", "required; `python -m benchmark list methods` names them", required=True)
+    add_flag(
+        parser, "--algo METHOD", "required; `python -m benchmark list methods` names them", required=True
+    )
     add_flag(parser, "--ablation NAME", "a named variant of the method")
     add_flag(parser, "--only CHECK ...", "only these checks, by the names in the table", default=[])
     add_flag(parser, "--json", "print JSON instead")

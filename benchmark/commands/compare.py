@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import JustifyMethod
-from rich.padding import Padding
 from rich.text import Text
 
 from pfl_benchmark.config.flags import add_flag, file_of, path
+from pfl_benchmark.console.terminal import columns, say, show
 from pfl_benchmark.errors import UserError, flag
+from pfl_benchmark.render.forms import p_value, percent, signed
 
 if TYPE_CHECKING:
     from pfl_benchmark.present.across import Across
@@ -73,7 +73,6 @@ def execute(arguments: argparse.Namespace) -> None:
         return
     if arguments.methods:
         raise UserError(f"{flag('methods')} is only for comparisons over settings; add --across")
-    from pfl_benchmark.console.terminal import say
     from pfl_benchmark.present.compare import groups
     from pfl_benchmark.present.page.mixtures import in_words, mixed
     from pfl_benchmark.records.gather import gather
@@ -111,9 +110,8 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _across(arguments: argparse.Namespace) -> None:
     """Compare over settings, print, draw."""
-    from pfl_benchmark.console.terminal import say, show
     from pfl_benchmark.present.across import Across, reference_of
-    from pfl_benchmark.present.across_text import explanation, findings, heading, remarks, standings_table
+    from pfl_benchmark.present.across_text import explanation_for, findings, heading, remarks, standings_table
     from pfl_benchmark.present.page.mixtures import in_words, mixed
     from pfl_benchmark.records.gather import gather
     from pfl_benchmark.studies.blocks import blocks_of
@@ -127,10 +125,10 @@ def _across(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(found.numbers(), indent=2))
     else:
-        show(Text(heading(found), "bold"), "", Padding(standings_table(found), (0, 0, 0, 2)), "")
+        show(Text(heading(found), "bold"), "", standings_table(found), "")
         show(*findings(found), "")
         show(*(f"block: {block.name}" for block in blocks.blocks), "")
-        show(explanation(chosen=not against))
+        show(explanation_for(found, chosen=not against))
     if mixture := mixed(blocks.records):
         say(f"warning: these blocks mix {in_words(mixture)}")
     for line in remarks(found):
@@ -203,22 +201,13 @@ def _copies(records: Sequence[Record]) -> str:
 
 def _show(group: Group, reference: Candidate, rows: Sequence[Row]) -> None:
     """The table of one group."""
-    from pfl_benchmark.console.terminal import open_table, show
-
     heads = ["", "seeds", "accuracy", "difference", "error", "pairs", "p", ""]
     heads += ["by seed"] * any(map(_tells_seeds, rows))
-    table = open_table()
-    for place, head in enumerate(heads):
-        justify: JustifyMethod = "right" if 2 <= place <= 6 else "left"
-        table.add_column(head, justify=justify, overflow="fold", no_wrap=place not in (0, 1, 7))
-    for row in rows:
-        table.add_row(*_cells(row, row.candidate is reference)[: len(heads)])
-    show(Text(group.setting, "bold"), "", Padding(table, (0, 0, 0, 2)), "")
+    cells = [_cells(row, row.candidate is reference)[: len(heads)] for row in rows]
+    show(Text(group.setting, "bold"), "", columns(heads, cells, words=(0, 1, 7, 8), wrapped=(0, 1, 7)), "")
 
 
 def _cells(row: Row, is_reference: bool) -> list[str]:
-    from pfl_benchmark.render.forms import p_value, percent, signed
-
     mean, std = row.candidate.accuracy
     cells = [
         row.candidate.title,
@@ -246,7 +235,6 @@ def _tells_seeds(row: Row) -> bool:
 
 def _explain(rows: Sequence[Row], chosen: bool) -> None:
     """What the columns are."""
-    from pfl_benchmark.console.terminal import show
     from pfl_benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST
     from pfl_benchmark.studies.statistics import LEVEL
 

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from pfl_benchmark.config.flags import add_flag, number, path
+from pfl_benchmark.console.terminal import say
 from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: a folder without finished runs, damaged ones, runs of which none says what to reach.
     """
-    from pfl_benchmark.console.terminal import say
     from pfl_benchmark.present.compare import groups
     from pfl_benchmark.present.tables.targets import EXPLANATION, lines_of, targets_table
     from pfl_benchmark.records.gather import gather

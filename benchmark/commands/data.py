@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from pfl_benchmark.config.fields import DATA_FIELDS, changes, describe_split
 from pfl_benchmark.config.flags import add_data, add_flag, config_of, file_of
-from pfl_benchmark.console.terminal import open_table, show, shown_path
+from pfl_benchmark.console.terminal import columns, show, shown_path
 from pfl_benchmark.errors import UserError, flag
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.padding import Padding
 
 HELP = "source of a dataset, and how a setting divides it among clients: table and picture"
 USAGE = "[--setting NAME] [flags]"
@@ -134,16 +133,11 @@ def _names(names: Sequence[str], full: bool) -> str:
     return shown
 
 
-def _clients(table: pd.DataFrame, full: bool) -> Table:
+def _clients(table: pd.DataFrame, full: bool) -> Padding:
     """The table of clients; unless `full`, without its middle and with a line for each."""
     rows = [(*map(str, row), _names(names.split(", "), full)) for *row, names in table.itertuples()]
     if not full and len(rows) > 2 * _ENDS + 1:
         left_out = f"({len(rows) - 2 * _ENDS} more, --full shows all)"
         rows = [*rows[:_ENDS], ("...", "", "", "", left_out), *rows[-_ENDS:]]
-    made = open_table()
-    for head in ("client", "train", "test", "classes"):
-        made.add_column(head, justify="right", no_wrap=True)
-    made.add_column("which, the most frequent first", no_wrap=not full)
-    for row in rows:
-        made.add_row(*row)
-    return made
+    heads = ("client", "train", "test", "classes", "which, the most frequent first")
+    return columns(heads, rows, words=[4], wrapped=[4] if full else (), indent=0)

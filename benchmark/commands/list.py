@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import JustifyMethod
 from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.table import Table
@@ -17,7 +16,7 @@ from rich.text import Text
 
 from pfl_benchmark.config.fields import as_typed
 from pfl_benchmark.config.flags import add_flag
-from pfl_benchmark.console.terminal import Console, open_table, show
+from pfl_benchmark.console.terminal import Console, columns, show
 from pfl_benchmark.errors import UserError, flag, nearest
 
 HELP = "methods with their hyper-parameters and ablations, settings, datasets, networks, partitions, studies"
@@ -30,7 +29,6 @@ EXAMPLES = """\
   python -m benchmark list settings --json"""
 
 _WIDE = 100  # columns
-_TOLD = ("doc", "within", "such_as")  # of the option of a partition law
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,14 +57,14 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UserError(
             "--markdown is for cards of methods; name some, such as: list methods fedavg --markdown"
         )
-    found = {name: describe() for name, (describe, _) in _PARTS.items() if what in (None, name)}
+    found = {name: describe() for name, (describe, *_) in _PARTS.items() if what in (None, name)}
     if arguments.json:
         print(json.dumps(found))
         return
     for place, (name, entries) in enumerate(found.items()):
         if place:
             print()
-        _PARTS[name][1](entries)
+        _show(name, entries)
 
 
 def _method_names() -> list[str]:
@@ -99,8 +97,10 @@ def _show_cards(what: str, names: list[str], as_json: bool, as_markdown: bool) -
 
 # -- what there is, as JSON values --------------------------------------------------------------------
 
+Entry = dict[str, Any]
 
-def methods() -> list[dict[str, Any]]:
+
+def methods() -> list[Entry]:
     """Name, title, reference, hyper-parameters and ablations of every method."""
     from pfl_benchmark.algorithms import ALGORITHMS
     from pfl_benchmark.engine.hyper import spaces
@@ -115,45 +115,38 @@ def methods() -> list[dict[str, Any]]:
                     "default": spec.default,
                     "doc": spec.metadata["doc"],
                     "choices": list(spec.metadata["choices"]),
-                    "search": _space(searched.get(spec.name)),
+                    "search": _space(spaces(method.Hyper).get(spec.name)),
                 }
                 for spec in dataclasses.fields(method.Hyper)
             },
             "ablations": {name: dict(values) for name, values in method.ablations.items()},
         }
         for _, method in sorted(ALGORITHMS.items())
-        for searched in [spaces(method.Hyper)]
     ]
 
 
-def _space(space: Any) -> dict[str, Any] | None:
+def _space(space: Any) -> Entry | None:
     """What `tune` tries of a hyper-parameter, as JSON values; None: nothing."""
     if space is None:
         return None
     return {"values": list(space)} if isinstance(space, tuple) else dataclasses.asdict(space)
 
 
-def settings() -> list[dict[str, Any]]:
+def settings() -> list[Entry]:
     """Name, title and all configuration fields of every setting."""
     from pfl_benchmark.config.run_config import RunConfig
     from pfl_benchmark.config.settings import DEFAULT_SETTING, SETTINGS
 
-    return [
-        {
-            "name": name,
-            "title": setting.title,
-            "default": name == DEFAULT_SETTING,
-            "split": config.law.slug,
-            "config": {
-                key: value for key, value in config.to_dict().items() if key not in ("algo", "hyper", "seed")
-            },
-        }
-        for name, setting in SETTINGS.items()
-        for config in [RunConfig(**setting.values)]
-    ]
+    entries = []
+    for name, setting in SETTINGS.items():
+        config = RunConfig(**setting.values)
+        fields = {key: val for key, val in config.to_dict().items() if key not in ("algo", "hyper", "seed")}
+        about = {"default": name == DEFAULT_SETTING, "split": config.law.slug, "config": fields}
+        entries.append({"name": name, "title": setting.title, **about})
+    return entries
 
 
-def datasets() -> list[dict[str, Any]]:
+def datasets() -> list[Entry]:
     """Name, title, shape, sizes, classes, source, licence and citation of every dataset."""
     from pfl_benchmark.datasets.api import DATASETS
 
@@ -174,7 +167,7 @@ def datasets() -> list[dict[str, Any]]:
     ]
 
 
-def networks() -> list[dict[str, Any]]:
+def networks() -> list[Entry]:
     """Name, title, source and data of every network, and the datasets whose own it is."""
     from pfl_benchmark.models import ARCHITECTURES, OWN
 
@@ -190,7 +183,7 @@ def networks() -> list[dict[str, Any]]:
     ]
 
 
-def studies() -> list[dict[str, Any]]:
+def studies() -> list[Entry]:
     """Name, title and profiles of every study, and in which of them it is made only if it is named."""
     from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
 
@@ -205,16 +198,17 @@ def studies() -> list[dict[str, Any]]:
     ]
 
 
-def partitions() -> list[dict[str, Any]]:
+def partitions() -> list[Entry]:
     """Name, description and options of every partition law."""
     from pfl_benchmark.datasets.api import LAWS
 
+    told = ("doc", "within", "such_as")  # of an option
     return [
         {
             "name": name,
             "doc": inspect.getdoc(law).splitlines()[0],  # type: ignore[union-attr]  # registered laws have one
             "options": {
-                option: {"default": spec.default, **{key: spec.metadata[key] for key in _TOLD}}
+                option: {"default": spec.default, **{key: spec.metadata[key] for key in told}}
                 for option, spec in law.options().items()
             },
         }
@@ -222,24 +216,24 @@ def partitions() -> list[dict[str, Any]]:
     ]
 
 
-# -- for people -----------------------------------------------------------------------------------------
+# -- for people: an entry's title, a note on it, and lines of words and their meaning -------------------
+
+Shown = tuple[str, str, list[tuple[str, str]]]
 
 
-def _show_methods(found: list[dict[str, Any]]) -> None:
-    show(_title("Methods", "--algo NAME, --set KEY=VALUE, --ablation NAME"))
-    for method in found:
-        rows = []
-        for name, spec in method["hyper"].items():
-            choices = f" ({', '.join(spec['choices'])})" if spec["choices"] else ""
-            searched = _searched(spec["search"])
-            rows.append((f"--set {name}={as_typed(spec['default'])}", spec["doc"] + choices + searched))
-        for name, values in method["ablations"].items():
-            sets = " ".join(f"{key}={as_typed(value)}" for key, value in values.items())
-            rows.append((f"--ablation {name}", sets))
-        _show_entry(method["name"], method["title"], rows, method["reference"])
+def _method(method: Entry) -> Shown:
+    rows = []
+    for name, spec in method["hyper"].items():
+        choices = f" ({', '.join(spec['choices'])})" if spec["choices"] else ""
+        words = spec["doc"] + choices + _searched(spec["search"])
+        rows.append((f"--set {name}={as_typed(spec['default'])}", words))
+    for name, values in method["ablations"].items():
+        sets = " ".join(f"{key}={as_typed(value)}" for key, value in values.items())
+        rows.append((f"--ablation {name}", sets))
+    return method["title"], method["reference"], rows
 
 
-def _searched(space: dict[str, Any] | None) -> str:
+def _searched(space: Entry | None) -> str:
     """What `tune` tries, in words."""
     if space is None:
         return ""
@@ -247,100 +241,82 @@ def _searched(space: dict[str, Any] | None) -> str:
     return f" [tune: {', '.join(values) or '{low:g} to {high:g}'.format(**space)}]"
 
 
-def _show_partitions(found: list[dict[str, Any]]) -> None:
-    show(_title("Partitions", "--partition NAME"))
-    for law in found:
-        options = law["options"].items()
-        rows = [(f"{flag(name)} {spec['such_as'] or spec['default']}", spec["doc"]) for name, spec in options]
-        _show_entry(law["name"], law["doc"], rows)
+def _dataset(info: Entry) -> Shown:
+    samples = f"{info['train_samples']:,}"
+    if info["test_samples"]:  # else a user's own are divided
+        samples += f" training, {info['test_samples']:,} test"
+    shape = f"{samples}; {' x '.join(map(str, info['shape']))}, {info['classes']} classes"
+    names = {"from": "origin", "licence": "licence", "to cite": "citation"}
+    return info["title"], "", [("samples", shape), *((head, info[name]) for head, name in names.items())]
 
 
-def _show_entry(name: str, title: str, options: list[tuple[str, str]], note: str = "") -> None:
-    rows = Table.grid(padding=(0, 2, 0, 0))
-    rows.add_column(no_wrap=True)
-    rows.add_column()
-    for words, meaning in options:
-        rows.add_row(f"    {words}", meaning)
-    head = Text.assemble("\n  ", (name, "bold"), f"   {title}")
-    show(head, *([Padding(Text(note, "dim"), (0, 0, 0, 4))] if note else []), *([rows] if options else []))
+def _network(network: Entry) -> Shown:
+    own = [("own network of", ", ".join(network["default_of"]))] * bool(network["default_of"])
+    return network["title"], network["source"], [("for", network["fits"]), *own]
 
 
-def _show_settings(found: list[dict[str, Any]]) -> None:
-    rows = [
-        {
-            "name": setting["name"] + " *" * setting["default"],
-            "title": setting["title"],
-            "dataset": setting["config"]["dataset"],
-            "split": setting["split"],
-            "clients": setting["config"]["clients"],
-            "train": setting["config"]["samples_per_client"],
-            "test": setting["config"]["test_samples_per_client"],
-            "rounds": setting["config"]["rounds"],
-        }
-        for setting in found
-    ]
-    _show_table("Settings", "--setting NAME (* the default); train and test samples are per client", rows)
+def _partition(law: Entry) -> Shown:
+    options = law["options"].items()
+    rows = [(f"{flag(name)} {spec['such_as'] or spec['default']}", spec["doc"]) for name, spec in options]
+    return law["doc"], "", rows
 
 
-def _show_datasets(found: list[dict[str, Any]]) -> None:
-    show(_title("Datasets", "--dataset NAME; files are looked for in --data-dir"))
-    for info in found:
-        shape = " x ".join(map(str, info["shape"]))
-        samples = f"{info['train_samples']:,}"
-        if info["test_samples"]:  # else a user's own are divided
-            samples += f" training, {info['test_samples']:,} test"
-        rows = [
-            ("samples", f"{samples}; {shape}, {info['classes']} classes"),
-            ("from", info["origin"]),
-            ("licence", info["licence"]),
-            ("to cite", info["citation"]),
-        ]
-        _show_entry(info["name"], info["title"], rows)
+def _setting(setting: Entry) -> Entry:
+    names = {"clients": "clients", "train": "samples_per_client", "test": "test_samples_per_client"}
+    return {
+        "name": setting["name"] + " *" * setting["default"],
+        "title": setting["title"],
+        "dataset": setting["config"]["dataset"],
+        "split": setting["split"],
+        **{head: setting["config"][name] for head, name in names.items()},
+        "rounds": setting["config"]["rounds"],
+    }
 
 
-def _show_networks(found: list[dict[str, Any]]) -> None:
-    show(_title("Networks", "--network NAME (default: the dataset's own)"))
-    for network in found:
-        rows = [("for", network["fits"])]
-        if network["default_of"]:
-            rows.append(("own network of", ", ".join(network["default_of"])))
-        _show_entry(network["name"], network["title"], rows, network["source"])
+def _study(study: Entry) -> Entry:
+    profiles = (name + "*" * (name in study["on_request"]) for name in study["profiles"])
+    return {"name": study["name"], "profiles": ", ".join(profiles), "title": study["title"]}
 
 
-def _show_studies(found: list[dict[str, Any]]) -> None:
-    rows = [
-        {
-            "name": study["name"],
-            "profiles": ", ".join(name + "*" * (name in study["on_request"]) for name in study["profiles"]),
-            "title": study["title"],
-        }
-        for study in found
-    ]
-    _show_table("Studies", "tables --only NAME (* made there only if named)", rows)
+def _show(name: str, entries: list[Entry]) -> None:
+    _, tell, flags = _PARTS[name]
+    show(Text.assemble((name.capitalize(), "bold"), f"   {flags}"))
+    told = [tell(entry) for entry in entries]
+    if isinstance(told[0], dict):
+        _show_table(told)
+        return
+    for entry, (title, note, options) in zip(entries, told, strict=True):
+        rows = Table.grid(padding=(0, 2, 0, 0))
+        rows.add_column(no_wrap=True)
+        for words, meaning in options:
+            rows.add_row(f"    {words}", meaning)
+        notes = [Padding(Text(note, "dim"), (0, 0, 0, 4))] * bool(note)
+        head = Text.assemble("\n  ", (entry["name"], "bold"), f"   {title}")
+        show(head, *notes, *([rows] if options else []))
 
 
-def _title(title: str, flags: str) -> Text:
-    return Text.assemble((title, "bold"), f"   {flags}")
-
-
-def _show_table(title: str, flags: str, rows: list[dict[str, Any]]) -> None:
+def _show_table(rows: list[Entry]) -> None:
     # On a narrow terminal titles go, since names say as much: figures must not be cut.
     wide = Console().width >= _WIDE
     shown = [name for name in rows[0] if name != "title" or wide]
-    table = open_table(1 + wide)
-    for name in shown:
-        justify: JustifyMethod = "right" if isinstance(rows[0][name], int) else "left"
-        table.add_column(name, justify=justify, no_wrap=name != "title")
-    for row in rows:
-        table.add_row(*(f"{row[name]:,}" if isinstance(row[name], int) else row[name] for name in shown))
-    show(_title(title, flags), "", Padding(table, (0, 0, 0, 2)))
+    texts = (
+        [f"{row[name]:,}" if isinstance(row[name], int) else row[name] for name in shown] for row in rows
+    )
+    words = [place for place, name in enumerate(shown) if not isinstance(rows[0][name], int)]
+    titles = [place for place, name in enumerate(shown) if name == "title"]
+    show("", columns(shown, texts, words, titles, gap=1 + wide))
 
 
-_PARTS: dict[str, tuple[Callable[[], list[dict[str, Any]]], Callable[[list[dict[str, Any]]], None]]] = {
-    "methods": (methods, _show_methods),
-    "settings": (settings, _show_settings),
-    "datasets": (datasets, _show_datasets),
-    "networks": (networks, _show_networks),
-    "partitions": (partitions, _show_partitions),
-    "studies": (studies, _show_studies),
+# Of each: all entries, what is shown of one (or its row of a table), and the flags that take its name.
+_PARTS: dict[str, tuple[Callable[[], list[Entry]], Callable[[Entry], Any], str]] = {
+    "methods": (methods, _method, "--algo NAME, --set KEY=VALUE, --ablation NAME"),
+    "settings": (
+        settings,
+        _setting,
+        "--setting NAME (* the default); train and test samples are per client",
+    ),
+    "datasets": (datasets, _dataset, "--dataset NAME; files are looked for in --data-dir"),
+    "networks": (networks, _network, "--network NAME (default: the dataset's own)"),
+    "partitions": (partitions, _partition, "--partition NAME"),
+    "studies": (studies, _study, "tables --only NAME (* made there only if named)"),
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pfl_benchmark.config.flags import add_flag, few, path
+from pfl_benchmark.console.terminal import shown_path
 from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ def execute(arguments: argparse.Namespace) -> None:
     store = read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
-    from pfl_benchmark.console.terminal import shown_path
     from pfl_benchmark.present.page.page import write_all
     from pfl_benchmark.present.render import with_rendered
 

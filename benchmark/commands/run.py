@@ -9,8 +9,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS
-from pfl_benchmark.config.flags import add_config_flags, add_data, add_flag, add_method, path
+from pfl_benchmark.config.flags import (
+    add_config_flags,
+    add_data,
+    add_flag,
+    add_method,
+    path,
+)
+from pfl_benchmark.console.terminal import duration, percent, shown_path
 from pfl_benchmark.experiment.flags import add_execution, execution_of
+from pfl_benchmark.render.forms import size
 from pfl_benchmark.track.flags import add_tracking, tracking_of
 
 HELP = "one method on one setting with one seed (the default command)"
@@ -50,7 +58,6 @@ def execute(arguments: argparse.Namespace) -> None:
 
     setting, asked = configure(arguments)
 
-    from pfl_benchmark.console.terminal import shown_path
     from pfl_benchmark.experiment.single import run_single
 
     execution = dataclasses.replace(execution_of(arguments), trackings=tracking_of(arguments))
@@ -61,8 +68,6 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Further scores, which records of older versions do not have."""
-    from pfl_benchmark.console.terminal import percent
-
     count = summary.get("auc_clients")
     known = f"one class against the rest, mean over {count} clients with two classes or more"
     told = {
@@ -80,9 +85,8 @@ def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _table(summary: Mapping[str, Any], validation: float) -> str:
-    from pfl_benchmark.console.terminal import duration, percent
+    from pfl_benchmark.console.terminal import percent
     from pfl_benchmark.records.origins import foreign_rounds
-    from pfl_benchmark.render.forms import size
 
     whose = {"global": "the global model", "personal": "each client's personal model"}[summary["evaluated"]]
     trained = f"{summary['samples']:,} samples trained on"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from pfl_benchmark.config.flags import add_flag, few, path
-from pfl_benchmark.console.terminal import Console, show
-from pfl_benchmark.errors import UserError, nearest
+from pfl_benchmark.console.terminal import say
+from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.experiment.flags import add_tf32
 
 HELP = "how fast this machine trains clients: every executor against plain PyTorch"
@@ -22,11 +19,10 @@ EXAMPLES = """\
   python -m benchmark speed --epochs 5                           the same in calls as long as the paper's
   python -m benchmark speed --only cohorts crowds                growth with the cohort and with the clients
   python -m benchmark speed --cell digits --json
-  python -m benchmark speed --only equality                      is stacked equal to loop on this device?
   python -m benchmark speed --all --output speed.json            the whole measurement; minutes on a GPU
   python -m benchmark speed --from speed.json --into docs/performance.md"""
 
-_PARTS = ("cells", "cohorts", "crowds", "equality", "kernels", "tf32", "runs", "side-by-side")
+_PARTS = ("cells", "cohorts", "crowds", "runs")
 _DEFAULT = _PARTS[:1]  # the others answer what fewer people ask, and take minutes on CPUs
 _CELLS = ("cifar10", "digits")
 
@@ -55,14 +51,15 @@ def execute(arguments: argparse.Namespace) -> None:
 
     Raises:
         UserError: unknown part or cell, or a file that cannot be used; told before anything is measured.
-        SystemExit: with code 1, if an executor is not equal to the loop, or a part failed.
+        SystemExit: with code 1, if a part failed.
     """
     parts = _check(arguments)
     failed: list[str] = []
     from pfl_benchmark.experiment.execution import Execution
     from pfl_benchmark.present.document import Document
+    from pfl_benchmark.speed import parts as measured
     from pfl_benchmark.speed import report
-    from pfl_benchmark.speed.tables import as_markdown, part_of, tables_of
+    from pfl_benchmark.speed.tables import as_markdown, document_part, part_of
 
     if arguments.source:
         found = report.load(arguments.source)
@@ -71,41 +68,35 @@ def execute(arguments: argparse.Namespace) -> None:
         device = execution.pick_device()
         if arguments.into:
             Document(arguments.into).need(part_of(device.type))
-        sizes = report.sizes_for(device, arguments.repeats, arguments.cell or (), arguments.epochs)
+        sizes = measured.sizes_for(device, arguments.repeats, arguments.cell or (), arguments.epochs)
 
         def keep(rows: list[dict[str, Any]]) -> None:
             if arguments.output:
                 report.save(arguments.output, rows, execution)
 
-        rows, failed = report.measure(parts, execution, sizes, Console(stderr=True).print, keep)
+        rows, failed = report.measure(parts, execution, sizes, say, keep)
         found = report.load(arguments.output) if arguments.output else {"rows": rows}
     if arguments.into:
-        document, name = Document(arguments.into), part_of(found["environment"]["kind"])
+        document, (name, text) = Document(arguments.into), document_part(found)
         document.need(name)
-        document.save({name: as_markdown(found)})
-    if arguments.json:
-        print(json.dumps(found["rows"]))
-    else:
-        show(*(_as_rich(table) for table in tables_of(found["rows"])))
-    unequal = [row for row in found["rows"] if row["part"] == "equality" and not row["equal"]]
+        document.save({name: text})
+    print(json.dumps(found["rows"]) if arguments.json else as_markdown(found["rows"]))
     if failed:
-        print(f"failed: {', '.join(failed)}; see the messages above", file=sys.stderr)
-    if unequal or failed:
+        say(f"failed: {', '.join(failed)}; see the messages above")
         raise SystemExit(1)
 
 
 def _check(arguments: argparse.Namespace) -> list[str]:
     """The parts to measure."""
     wanted = arguments.only or []
-    for values, known in ((wanted, _PARTS), (arguments.cell or (), _CELLS)):
+    for kind, values, known in (("part", wanted, _PARTS), ("cell", arguments.cell or (), _CELLS)):
         for value in values:
             if value not in known:
-                raise UserError(f"speed knows no '{value}'{nearest(value, known)}; known: {', '.join(known)}")
+                raise unknown(kind, value, known)
     if arguments.all and wanted:
         raise UserError("--all and --only contradict each other; give one of them")
-    if arguments.source and (
-        wanted or arguments.all or arguments.output or arguments.cell or arguments.epochs
-    ):
+    others = (wanted, arguments.all, arguments.output, arguments.cell, arguments.epochs)
+    if arguments.source and any(others):
         raise UserError(
             "--from shows what was measured before; drop --only, --all, --cell, --epochs and --output"
         )
@@ -117,14 +108,3 @@ def _check(arguments: argparse.Namespace) -> list[str]:
     if arguments.into and not arguments.into.is_file():
         raise UserError(f"--into {arguments.into}: there is no such document")
     return list(_PARTS) if arguments.all else wanted or list(_DEFAULT)
-
-
-def _as_rich(table: Any) -> Table:
-    from pfl_benchmark.render.table import plain
-
-    made = Table(title=table.title, title_justify="left", box=None, pad_edge=False)
-    for head in table.heads:
-        made.add_column(head.text, justify="left" if head.words else "right")
-    for row in table.rows:
-        made.add_row(*map(plain, row))
-    return made

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pfl_benchmark.config.flags import add_data_dir, add_flag, count, few, path
+from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 from pfl_benchmark.track.flags import add_tracking, tracking_of
@@ -70,9 +71,8 @@ def _add_launcher(group: argparse._ArgumentGroup) -> None:
     add_flag(
         group,
         "--jobs N",
-        "cells at a time, in processes that share the cores and the GPU; auto: one a core, on a GPU by "
-        "its free memory and a short measurement (default: 1; on Slurm 256, on a Ray cluster one a "
-        "CPU, or one a GPU)",
+        "cells at a time, in processes that share the cores and the GPU; auto: one a core, but four a GPU "
+        "(default: 1; on Slurm 256, on a Ray cluster one a CPU, or one a GPU)",
         type=_jobs,
     )
     add_flags(group)
@@ -167,7 +167,6 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
 
 def _render(job: Job, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
-    from pfl_benchmark.console.terminal import say, shown_path
     from pfl_benchmark.present.page.page import write_all
     from pfl_benchmark.present.render import with_rendered
     from pfl_benchmark.studies.catalogue import STUDIES

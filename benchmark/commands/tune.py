@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed
-from pfl_benchmark.config.flags import add_config_flags, add_data, add_flag, add_method, count, path
+from pfl_benchmark.config.flags import (
+    add_config_flags,
+    add_data,
+    add_flag,
+    add_method,
+    count,
+    path,
+)
+from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 
@@ -71,7 +79,6 @@ def execute(arguments: argparse.Namespace) -> None:
     _, run = configure(arguments)
     config = run.config
 
-    from pfl_benchmark.console.terminal import say, shown_path
     from pfl_benchmark.engine.rounds import Diverged
     from pfl_benchmark.experiment.progress import RunProgress
     from pfl_benchmark.experiment.runner import run_cell

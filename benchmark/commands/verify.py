@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pfl_benchmark.config.flags import add_data_dir, add_flag, count, path
+from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 
@@ -131,7 +132,6 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         UserError: a record or data that cannot be used.
         SystemExit: with code 1, if a record is different.
     """
-    from pfl_benchmark.console.terminal import say, shown_path
     from pfl_benchmark.experiment.progress import RunProgress
     from pfl_benchmark.experiment.verify import (
         ROUNDS,

@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import rich.console
+from rich.console import JustifyMethod
+from rich.padding import Padding
 from rich.table import Table
 
 __all__ = [
     "Console",
+    "columns",
     "duration",
     "in_notebook",
     "is_interactive",
@@ -55,6 +59,29 @@ def show(*parts: rich.console.RenderableType) -> None:
 def open_table(gap: int = 2) -> Table:
     """A table without lines, `gap` spaces between its columns."""
     return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+
+
+def columns(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    words: Collection[int] = (0,),
+    wrapped: Collection[int] = (),
+    gap: int = 2,
+    indent: int = 2,
+) -> Padding:
+    """A table of texts without lines, figures to the right.
+
+    Args:
+        words: the places of columns of words, which stand to the left.
+        wrapped: those of columns that may take several lines.
+    """
+    table = open_table(gap)
+    for place, head in enumerate(heads):
+        justify: JustifyMethod = "left" if place in words else "right"
+        table.add_column(head, justify=justify, overflow="fold", no_wrap=place not in wrapped)
+    for row in rows:
+        table.add_row(*row)
+    return Padding(table, (0, 0, 0, indent))
 
 
 def say(text: str) -> None:

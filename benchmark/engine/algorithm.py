@@ -132,7 +132,9 @@ class Algorithm:
     # What a method is, where it is not what most are. Executors and the tests over the registry read it.
     images_only: ClassVar[bool] = False  # it is not defined for text
     no_newcomers: ClassVar[str] = ""  # why a client cannot begin after the training; empty: it can (`admit`)
-    alone: ClassVar[str] = ""  # why its steps cannot be computed for several clients at once; empty: they can
+    not_stackable: ClassVar[str] = (
+        ""  # why its steps cannot be computed for several clients at once; empty: they can
+    )
     averages: ClassVar[bool] = True  # equal uploads of what was sent leave the server as it was
     keeps_trained: ClassVar[bool] = True  # what clients keep is what they trained, or `LocalResult.found`
     learns_little: ClassVar[bool] = False  # a few rounds need not bring it far beyond guessing

@@ -62,11 +62,9 @@ class Phase:
     @property
     def draws(self) -> tuple[Draw, ...]:
         """The random numbers of a step."""
-        return tuple(
-            Draw(name, kind, tuple(shape))
-            for kind, shapes in (("uniform", self.uniform), ("normal", self.normal))
-            for name, shape in shapes.items()
-        )
+        uniform = (Draw(name, "uniform", tuple(shape)) for name, shape in self.uniform.items())
+        normal = (Draw(name, "normal", tuple(shape)) for name, shape in self.normal.items())
+        return (*uniform, *normal)
 
     @property
     def plain(self) -> bool:

@@ -75,9 +75,9 @@ class Execution:
         """
         self.check_executor()
         if self.executor == "auto":
-            return choose_executor(device.type, network, method.alone)
-        problem = EXECUTORS[self.executor].unable(network, method.alone)
+            return choose_executor(device.type, network, method.not_stackable)
+        problem = EXECUTORS[self.executor].unable(network, method.not_stackable)
         if problem:
-            what = f"'{method.name}'" if method.alone else "this network"
+            what = f"'{method.name}'" if method.not_stackable else "this network"
             raise UserError(f"--executor {self.executor} cannot train {what}: {problem}; use --executor auto")
         return self.executor

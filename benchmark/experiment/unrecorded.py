@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.datasets.api import DATASETS, Dataset
+from pfl_benchmark.datasets.noise import noise
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.budget import Plan
 from pfl_benchmark.engine.rounds import Observer, run
 from pfl_benchmark.records.writer import RunRecord
 
-__all__ = ["Quiet", "run_unrecorded"]
+__all__ = ["Quiet", "random_images", "run_unrecorded"]
 
 
 class Quiet(Observer):
@@ -23,6 +26,12 @@ class Quiet(Observer):
 
     def round(self, line: Mapping[str, Any]) -> None:
         return
+
+
+def random_images(config: RunConfig) -> Dataset:
+    """Random samples in the form of a run's dataset, enough for every client."""
+    each = max(config.samples_per_client, config.test_samples_per_client)
+    return noise(config.dataset, (2 * config.clients + DATASETS[config.dataset].classes) * each)
 
 
 def run_unrecorded(algorithm: Algorithm, observer: Observer) -> dict[str, Any]:

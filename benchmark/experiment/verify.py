@@ -170,16 +170,20 @@ def execution_for(record: Record, run: Run, asked: Execution) -> Execution:
     Raises:
         UserError: a device that is not here.
     """
-    made, network, alone = record.summary["environment"], run.network, run.method.alone
+    made, network, not_stackable = record.summary["environment"], run.network, run.method.not_stackable
     if asked.device == "auto" and made.get("device") == "cpu":
         asked = dataclasses.replace(asked, device="cpu")
     kind, name = asked.pick_device().type, made.get("executor")
     # `auto` does, client by client, what an executor that was asked for by name refuses.
-    free = asked.executor == "auto" and name in EXECUTORS and name != choose_executor(kind, network, alone)
+    free = (
+        asked.executor == "auto"
+        and name in EXECUTORS
+        and name != choose_executor(kind, network, not_stackable)
+    )
     if (
         free
         and (kind == "cpu") == (made.get("device") == "cpu")
-        and not EXECUTORS[name].unable(network, alone)
+        and not EXECUTORS[name].unable(network, not_stackable)
     ):
         asked = dataclasses.replace(asked, executor=name)
     return dataclasses.replace(asked, tf32=asked.tf32 or bool(made.get("tf32")))

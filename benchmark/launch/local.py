@@ -16,6 +16,8 @@ from multiprocessing import active_children, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
+import torch
+
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
@@ -23,14 +25,14 @@ from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch.base import Ended, Launcher, Options, attempt
 from pfl_benchmark.launch.cores import confined, own_gpu, use_share
 from pfl_benchmark.launch.pool import Pool
-from pfl_benchmark.launch.probe import automatic_jobs
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.launch.sequential import Sequential
 from pfl_benchmark.studies.grid import Cell
 
-__all__ = ["Processes", "local"]
+__all__ = ["Processes", "automatic_jobs", "local"]
 
 GRACE = 10.0  # seconds that workers get to stop by themselves
+_ON_A_GPU = 4  # jobs, by ``auto``: so many have shared an H100; one that runs out of memory halves its parts
 
 
 @register("local", "this machine")
@@ -41,7 +43,7 @@ def local(options: Options) -> Launcher:
         UserError: more jobs than cores.
     """
     cores = available_cores()
-    jobs = 1 if options.jobs is None else options.jobs or automatic_jobs(options.execution, options.cells)
+    jobs = 1 if options.jobs is None else options.jobs or automatic_jobs(options.execution)
     if jobs > cores:
         raise UserError(
             f"--jobs {jobs}: every job needs a core, and there are {cores} here; give --jobs {cores} or "
@@ -49,6 +51,15 @@ def local(options: Options) -> Launcher:
         )
     jobs = min(jobs, max(1, len(options.cells)))  # more would have nothing to do, and leave cores idle
     return Sequential(options.execution) if jobs == 1 else Processes(jobs, options.execution)
+
+
+def automatic_jobs(execution: Execution) -> int:
+    """Return what ``--jobs auto`` stands for: a job a core, but on GPUs at most four each."""
+    cores = available_cores()
+    if execution.pick_device().type == "cpu":
+        return cores
+    gpus = torch.cuda.device_count() if execution.device in ("auto", "cuda") else 1
+    return min(cores, _ON_A_GPU * gpus)
 
 
 class _Worker(NamedTuple):

@@ -74,7 +74,7 @@ class Layer(ABC):
         return ()
 
     @property
-    def alone(self) -> str:
+    def not_stackable(self) -> str:
         """Why several models cannot be computed at once, in words; empty if they can."""
         defined = type(self).apply_stacked is not Layer.apply_stacked
         return "" if defined else "no `apply_stacked`"

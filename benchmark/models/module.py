@@ -89,7 +89,7 @@ class ModuleLayer(Layer):
         return tuple(f"{self.name}.{name}" for name in self._tensors if name.startswith(starts))
 
     @cached_property
-    def alone(self) -> str:
+    def not_stackable(self) -> str:
         parts = self.module.modules()
         counted = any(isinstance(part, _NormBase) and part.running_mean is not None for part in parts)
         return COUNTED if counted else ""

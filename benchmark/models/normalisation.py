@@ -37,7 +37,7 @@ class BatchNorm(Layer):
         return tuple(self.shapes())
 
     @property
-    def alone(self) -> str:
+    def not_stackable(self) -> str:
         return COUNTED
 
     @property

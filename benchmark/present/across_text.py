@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from rich.table import Table
+from rich.padding import Padding
 
-from pfl_benchmark.console.terminal import open_table
-from pfl_benchmark.present.across import Across, Standing
-from pfl_benchmark.present.tables.captions import SELECTION
+from pfl_benchmark.console.terminal import columns
+from pfl_benchmark.present.across import Across
+from pfl_benchmark.present.tables.over_settings import HEADS, explanation, row_of
 from pfl_benchmark.render.forms import p_value, percent
-from pfl_benchmark.studies.bootstrap import CONFIDENCE, RESAMPLES
+from pfl_benchmark.render.table import plain
+from pfl_benchmark.studies.bootstrap import RESAMPLES
 from pfl_benchmark.studies.friedman import Friedman, least_p
 from pfl_benchmark.studies.statistics import LEVEL
 
-__all__ = ["explanation", "findings", "heading", "remarks", "standings_table"]
+__all__ = ["explanation_for", "findings", "heading", "remarks", "standings_table"]
 
 
 def heading(found: Across) -> str:
@@ -26,41 +27,15 @@ def heading(found: Across) -> str:
     )
 
 
-def standings_table(found: Across) -> Table:
-    """A row for each method, by average rank; columns in which nobody has anything are left out."""
-    rows = [_cells(standing) for standing in found.standings]
-    used = [place for place in range(1, len(rows[0]) - 1) if any(row[place] for row in rows)]
-    table = open_table()
-    table.add_column("", overflow="fold", min_width=20)
-    heads = ("average rank", "IQM", "interval", "P(better)", "interval", "p")
-    for place in used:
-        table.add_column(heads[place - 1], justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for row in rows:
-        table.add_row(row[0], *(row[place] for place in used), row[-1])
-    return table
-
-
-def _cells(standing: Standing) -> list[str]:
-    cells = [
-        standing.method,
-        f"{standing.rank:.2f}",
-        percent(standing.iqm),
-        _interval(standing.iqm_interval),
-    ]
-    if standing.improvement is None or standing.p_holm is None:
-        return [*cells, "", "", "", "reference"]
-    return [
-        *cells,
-        percent(standing.improvement),
-        _interval(standing.improvement_interval),
-        p_value(standing.p_holm),
-        standing.verdict,
-    ]
-
-
-def _interval(bounds: tuple[float, float] | None) -> str:
-    return "" if bounds is None else f"{percent(bounds[0])} to {percent(bounds[1])}"
+def standings_table(found: Across) -> Padding:
+    """A row for each method, by average rank; as the table of studies, with the interval of P(better)."""
+    rows = []
+    for standing in found.standings:
+        cells = [plain(cell) for cell in row_of(standing)]
+        if bounds := standing.improvement_interval:
+            cells[4] += f" ({percent(bounds[0])} to {percent(bounds[1])})"
+        rows.append([*cells, standing.verdict])
+    return columns(["", *HEADS, ""], rows, words=(0, len(HEADS) + 1), wrapped=(0,))
 
 
 def findings(found: Across) -> list[str]:
@@ -112,27 +87,17 @@ def remarks(found: Across) -> list[str]:
     return lines
 
 
-def explanation(chosen: bool) -> str:
+def explanation_for(found: Across, chosen: bool) -> str:
     """What the columns are.
 
     Args:
         chosen: the reference was chosen by these figures.
     """
     text = (
-        f"Test accuracy {SELECTION}, clients weighted by the samples they are evaluated on. A block is a "
-        "setting and a seed. Average rank: ranks within blocks, 1 is the best, ties share their mean. IQM: "
-        "interquartile mean of accuracy over all runs, in %, not normalised by setting. P(better): "
-        "probability, in %, that a run of the method is better than one of the reference on the same "
-        f"setting, averaged over settings. Intervals: {100 * CONFIDENCE:g} %, percentiles of {RESAMPLES:,} "
-        "bootstrap samples, runs drawn within settings; they tell nothing of other settings, and of few "
-        "seeds they are too narrow. p: two-sided Wilcoxon signed-rank test over blocks against the "
-        f"reference, Holm-corrected for {_corrected(chosen)}. Better, worse: p < {LEVEL}. The tests take "
-        "blocks as independent, which seeds of one setting are not; this makes p too small."
+        f"{explanation(found)} Accuracies are weighted by the samples that clients are evaluated on, not "
+        f"normalised by setting. Intervals: percentiles of {RESAMPLES:,} bootstrap samples; they tell "
+        f"nothing of other settings, and of few seeds they are too narrow. Better, worse: p < {LEVEL}."
     )
     if chosen:
         text += " The reference is the method of the best average rank; --against names another."
     return text
-
-
-def _corrected(chosen: bool) -> str:
-    return "all pairs of methods" if chosen else "the comparisons with it"

@@ -8,7 +8,7 @@ that the result is that of the executor `loop` and only the time differs.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.data import FederatedData
@@ -58,11 +58,9 @@ class PlainTrainer:
         (phase,) = call.phases
         (slot, start), client = next(iter(call.models.items())), call.clients[position]
         model, criterion = plain_network(start.network).to(self.data.device), nn.CrossEntropyLoss()
-        names = start.network.keys()
-        own = row(start.params, position)
-        with torch.no_grad():
-            for name, parameter in zip(names, model.parameters(), strict=True):
-                parameter.copy_(own[name])
+        names, own = start.network.keys(), row(start.params, position)
+        own = dict(zip(model.state_dict(), (own[name] for name in names), strict=True))
+        model.load_state_dict(own)
         (rate,) = set(phase.rates.values())
         optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=self.config.momentum)
         x, y = self.data.inputs(client), self.data.labels(client)
@@ -77,9 +75,8 @@ class PlainTrainer:
                 optimizer.step()
                 total += loss.detach() * len(batch)
                 steps += 1
-        trained: dict[str, Tensor] = {
-            name: parameter.detach().unsqueeze(0)
-            for name, parameter in zip(names, model.parameters(), strict=True)
-        }
-        loss = (total / len(x)).view(1)
-        return LocalResult(call.round, [client], {slot: trained}, loss, len(x) * phase.epochs, steps)
+        trained = (parameter.detach().unsqueeze(0) for parameter in model.parameters())
+        models = {slot: dict(zip(names, trained, strict=True))}
+        return LocalResult(
+            call.round, [client], models, (total / len(x)).view(1), len(x) * phase.epochs, steps
+        )

@@ -1,30 +1,26 @@
-"""Measurements as tables: for the terminal, and as Markdown for a document."""
+"""Measurements as tables in Markdown, for the terminal and for a document."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from pfl_benchmark.render.formats.markdown import grid
-from pfl_benchmark.render.forms import size
-from pfl_benchmark.render.table import Cell, Head, Table
+from tabulate import tabulate
 
-__all__ = ["TABLES", "as_markdown", "part_of", "tables_of"]
+from pfl_benchmark.render.forms import size
+
+__all__ = ["TABLES", "as_markdown", "document_part", "part_of"]
 
 Row = dict[str, Any]
 
 
 def _times(name: str) -> Callable[[Row], str]:
-    def text(row: Row) -> str:
-        low, high = row[f"{name}_range"]
-        return f"{row[name]:.2f} ({low:.2f}-{high:.2f})"
-
-    return text
+    return lambda row: "{:.2f} ({:.2f}-{:.2f})".format(row[name], *row[f"{name}_range"])
 
 
 # Columns whose text is not simply the value of the row's key of that name.
 _COLUMNS: dict[str, Callable[[Row], str]] = {
-    "tf32": lambda row: "yes" if row["tf32"] else "no",
     "epochs": lambda row: str(row.get("local_epochs", 5)),  # files of before say nothing: all took five
     "clients": lambda row: f"{row['clients']}" + (f" of {row['crowd']:,}" if "crowd" in row else ""),
     "seconds": lambda row: f"{row['seconds']:.3f}",
@@ -36,7 +32,6 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "of copy": lambda row: f"{100 * row['share_of_copy']:.0f} %",
     "vs plain": _times("times_plain"),
     "vs loop": _times("times_loop"),
-    "vs one": lambda row: f"{row['times_one']:.2f}",
     "memory": lambda row: size(row["peak_memory"]),
     "calls": lambda row: f"{row['calls']} + {row['passes']}",
     "typical": lambda row: f"{row['typical']:.1e}",
@@ -44,8 +39,9 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "equal": lambda row: "yes" if row["equal"] else "NO",
     "same bits": lambda row: "yes" if row["repeatable"] else "no",
 }
+_WORDS = {"cell", "executor", "method", "way", "device"}  # columns of words
 
-# What each part is called, and its columns.
+# What each part is called, and its columns; those of which a file has nothing are left out.
 TABLES = {
     "cells": (
         "Trainers on the same work: times as fast as plain and loop (least, most of a turn)",
@@ -57,7 +53,7 @@ TABLES = {
         "Growth with the clients that sit out",
         "cell, executor, device, clients, seconds, samples/s, memory",
     ),
-    "equality": (
+    "equality": (  # a part of earlier versions, as is kernels
         "Equality with the loop (calls: training + forward passes)",
         "cell, method, stage, executor, device, calls, typical, largest difference, equal, same bits",
     ),
@@ -65,34 +61,36 @@ TABLES = {
         "Ways to compute a step of ten clients",
         "cell, way, device, threads, ms a step, samples/s",
     ),
-    "tf32": ("TF32", "cell, executor, device, tf32, seconds, samples/s"),
     "runs": ("Whole runs", "cell, method, executor, device, rounds, seconds, samples/s"),
-    "side-by-side": (
-        "Many runs at the same time",
-        "cell, method, device, rounds, runs, jobs, seconds, vs one",
-    ),
 }
-_WORDS = {"cell", "executor", "method", "way", "device"}  # columns of words
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """A table for each part that was measured."""
+    tables = []
+    for part, (title, columns) in TABLES.items():
+        texts = [
+            {name: text for name in columns.split(", ") if (text := _text(name, row))}
+            for row in rows
+            if row["part"] == part
+        ]
+        if texts:
+            align = ["left" if name in _WORDS else "right" for name in texts[0]]
+            lines = [[*own.values()] for own in texts]
+            table = tabulate(lines, [*texts[0]], "pipe", disable_numparse=True, colalign=align)
+            tables.append(f"**{title}**\n\n{table}")
+    return "\n\n".join(tables)
 
 
 def _text(name: str, row: Row) -> str:
-    return _COLUMNS[name](row) if name in _COLUMNS else str(row[name])
+    """A row's text in a column; empty where the row does not tell."""
+    with contextlib.suppress(KeyError):
+        return _COLUMNS[name](row) if name in _COLUMNS else str(row[name])
+    return ""
 
 
-def tables_of(rows: Iterable[Row]) -> list[Table]:
-    """One table for each part that was measured."""
-    rows, tables = list(rows), []
-    for part, (title, columns) in TABLES.items():
-        names = columns.split(", ")
-        heads = tuple(Head(name, words=name in _WORDS) for name in names)
-        own = [tuple(Cell(_text(name, row)) for name in names) for row in rows if row["part"] == part]
-        if own:
-            tables.append(Table(title, "", heads, tuple(own)))
-    return tables
-
-
-def as_markdown(found: dict[str, Any]) -> str:
-    """A kept measurement as Markdown: where it was made, then its tables."""
+def document_part(found: dict[str, Any]) -> tuple[str, str]:
+    """Name and text of the part of a document with a kept measurement: where it was made, then its tables."""
     about = found["environment"]
     where = [
         about["device"] if about["kind"] != "cpu" else about["processor"],
@@ -100,8 +98,7 @@ def as_markdown(found: dict[str, Any]) -> str:
         f"PyTorch {about['torch']}",
         f"commit {about['commit'] or 'unknown'}",
     ]
-    tables = [f"**{table.title}**\n\n{grid(table)}" for table in tables_of(found["rows"])]
-    return "\n\n".join([f"{', '.join(where)}.", *tables])
+    return part_of(about["kind"]), f"{', '.join(where)}.\n\n{as_markdown(found['rows'])}"
 
 
 def part_of(kind: str) -> str:

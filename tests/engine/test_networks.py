@@ -60,10 +60,10 @@ def test_executors_agree_on_every_method(algo, norm, tiny, ready):
     expected, outputs = work(algorithm, task.executor)
     assert len({task.data.train_sizes[client] for client in CLIENTS}) == 2
     for name in ("threads", "stacked"):
-        problem = EXECUTORS[name].unable(task.network, algorithm.alone)
-        assert bool(problem) == (name == "stacked" and (norm == "bn" or bool(algorithm.alone)))
+        problem = EXECUTORS[name].unable(task.network, algorithm.not_stackable)
+        assert bool(problem) == (name == "stacked" and (norm == "bn" or bool(algorithm.not_stackable)))
         if problem:
-            assert algorithm.alone or problem.startswith(f"stem, stage1: {REASON}")
+            assert algorithm.not_stackable or problem.startswith(f"stem, stage1: {REASON}")
             continue
         executor = EXECUTORS[name](task.config, task.data, task.streams)
         try:

@@ -7,6 +7,7 @@ import torch
 from tape import TapeRecorder
 
 from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.check.equality import VARIANTS, equality
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
 from pfl_benchmark.engine.executors.memory import clients_that_fit, step_bytes
@@ -16,7 +17,6 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.models import NETWORKS, Conv, Layer, Linear, LowRank
 from pfl_benchmark.resolve.run import resolve
-from pfl_benchmark.speed.equality import VARIANTS, equality
 
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")
 CLIENTS = [8, 0, 3, 5, 2]
@@ -83,7 +83,7 @@ def test_replayed_steps_are_the_loop_for_every_method_and_stage(case, taped):
     rounds = 4 if case[0] == "ppfe" else 2
     rows = list(equality(Execution(device="cpu"), ["digits"], variants=[case], rounds=rounds, local_epochs=1))
     run = resolve(RunConfig(algo=case[0], dataset="digits"))
-    if run.network.buffers or run.method.alone:
+    if run.network.buffers or run.method.not_stackable:
         assert rows == [], "running statistics have no stacked form"
         return
     assert [row["stage"] for row in rows] == ([1, 2, 3, 4] if case[0] == "ppfe" else [1])

@@ -22,12 +22,12 @@ EXECUTORS: dict[str, type[Executor]] = {
 SMALL_NETWORK = 50_000
 
 
-def choose_executor(device_type: str, network: Network, alone: str = "") -> str:
+def choose_executor(device_type: str, network: Network, not_stackable: str = "") -> str:
     """The executor that ``--executor auto`` stands for: the fastest on that kind of device which can.
 
     Args:
-        alone: as of `Executor.unable`.
+        not_stackable: as of `Executor.unable`.
     """
     stack = device_type != "cpu" or network.count() < SMALL_NETWORK
     wanted = ("stacked" if stack else "threads", "threads" if device_type == "cpu" else "loop")
-    return next((name for name in wanted if not EXECUTORS[name].unable(network, alone)), "loop")
+    return next((name for name in wanted if not EXECUTORS[name].unable(network, not_stackable)), "loop")

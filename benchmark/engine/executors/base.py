@@ -39,11 +39,11 @@ class Executor(ABC):
         """Run ``task(0) … task(count − 1)`` and return the results in that order."""
 
     @classmethod
-    def unable(cls, network: Network, alone: str = "") -> str:
+    def unable(cls, network: Network, not_stackable: str = "") -> str:
         """What this executor cannot carry out, in words; empty if it can everything.
 
         Args:
-            alone: why the method's steps cannot be computed for several clients at once, if so.
+            not_stackable: why the method's steps cannot be computed for several clients at once, if so.
         """
         return ""
 

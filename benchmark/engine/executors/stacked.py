@@ -59,13 +59,13 @@ class StackedExecutor(Executor):
         self._noted = False
 
     @classmethod
-    def unable(cls, network: Network, alone: str = "") -> str:
-        if alone:
-            return alone
+    def unable(cls, network: Network, not_stackable: str = "") -> str:
+        if not_stackable:
+            return not_stackable
         reasons: dict[str, list[str]] = {}
         for layer in network.layers:
-            if layer.alone:
-                reasons.setdefault(layer.alone, []).append(layer.name)
+            if layer.not_stackable:
+                reasons.setdefault(layer.not_stackable, []).append(layer.name)
         found = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
         return f"{'; '.join(found)}: clients cannot be computed together" if found else ""
 

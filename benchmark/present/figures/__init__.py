@@ -6,13 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from pfl_benchmark.present.figures.clients import client_accuracies
-from pfl_benchmark.present.figures.curves import (
-    accuracy_bytes,
-    accuracy_samples,
-    budgets_bytes,
-    budgets_samples,
-    learning_curves,
-)
+from pfl_benchmark.present.figures.curves import CURVES
 from pfl_benchmark.present.figures.sweep import sweep
 from pfl_benchmark.render.picture import Picture
 from pfl_benchmark.studies.packs import makers
@@ -22,13 +16,9 @@ __all__ = ["GENERAL", "make_figures"]
 
 # A maker returns None where there is no record to draw.
 GENERAL: dict[str, Callable[[Results], Picture | None]] = {
-    "learning-curves": learning_curves,
+    **CURVES,
     "client-accuracies": client_accuracies,
     "sweep": sweep,
-    "accuracy-bytes": accuracy_bytes,
-    "accuracy-samples": accuracy_samples,
-    "budgets-bytes": budgets_bytes,
-    "budgets-samples": budgets_samples,
 }
 
 

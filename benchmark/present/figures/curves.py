@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,15 +14,7 @@ from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
 
-__all__ = [
-    "accuracy_bytes",
-    "accuracy_samples",
-    "budgets_bytes",
-    "budgets_samples",
-    "curve",
-    "draw",
-    "learning_curves",
-]
+__all__ = ["CURVES", "curve", "draw", "learning_curves"]
 
 _HOW = (
     "Test accuracy, weighted by test samples, at every evaluation, mean over seeds. Dotted: the step from "
@@ -29,54 +22,61 @@ _HOW = (
     "in the table."
 )
 
-
-_Units = tuple[tuple[float, str], ...]
-_BYTES: _Units = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
-_COUNTS: _Units = ((1e6, ", millions"), (1e3, ", thousands"), (1, ""))
-
-
-def learning_curves(results: Results) -> Picture | None:
-    """Accuracy against rounds."""
-    return _draw(results, "learning-curves", "Learning curves", "round", "communication round", ((1, ""),))
-
-
-def accuracy_bytes(results: Results) -> Picture | None:
-    """Accuracy against all bytes sent."""
-    label, text = (
-        "bytes sent in all directions, ",
-        "Bytes up, down and broadcast, added up from the first round on.",
-    )
-    return _draw(results, "accuracy-bytes", "Accuracy against bytes", "bytes", label, _BYTES, text)
-
-
-def accuracy_samples(results: Results) -> Picture | None:
-    """Accuracy against compute."""
-    label, text = (
-        "training samples processed",
-        "Samples of local training, fine-tuning of the final model included.",
-    )
-    return _draw(results, "accuracy-samples", "Accuracy against compute", "samples", label, _COUNTS, text)
-
-
-_BUDGETS = {"bytes": "s", "samples": "^"}  # markers of where runs end
 _ENDS = (
     "Lines: runs of equal rounds, which end at the dot. Squares: where runs of equal bytes end. Triangles: "
     "those of equal samples; runs that are the same have one mark. Over the seeds that all runs of the "
     "setting have."
 )
+_MARKERS = {"bytes": "s", "samples": "^"}  # of where runs under other budgets end
 
 
-def budgets_bytes(results: Results) -> Picture | None:
-    """Accuracy against bytes, and where runs under each budget end."""
-    label = "bytes sent in all directions, "
-    return _draw(results, "budgets-bytes", "Accuracy against bytes", "bytes", label, _BYTES, _ENDS, True)
+@dataclass(frozen=True)
+class Axis:
+    """What accuracy is drawn against.
+
+    Attributes:
+        field: of `curve`.
+        units: factors and how the label goes on, the largest first.
+        text: ends the caption.
+    """
+
+    title: str
+    field: str
+    label: str
+    units: tuple[tuple[float, str], ...]
+    text: str
 
 
-def budgets_samples(results: Results) -> Picture | None:
-    """Accuracy against compute, and where runs under each budget end."""
-    label = "training samples processed"
-    title = "Accuracy against compute"
-    return _draw(results, "budgets-samples", title, "samples", label, _COUNTS, _ENDS, True)
+_ROUNDS = Axis("Learning curves", "round", "communication round", ((1, ""),), "")
+_BYTES = Axis(
+    "Accuracy against bytes",
+    "bytes",
+    "bytes sent in all directions, ",
+    ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")),
+    "Bytes up, down and broadcast, added up from the first round on.",
+)
+_SAMPLES = Axis(
+    "Accuracy against compute",
+    "samples",
+    "training samples processed",
+    ((1e6, ", millions"), (1e3, ", thousands"), (1, "")),
+    "Samples of local training, fine-tuning of the final model included.",
+)
+
+
+def learning_curves(results: Results) -> Picture | None:
+    """Draw accuracy against rounds, a panel for each setting."""
+    return _draw(results, "learning-curves", _ROUNDS)
+
+
+# Those of budgets also show where runs under each budget end.
+CURVES: dict[str, Callable[[Results], Picture | None]] = {
+    "learning-curves": learning_curves,
+    "accuracy-bytes": lambda results: _draw(results, "accuracy-bytes", _BYTES),
+    "accuracy-samples": lambda results: _draw(results, "accuracy-samples", _SAMPLES),
+    "budgets-bytes": lambda results: _draw(results, "budgets-bytes", replace(_BYTES, text=_ENDS), True),
+    "budgets-samples": lambda results: _draw(results, "budgets-samples", replace(_SAMPLES, text=_ENDS), True),
+}
 
 
 def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
@@ -98,17 +98,8 @@ def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
     return dict(zip(("round", "bytes", "samples", "accuracy"), np.array(means).T, strict=True))
 
 
-def _draw(
-    results: Results,
-    name: str,
-    title: str,
-    field: str,
-    label: str,
-    units: _Units,
-    text: str = "",
-    budgets: bool = False,
-) -> Picture | None:
-    """A panel for each setting; `field` of `curve` runs along its horizontal axis.
+def _draw(results: Results, name: str, axis: Axis, budgets: bool = False) -> Picture | None:
+    """A panel for each setting.
 
     Args:
         budgets: columns of one group share the panel of that which has equal rounds.
@@ -126,20 +117,13 @@ def _draw(
             group = [other for other in results.grid.columns if budgets and other.group == column.group]
             theirs = {other.title for other in group}
             same = results.restricted([p for p in results.records if p[1] in theirs]) if budgets else results
-            _panel(panel, same, column, field, label, units, [other for other in group if other != column])
-    return Picture(name, title, results.profile.warned(f"{_HOW} {text}".strip()), figure)
+            _panel(panel, same, column, axis, [other for other in group if other != column])
+    return Picture(name, axis.title, results.profile.warned(f"{_HOW} {axis.text}".strip()), figure)
 
 
-def _panel(
-    panel: Axes,
-    results: Results,
-    column: Column,
-    field: str,
-    label: str,
-    units: _Units,
-    others: Sequence[Column],
-) -> None:
+def _panel(panel: Axes, results: Results, column: Column, axis: Axis, others: Sequence[Column]) -> None:
     """The curves of a column, and of others of its group the ends."""
+    field = axis.field
     curves = {row: curve(found) for row in results.rows if (found := results.at(row, column.title))}
     marks = [
         (row, other, curve(found))
@@ -149,11 +133,11 @@ def _panel(
     ]
     ending = [*curves.values(), *(line for *_, line in marks)]
     most = max((float(line[field][-1]) for line in ending), default=0.0)
-    factor, unit = next((each for each in units if most >= each[0]), units[-1])
+    factor, unit = next((each for each in axis.units if most >= each[0]), axis.units[-1])
     for row, other, line in marks:
         x, y = line[field][-1] / factor, 100 * line["accuracy"][-1]
         if results.at(row, other.title) != results.at(row, column.title):
-            color, marker = color_of(row, [*curves].index(row)), _BUDGETS[other.budget]
+            color, marker = color_of(row, [*curves].index(row)), _MARKERS[other.budget]
             panel.plot([x], [y], marker, color=color, markersize=4, zorder=5)
     ends = []
     for place, (row, line) in enumerate(curves.items()):
@@ -163,7 +147,7 @@ def _panel(
         ends.append(End(float(x[-1]), float(y[-1]), row, color, strong))
     panel.margins(x=0.03, y=0.06)
     panel.set_xlim(left=0 if field == "round" else None)
-    tidy(panel, label + unit, "test accuracy, %")
+    tidy(panel, axis.label + unit, "test accuracy, %")
     label_ends(panel, ends)
 
 

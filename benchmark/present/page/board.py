@@ -54,6 +54,11 @@ class Source:
     verdicts: Mapping[str, Mapping[str, Any]]
     left_out: Sequence[str] = ()
 
+    @property
+    def different(self) -> int:
+        """How many records were verified and found different."""
+        return sum(verdict["verdict"] == DIFFERENT for verdict in self.verdicts.values())
+
 
 def source_of_folder(name: str, records: Sequence[Record], left_out: Sequence[str]) -> Source:
     """A results folder."""
@@ -66,10 +71,15 @@ def source_of_pack(name: str, pack: Pack) -> Source:
     return Source(name, pack.digest, pack.records, read_verdicts(pack))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Number:
-    """What stands in one cell: a method's runs on a setting, which differ in their seeds."""
+    """What stands in one cell: a method's runs on a setting, which differ in their seeds.
 
+    Attributes:
+        place: in the list of numbers.
+    """
+
+    place: int
     method: str
     setting: str
     source: Source
@@ -77,30 +87,44 @@ class _Number:
 
     @property
     def accuracy(self) -> float:
-        return self.mean("accuracy")
+        return self._mean("accuracy")
 
-    def mean(self, name: str) -> float:
+    def _mean(self, name: str) -> float:
         return fmean(record.summary[name] for record in self.records)
 
-    def figure(self, name: str) -> tuple[str, float] | None:
+    def _figure(self, name: str) -> tuple[str, float] | None:
         """A mean in % and as a number; None where a record does not have it."""
         if any(name not in record.summary for record in self.records):
             return None
-        return percent(self.mean(name)), self.mean(name)
+        return percent(self._mean(name)), self._mean(name)
+
+    @property
+    def figures(self) -> tuple[tuple[str, float] | None, ...]:
+        """Texts and values of the columns between source and state."""
+        sent = fmean(record.bytes_sent for record in self.records)
+        samples = fmean(r.summary["samples"] + r.summary["adaptation_samples"] for r in self.records)
+        spread = f" ± {self.spread}" if self.spread else ""
+        return (
+            (str(len(self.records)), len(self.records)),
+            (percent(self.accuracy) + spread, self.accuracy),
+            *(self._figure(name) for name in ("accuracy_worst10", "macro_f1", "auc")),
+            (size(sent), sent),
+            (f"{samples:,.0f}", samples),
+        )
 
     @property
     def spread(self) -> str:
         values = [record.summary["accuracy"] for record in self.records]
         return percent(stdev(values)) if len(values) > 1 else ""
 
-    @property
-    def verdicts(self) -> list[Mapping[str, Any]]:
-        return [self.source.verdicts.get(record.folder.name, {}) for record in self.records]
+    def verdict(self, record: Record) -> Mapping[str, Any]:
+        """What `verify` found of a record; empty if nothing."""
+        return self.source.verdicts.get(record.folder.name, {})
 
     @property
     def state(self) -> str:
         """``verified``, ``partly``, ``different`` or, if nothing was verified, ``no``."""
-        found = [verdict.get("verdict") for verdict in self.verdicts]
+        found = [self.verdict(record).get("verdict") for record in self.records]
         if DIFFERENT in found:
             return "different"
         return "verified" if all(found) else "partly" if any(found) else "no"
@@ -114,19 +138,29 @@ def board_page(sources: Sequence[Source]) -> str:
     """
     columns = _columns(record for source in sources for record in source.records)
     numbers = _numbers(sources, columns)
-    settings = sorted({number.setting for number in numbers}, key=_by_use(numbers))
+    # Under a budget, runs that come to the configured rounds are those of equal rounds, of another column.
+    whole = [number for number in numbers if number.records[0].config.budget == "rounds"]
+    best: dict[str, float] = {}
+    for number in whole:
+        best[number.setting] = max(number.accuracy, best.get(number.setting, 0.0))
+    rows: dict[tuple[str, str], dict[str, _Number]] = defaultdict(dict)
+    for number in numbers:
+        rows[number.method, number.source.name][number.setting] = number
     return template(_HERE / "board.html").render(
         name="board",
         version=__version__,
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
         script="".join((_HERE / name).read_text(encoding="utf-8") for name in ("page.js", "board.js")),
-        sources=[_source(source) for source in sources],
-        settings=settings,
-        rows=_rows(numbers, settings, several=len(sources) > 1),
+        sources=sources,
+        settings=sorted({number.setting for number in numbers}, key=_by_use(numbers)),
+        best=best,
+        rows=rows,
         heads=_HEADS,
-        numbers=[_entry(number, _usual_splits(numbers)) for number in numbers],
-        records=sum(len(source.records) for source in sources),
-        verified=sum(len(source.verdicts) for source in sources),
+        numbers=numbers,
+        usual=_usual_splits(numbers),
+        made=_made,
+        verified=_verified,
+        command=command,
     )
 
 
@@ -150,8 +184,8 @@ def _numbers(sources: Sequence[Source], columns: Mapping[str, str]) -> list[_Num
         for record in source.records:
             groups[_method(record.config), columns[record.digest], place].append(record)
     return [
-        _Number(method, setting, sources[place], sorted(found, key=lambda record: record.config.seed))
-        for (method, setting, place), found in sorted(groups.items())
+        _Number(place, method, setting, sources[source], sorted(found, key=lambda run: run.config.seed))
+        for place, ((method, setting, source), found) in enumerate(sorted(groups.items()))
     ]
 
 
@@ -172,43 +206,6 @@ def _by_use(numbers: Sequence[_Number]) -> Any:
     return lambda setting: (setting in held_out, -used[setting], setting)
 
 
-def _rows(numbers: Sequence[_Number], settings: Sequence[str], several: bool) -> list[dict[str, Any]]:
-    """The rows of the table of methods × settings."""
-    # Under a budget, runs that come to the configured rounds are those of equal rounds, of another column.
-    whole = [number for number in numbers if number.records[0].config.budget == "rounds"]
-    best = {
-        setting: max((number.accuracy for number in whole if number.setting == setting), default=None)
-        for setting in settings
-    }
-    rows: dict[tuple[str, str], dict[str, _Number]] = defaultdict(dict)
-    for number in numbers:
-        rows[number.method, number.source.name][number.setting] = number
-    return [
-        {
-            "method": method,
-            "source": source if several else "",
-            "states": " ".join(sorted({number.state for number in cells.values()})),
-            "cells": [
-                _cell(cells[setting], best[setting], numbers) if setting in cells else None
-                for setting in settings
-            ],
-        }
-        for (method, source), cells in rows.items()
-    ]
-
-
-def _cell(number: _Number, best: float | None, numbers: Sequence[_Number]) -> dict[str, Any]:
-    return {
-        "value": number.accuracy,
-        "text": percent(number.accuracy),
-        "spread": number.spread,
-        "seeds": len(number.records),
-        "best": number.accuracy == best,
-        "state": number.state,
-        "place": numbers.index(number),
-    }
-
-
 def _usual_splits(numbers: Sequence[_Number]) -> dict[tuple[str, int], str]:
     """The split that most records of a setting and seed have."""
     found: dict[tuple[str, int], Counter[str]] = defaultdict(Counter)
@@ -216,37 +213,6 @@ def _usual_splits(numbers: Sequence[_Number]) -> dict[tuple[str, int], str]:
         for record in number.records:
             found[number.setting, record.config.seed][record.split] += 1
     return {key: splits.most_common(1)[0][0] for key, splits in found.items()}
-
-
-def _entry(number: _Number, splits: Mapping[tuple[str, int], str]) -> dict[str, Any]:
-    """What the list of numbers says of one."""
-    sent = fmean(record.bytes_sent for record in number.records)
-    samples = fmean(r.summary["samples"] + r.summary["adaptation_samples"] for r in number.records)
-    spread = f" ± {number.spread}" if number.spread else ""
-    return {
-        "method": number.method,
-        "words": [number.setting, number.source.name],
-        "figures": (
-            (str(len(number.records)), len(number.records)),
-            (percent(number.accuracy) + spread, number.accuracy),
-            *(number.figure(name) for name in ("accuracy_worst10", "macro_f1", "auc")),
-            (size(sent), sent),
-            (f"{samples:,.0f}", samples),
-        ),
-        "state": number.state,
-        "seeds": [
-            {
-                "seed": record.config.seed,
-                "accuracy": percent(record.summary["accuracy"]),
-                "record": record.folder.name,
-                "made": _made(record),
-                "verified": _verified(verdict),
-                "split": record.split != splits[number.setting, record.config.seed],
-                "command": command(record.config),
-            }
-            for record, verdict in zip(number.records, number.verdicts, strict=True)
-        ],
-    }
 
 
 def _made(record: Record) -> str:
@@ -266,15 +232,3 @@ def _verified(verdict: Mapping[str, Any]) -> str:
     code = f"commit {made.get('commit') or UNKNOWN}, code {verdict['code'][:_SHORT]}"
     rounds = f"rounds 1-{verdict['rounds']} of {verdict['of']}"
     return f"{verdict['verdict']}, {rounds}, by {verdict.get('by') or 'somebody not named'} with {code}"
-
-
-def _source(source: Source) -> dict[str, Any]:
-    different = sum(verdict["verdict"] == DIFFERENT for verdict in source.verdicts.values())
-    return {
-        "name": source.name,
-        "kind": f"pack, SHA-256 {source.digest}" if source.digest else "results folder",
-        "records": len(source.records),
-        "verified": len(source.verdicts) - different,
-        "different": different,
-        "left_out": source.left_out,
-    }

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pfl_benchmark import __version__
+from pfl_benchmark.config.fields import setting_in_words
 from pfl_benchmark.console.terminal import duration, shown_path
+from pfl_benchmark.present.page.command import command
 from pfl_benchmark.present.page.content import Content
 from pfl_benchmark.present.page.mixtures import (
     UNKNOWN,
@@ -18,8 +21,9 @@ from pfl_benchmark.present.page.mixtures import (
     mixed,
     modified,
 )
-from pfl_benchmark.present.page.runs import HEADS, RUNS, run_entry, runs_csv
+from pfl_benchmark.present.page.runs import HEADS, MADE_WITH, RUNS, run_blocks, runs_csv
 from pfl_benchmark.present.render import RenderedFiles, render, renderer_digest, section_file
+from pfl_benchmark.records.origins import foreign_rounds
 from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.render.forms import size
 from pfl_benchmark.render.markup import template
@@ -85,7 +89,6 @@ def write_page(
 
 def _html(content: Content) -> str:
     records, total, missing = content.records, len(content.cells), len(content.missing)
-    users = {key: cell.studies for key, cell in content.planned.items()}
     return template(_HERE / "page.html").render(
         name=f"{content.profile.name} profile",
         profile=content.profile,
@@ -113,7 +116,15 @@ def _html(content: Content) -> str:
         planned=bool(content.planned),
         environment=environment(records),
         heads=HEADS,
-        runs=[run_entry(record, users.get(record.config.hash, ()), content.profile) for record in records],
+        runs=records,
+        users={key: cell.studies for key, cell in content.planned.items()},
+        made_with=MADE_WITH,
+        unknown=UNKNOWN,
+        setting=partial(setting_in_words, common=content.profile.changes),
+        command=command,
+        duration=duration,
+        foreign_rounds=foreign_rounds,
+        blocks=run_blocks,
     )
 
 

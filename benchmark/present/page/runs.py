@@ -8,38 +8,26 @@ from typing import Any
 
 import pandas as pd
 
-from pfl_benchmark.config.fields import setting_in_words
-from pfl_benchmark.console.terminal import duration
-from pfl_benchmark.present.page.command import command
 from pfl_benchmark.present.page.mixtures import UNKNOWN
-from pfl_benchmark.records.origins import foreign_rounds
 from pfl_benchmark.records.store import Record
-from pfl_benchmark.render.forms import percent, size
 from pfl_benchmark.render.table import Head
-from pfl_benchmark.studies.grid import Profile
 
-__all__ = ["HEADS", "RUNS", "run_entry", "runs_csv"]
+__all__ = ["HEADS", "MADE_WITH", "RUNS", "run_blocks", "runs_csv"]
 
 RUNS = "runs.csv"
 
-_MADE_WITH = ("device", "executor", "commit")
+MADE_WITH = ("device", "executor", "commit")
 HEADS = (
     *(Head(text, words=True) for text in ("method", "setting")),
     *map(Head, ("seed", "accuracy", "worst\N{NO-BREAK SPACE}10\N{NO-BREAK SPACE}%", "bytes", "time")),
-    *(Head(text, words=True) for text in _MADE_WITH),
+    *(Head(text, words=True) for text in MADE_WITH),
 )
 _COSTS = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "adaptation_samples", "steps", "rounds")
 
 
-def run_entry(record: Record, studies: Sequence[str], profile: Profile) -> dict[str, Any]:
-    """What ``runs.html`` prints of a run.
-
-    Args:
-        studies: names of the studies that use it.
-    """
+def run_blocks(record: Record) -> dict[str, str]:
+    """What the list tells of a run when it is opened, by headings."""
     config, summary = record.config.to_dict(), record.summary
-    hyper, environment = config.pop("hyper"), summary["environment"]
-    sent = record.bytes_sent
     results = {
         "accuracy": summary["accuracy"],
         "unweighted": summary["accuracy_unweighted"],
@@ -54,34 +42,9 @@ def run_entry(record: Record, studies: Sequence[str], profile: Profile) -> dict[
         "times resumed": summary.get("resumed", 0),
         "rounds set by": summary.get("budget", {}).get("set_by", ""),
     }
-    return {
-        "method": record.method,
-        "setting": setting_in_words(record.config, common=profile.changes),
-        "figures": (
-            (str(record.config.seed), record.config.seed),
-            *((percent(summary[name]), summary[name]) for name in ("accuracy", "accuracy_worst10")),
-            (size(sent), sent),
-            (duration(summary["seconds"]), summary["seconds"]),
-        ),
-        "made_with": [str(environment.get(name) or UNKNOWN) for name in _MADE_WITH],
-        # Words that the search knows although the row does not show them.
-        "words": f"seed{record.config.seed} {' '.join(studies)}",
-        "record": record.folder.name,
-        "used": ", ".join(studies) if studies else "no study of this page",
-        "split": record.split,
-        "data": record.data,
-        "command": command(record.config),
-        "notes": [
-            *summary.get("notes", ()),
-            *(f"{line}." for line in foreign_rounds(summary.get("origins", ()))),
-        ],
-        "blocks": {
-            "Configuration": _lines(config),
-            "Hyper-parameters": _lines(hyper),
-            "Environment": _lines(environment),
-            "Result and cost": _lines(results),
-        },
-    }
+    hyper = config.pop("hyper")
+    parts = {"Configuration": config, "Hyper-parameters": hyper, "Environment": summary["environment"]}
+    return {title: _lines(values) for title, values in {**parts, "Result and cost": results}.items()}
 
 
 def _lines(values: Mapping[str, Any]) -> str:

@@ -11,10 +11,10 @@ from pfl_benchmark.studies.blocks import Block, Blocks
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import LEVEL
 
-__all__ = ["LEAST", "over_settings"]
+__all__ = ["HEADS", "LEAST", "explanation", "over_settings", "row_of"]
 
 LEAST = 4  # settings; statistics over fewer say little
-_HEADS = ("average rank", "interquartile mean", "interval", "P(better)", "p")
+HEADS = ("average rank", "interquartile mean", "interval", "P(better)", "p")
 _FIELDS = (
     "method", "average_rank", "iqm", "iqm_low", "iqm_high", "improvement", "improvement_low",
     "improvement_high", "p_holm",
@@ -28,15 +28,15 @@ def over_settings(results: Results) -> Table:
     count = f"{settings} of {len(results.columns)} settings have a record of every method"
     if settings < LEAST or len(blocks.methods) < 2:
         text = f"{count}; statistics over settings need {LEAST}."
-        rows = [(Cell(name), *(Cell(reason=text) for _ in _HEADS)) for name in results.rows]
+        rows = [(Cell(name), *(Cell(reason=text) for _ in HEADS)) for name in results.rows]
     else:
         found = Across(blocks)
-        text = f"{count}: {len(blocks.blocks)} blocks of a setting and a seed. {_words(found)}"
-        rows = [_row(standing) for standing in found.standings]
+        text = f"{count}: {len(blocks.blocks)} blocks of a setting and a seed. {explanation(found)}"
+        rows = [row_of(standing) for standing in found.standings]
     return Table(
         title="Over settings",
         caption=caption(results, text),
-        heads=heads("method", *_HEADS),
+        heads=heads("method", *HEADS),
         rows=tuple(rows),
         fields=_FIELDS,
     )
@@ -55,13 +55,16 @@ def _blocks(results: Results) -> Blocks:
     return Blocks(rows, tuple(found), (), {})
 
 
-def _words(found: Across) -> str:
+def explanation(found: Across) -> str:
+    """What the columns are, and what the tests of all methods at once say."""
+    methods = len(found.blocks.methods)
+    corrected = "all pairs" if 2 * len(found.pairs) == methods * (methods - 1) else "the comparisons with it"
     text = (
         f"Test accuracy {SELECTION}. Average rank: within blocks, 1 is best. Interquartile mean of accuracy "
         "in %, with its 95 % bootstrap interval (runs drawn within settings, two seeds or more of each). "
         f"P(better): probability in % that a run is better than one of {found.reference}, averaged over "
         f"settings. p: Wilcoxon signed-rank test over blocks against {found.reference}, Holm-corrected for "
-        "all pairs; seeds of one setting are not independent."
+        f"{corrected}; seeds of one setting are not independent."
     )
     if found.test is None or found.critical_difference is None:
         return text
@@ -72,7 +75,8 @@ def _words(found: Across) -> str:
     )
 
 
-def _row(standing: Standing) -> tuple[Cell, ...]:
+def row_of(standing: Standing) -> tuple[Cell, ...]:
+    """How a method fares: a cell for its name and for each of `HEADS`."""
     low, high = standing.iqm_interval or (None, None)
     least, most = standing.improvement_interval or (None, None)
     facts: dict[str, Plain] = {

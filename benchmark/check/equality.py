@@ -1,4 +1,4 @@
-"""Is an executor equal to the plain loop, on this device, for every method and stage?
+"""Compares an executor with the plain loop, on this device, for every method and stage.
 
 A small run of each method is carried out by the loop; everything that the method asks of it (local training,
 forward passes) is asked of the other executor too, from the same start, and the results are compared. So
@@ -24,10 +24,9 @@ from pfl_benchmark.engine.local import LocalCall, LocalResult
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
-from pfl_benchmark.experiment.unrecorded import Quiet, run_unrecorded
+from pfl_benchmark.experiment.unrecorded import Quiet, random_images, run_unrecorded
 from pfl_benchmark.models import Network, Params
 from pfl_benchmark.resolve.run import Run, resolve
-from pfl_benchmark.speed.workload import made_dataset
 
 __all__ = ["OUTLIER", "TOLERANCE", "VARIANTS", "Seen", "Twins", "difference", "equality"]
 
@@ -158,7 +157,7 @@ def equality(
         for algo, ablation in variants:
             config = RunConfig(algo=algo, dataset=cell, **{**_PROTOCOL, **changes})
             resolved = resolve(config, ablation=ablation)
-            if EXECUTORS[executor].unable(resolved.network, resolved.method.alone):
+            if EXECUTORS[executor].unable(resolved.network, resolved.method.not_stackable):
                 continue  # `auto` takes another one
             with precision(execution.tf32):
                 seen = _compared(resolved, execution, executor)
@@ -189,7 +188,7 @@ class _Stages(Quiet):
 
 def _compared(resolved: Run, execution: Execution, executor: str) -> dict[int, Seen]:
     config = resolved.config
-    prepared = prepare(resolved, replace(execution, executor="loop"), made_dataset(config))
+    prepared = prepare(resolved, replace(execution, executor="loop"), random_images(config))
     task = prepared.task
     twins = Twins(task.executor, EXECUTORS[executor](config, task.data, task.streams))
     # The method and the engine see the twins in the place of an executor, and only call its two functions.
