@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pfl_benchmark.algorithms.adaptation import FineTuning, check_fine_tuning, fine_tuning
 from pfl_benchmark.algorithms.fedavg import FedAvg
-from pfl_benchmark.method import Network, Phase, RunConfig, RunContext, register
+from pfl_benchmark.method import Network, Phase, RunConfig, register
 
 __all__ = ["FedAvgFT"]
 
@@ -44,10 +44,10 @@ class FedAvgFT(FedAvg):
     def check(cls, config: RunConfig, network: Network, hyper: FineTuning) -> None:
         check_fine_tuning(hyper)
 
-    def __init__(self, task: RunContext, hyper: FineTuning) -> None:
-        super().__init__(task, hyper)
-        if hyper.ft_lr:
-            self.remedies = (*self.remedies, "a smaller --set ft_lr")
+    @property
+    def remedies(self) -> tuple[str, ...]:  # type: ignore[override]
+        """A smaller rate of fine-tuning, where it has one of its own."""
+        return (*super().remedies, *(["a smaller --set ft_lr"] if self.hyper.ft_lr else []))
 
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)

@@ -12,7 +12,6 @@ from pfl_benchmark.method import (
     Network,
     Phase,
     RunConfig,
-    RunContext,
     SharedRounds,
     option,
     register,
@@ -78,10 +77,10 @@ class FedBABU(Algorithm):
         passed = sum(round > self.task.rounds * share for share in LR_STEPS)
         return LR_FACTOR**passed if self.hyper.lr_steps else 1.0
 
-    def __init__(self, task: RunContext, hyper: FedBABUHyper) -> None:
-        super().__init__(task, hyper)
-        if hyper.ft_lr:
-            self.remedies = (*self.remedies, "a smaller --set ft_lr")
+    @property
+    def remedies(self) -> tuple[str, ...]:  # type: ignore[override]
+        """A smaller rate of fine-tuning, where it has one of its own."""
+        return (*super().remedies, *(["a smaller --set ft_lr"] if self.hyper.ft_lr else []))
 
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)

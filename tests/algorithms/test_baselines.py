@@ -145,7 +145,7 @@ def test_fedavg_averages_its_participants(tiny, ready):
 def test_clients_are_evaluated_with_the_last_aggregate(algo, tiny, play):
     played = play(tiny(algo))
     models = played.models()
-    for name, tensor in played.algorithm.download().items():
+    for name, tensor in played.algorithm.server.items():
         assert all(torch.equal(models[name][k], tensor) for k in EVERYONE)
 
 
@@ -273,7 +273,7 @@ def test_fedbabus_head_is_common_until_fine_tuning(tiny, play):
     def watch(algorithm, line):
         (member,) = algorithm.members(EVERYONE)
         seen.append({name: member.params[name].clone() for name in HEAD})
-        assert not set(HEAD) & set(algorithm.download())
+        assert not set(HEAD) & set(algorithm.server)
 
     played = play(tiny("fedbabu"), watch=watch)
     for heads in seen:
@@ -475,7 +475,7 @@ def test_fedbabus_steps_of_the_learning_rate(rounds, rates, tiny, ready):
     assert set(algorithm.adaptation()[0].rates.values()) == {1e-3}
     constant = ready(tiny("fedbabu", rounds=rounds)).algorithm
     assert {constant.phases(number)[0].rates["conv1"] for number in range(1, rounds + 1)} == {0.05}
-    assert constant.trunks() != algorithm.trunks()
+    assert constant.shared_rounds() != algorithm.shared_rounds()
 
 
 # Ditto

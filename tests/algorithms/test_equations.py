@@ -240,7 +240,7 @@ def test_fedamps_attention_falls_with_the_distance_and_leaves_the_rest_to_ones_o
 def test_fedamps_cloud_models_are_those_mixtures(tiny, ready):
     algorithm = ready(tiny("fedamp", {"alpha": 0.3, "sigma": 5.0})).algorithm
     initial = algorithm.task.initial
-    start = strip_prefix("cloud", algorithm.message([0, 1], 1).own)
+    start = strip_prefix("cloud", algorithm.message([0, 1], 1).per_client)
     close(start, expand(initial, 2))
     shifts = torch.tensor([0.0, 0.01, 0.02])
     models = {n: t + shifts.view(-1, *[1] * t.dim()) for n, t in initial.items()}
@@ -248,7 +248,7 @@ def test_fedamps_cloud_models_are_those_mixtures(tiny, ready):
     size = sum(tensor.numel() for tensor in initial.values())
     squares = (shifts - shifts[:, None]).square() * size
     weights = 0.3 * torch.exp(-squares / 5.0) / 5.0
-    cloud = strip_prefix("cloud", algorithm.message([3], 2).own)
+    cloud = strip_prefix("cloud", algorithm.message([3], 2).per_client)
     own, others = shifts[1], shifts[[0, 2]]
     expected = own + (weights[1, [0, 2]] * (others - own)).sum()
     for name, tensor in cloud.items():
@@ -265,7 +265,7 @@ def test_fedamps_distances_leave_running_statistics_out(tiny, ready):
             own = {n: t + client * (n in buffers) for n, t in initial.items()}
             algorithm.clients.scatter([client], {n: t[None] for n, t in own.items()})
         message = algorithm.message([1], 2)
-        close({n: message.own[f"cloud.{n}"][0] for n in buffers}, {n: initial[n] + 4 for n in buffers})
+        close({n: message.per_client[f"cloud.{n}"][0] for n in buffers}, {n: initial[n] + 4 for n in buffers})
         losses.append(algorithm.task.executor.train(algorithm.begin([1], message, 2)).loss)
     close(losses[1], losses[0])
 

@@ -43,7 +43,7 @@ def test_a_participant_adds_models_in_proportion_to_their_gains(tiny, ready):
     for position, client in enumerate(cohort):
         kept = row(algorithm.clients.gather([client]), 0)
         first, own = strip_prefix("first", kept), select(kept, network.shapes())
-        senders = message.own["senders"][position].tolist()
+        senders = message.per_client["senders"][position].tolist()
         others = [select(row(algorithm.clients.gather([k]), 0), network.shapes()) for k in senders]
         gains = []
         for model in (own, *others):
@@ -105,9 +105,9 @@ def test_the_preferred_models_of_the_last_round_are_sent(tiny, ready, differing)
     kept = algorithm.clients.gather([client])
     algorithm.clients.scatter([client], {**kept, ROW: preferences})
     message = algorithm.message([client], 2)
-    assert message.own["senders"].tolist() == [[others[1], others[3]]]
+    assert message.per_client["senders"].tolist() == [[others[1], others[3]]]
     model = select(algorithm.clients.gather([others[3]]), algorithm.network.shapes())
-    assert differing(strip_prefix("peer1", message.own), model) == []
+    assert differing(strip_prefix("peer1", message.per_client), model) == []
 
 
 def test_random_models_are_sent_with_their_chance(tiny, ready):
@@ -151,4 +151,4 @@ def test_messages_and_passes_are_what_was_sent_and_run(tiny, play):
 
 
 def test_models_are_at_most_the_other_participants(tiny, ready):
-    assert prepared(tiny, ready, {"models": 9}).message([0], 2).own["senders"].shape == (1, 2)
+    assert prepared(tiny, ready, {"models": 9}).message([0], 2).per_client["senders"].shape == (1, 2)

@@ -106,7 +106,7 @@ def test_participants_receive_their_combined_heads_in_their_next_round(tiny, rea
         aggregator.add(cohort[part], {n: t[part] for n, t in sent.items()}, torch.ones(len(cohort[part])))
     algorithm.aggregate(aggregator.value())
     weights = head_weights(sent["variance"].flatten(), sent["parts"])
-    own = algorithm.message([2, 1], 2).own
+    own = algorithm.message([2, 1], 2).per_client
     close(own["fc3.weight"][0], sum(w * head for w, head in zip(weights[1], sent["fc3.weight"], strict=True)))
     assert torch.equal(own["fc3.weight"][1], algorithm.task.initial["fc3.weight"])
     close(algorithm.server["fc1.weight"], sent["fc1.weight"].mean(0))

@@ -41,7 +41,7 @@ def test_clients_receive_and_are_evaluated_with_their_own_models(tiny, ready):
     (member,) = algorithm.members([3, 1])
     for position, client in enumerate((3, 1)):
         expected = {name: tensor.detach() for name, tensor in made(client).items()}
-        close({name: tensor[position] for name, tensor in message.own.items()}, expected)
+        close({name: tensor[position] for name, tensor in message.per_client.items()}, expected)
         close({name: tensor[position] for name, tensor in member.params.items()}, expected)
 
 

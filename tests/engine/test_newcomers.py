@@ -124,7 +124,9 @@ def test_what_they_cost_is_bounded_and_counted(algo, tiny, play, monkeypatch):
     whole = sum(t.nbytes for t in played.prepared.task.initial.values())
     assert 0 <= new["bytes_down"] <= 2 * 10 * whole
     assert new["bytes_down"] % 2 == 0
-    assert (new["bytes_down"] > 0) == bool(played.algorithm.server or played.algorithm.message([0], 5).own)
+    assert (new["bytes_down"] > 0) == bool(
+        played.algorithm.server or played.algorithm.message([0], 5).per_client
+    )
 
 
 @pytest.mark.parametrize("algo", ABLE)

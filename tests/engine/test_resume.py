@@ -314,7 +314,9 @@ def test_divergence_of_a_model_that_is_not_trained_last(tiny, launch, tmp_path, 
 # Common beginnings
 
 
-TRUNKED = sorted(name for name, method in ALGORITHMS.items() if method.trunks is not Algorithm.trunks)
+TRUNKED = sorted(
+    name for name, method in ALGORITHMS.items() if method.shared_rounds is not Algorithm.shared_rounds
+)
 
 
 @pytest.mark.parametrize("algo", TRUNKED)
@@ -359,7 +361,7 @@ def steps_of_nothing(self, round):
         ({"aggregation": "samples"}, False),
         ({"aggregate": lambda self, mean: None}, False),
         (
-            {"phases": steps_of_nothing, "trunks": lambda self: [SharedRounds("halved", 2)]},
+            {"phases": steps_of_nothing, "shared_rounds": lambda self: [SharedRounds("halved", 2)]},
             True,
         ),  # says so itself
     ],
@@ -375,7 +377,7 @@ def test_what_trains_otherwise_shares_nothing(own, shares, place, tiny, ready, m
         halved = type("Halved", (type("Own", (Algorithm,), own), fedavg), naming)
     else:  # between FedAvg, which names the beginning, and the base, which has the hooks
         halved = type("Halved", (fedavg, type("Own", (Algorithm,), own)), naming)
-        shares = shares and "trunks" not in own
+        shares = shares and "shared_rounds" not in own
     monkeypatch.setitem(ALGORITHMS, "halved", halved)
     assert bool(trunks.trunks_of(ready(tiny("halved")).algorithm)) == shares
 
@@ -383,8 +385,8 @@ def test_what_trains_otherwise_shares_nothing(own, shares, place, tiny, ready, m
 def test_no_registered_method_loses_its_beginning(algo, tiny, ready, play, differing):
     """Unless it trains otherwise than the method from which it inherits it."""
     algorithm = ready(tiny(algo)).algorithm
-    if trunks.trunks_of(algorithm) != algorithm.trunks():
-        home = next(base for base in type(algorithm).__mro__ if "trunks" in vars(base))
+    if trunks.trunks_of(algorithm) != algorithm.shared_rounds():
+        home = next(base for base in type(algorithm).__mro__ if "shared_rounds" in vars(base))
         ours, theirs = play(tiny(algo)).algorithm.server, play(tiny(home.name)).algorithm.server
         assert differing(ours, theirs) == list(theirs)
 

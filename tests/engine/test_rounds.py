@@ -159,7 +159,7 @@ def test_aggregating_one_model_returns_it(algo, tiny, ready, differing):
     sent, aggregator = clone(algorithm.message(cohort, FIRST).common), algorithm.aggregator()
     aggregator.add(cohort, expand(sent, len(cohort)), mean_weights(algorithm, cohort))
     algorithm.aggregate(aggregator.value())
-    assert differing(algorithm.download(), sent) == []
+    assert differing(algorithm.message(cohort, FIRST).common, sent) == []
 
 
 # Weights of the mean

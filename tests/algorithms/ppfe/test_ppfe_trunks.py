@@ -44,9 +44,9 @@ def name(variant):
 @pytest.fixture
 def shared_with_default(staged, ready):
     """The rounds up to which a variant may start from what the default has left."""
-    kept = ready(staged()).algorithm.trunks()
+    kept = ready(staged()).algorithm.shared_rounds()
     return lambda ablation, hyper: [
-        trunk.round for trunk in ready(staged(hyper, ablation)).algorithm.trunks() if trunk in kept
+        trunk.round for trunk in ready(staged(hyper, ablation)).algorithm.shared_rounds() if trunk in kept
     ]
 
 
@@ -78,7 +78,7 @@ def test_stages_that_differ_are_not_shared(variant, shared_with_default):
 
 def test_weights_from_an_ensemble_depend_on_its_space(staged, ready):
     logits, probabilities = (
-        ready(staged({"rw_target": "ensemble", "ens_space": space})).algorithm.trunks()
+        ready(staged({"rw_target": "ensemble", "ens_space": space})).algorithm.shared_rounds()
         for space in ("logit", "probability")
     )
     assert [trunk.round for trunk in logits if trunk in probabilities] == [2]
