@@ -10,6 +10,8 @@ from pathlib import Path
 import rich.console
 from rich.table import Table
 
+from pfl_benchmark.installation import with_program
+
 __all__ = [
     "Console",
     "duration",
@@ -59,7 +61,7 @@ def open_table(gap: int = 2) -> Table:
 
 def say(text: str) -> None:
     """Print to the error stream, which leaves the output to results."""
-    print(text, file=sys.stderr, flush=True)
+    print(with_program(text), file=sys.stderr, flush=True)
 
 
 def is_interactive(stream: object) -> bool:

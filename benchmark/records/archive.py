@@ -22,7 +22,6 @@ import re
 import stat
 import struct
 import tempfile
-import tomllib
 import zipfile
 import zlib
 from collections import Counter
@@ -39,6 +38,7 @@ from pfl_benchmark.engine.seal import SEALED, read_sealed
 from pfl_benchmark.engine.shapes import COUNT, OBJECT, Allowed, check_entries
 from pfl_benchmark.engine.sources import SOURCES
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.installation import requirements
 from pfl_benchmark.records.environment import commit
 from pfl_benchmark.records.freshness import checked_verdict, with_checksum
 from pfl_benchmark.records.record import Record
@@ -171,10 +171,8 @@ def _data(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 def _packages() -> dict[str, str]:
     """Versions of the packages that the project depends on, as far as they are installed."""
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     found = {}
-    for requirement in project["project"]["dependencies"]:
-        name = re.split(r"[^A-Za-z0-9_-]", requirement, maxsplit=1)[0]
+    for name in requirements():
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

@@ -15,6 +15,7 @@ import torch
 from pfl_benchmark import __version__
 from pfl_benchmark.config.plugins import LOADED
 from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.installation import CHECKOUT
 
 __all__ = ["COMMIT_VARIABLE", "commit", "device_name", "environment"]
 
@@ -51,18 +52,20 @@ def device_name(device: torch.device) -> str:
 
 @cache
 def commit() -> str:
-    """The checkout's commit, with a plus sign if code differs from it; empty outside of git.
+    """The checkout's commit, with a plus sign if code differs from it; empty outside of git, and installed.
 
     Files that git does not know yet, such as a new method's, count where they are part of the program.
     """
     if COMMIT_VARIABLE in os.environ:
         return os.environ[COMMIT_VARIABLE]
-    return _state(Path(__file__).resolve().parents[2])
+    return _state(CHECKOUT) if CHECKOUT else ""
 
 
 def _state(root: Path) -> str:
     try:
-        commit = _git(root, "rev-parse", "--short=12", "HEAD")
+        top, commit = _git(root, "rev-parse", "--show-toplevel", "--short=12", "HEAD").splitlines()
+        if not root.samefile(top):  # a copy without history, inside of something else that has one
+            return ""
         changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "*.py")
         others = _git(root, "ls-files", "--others", "--exclude-standard", "--", *_PROGRAM).splitlines()
     except (OSError, subprocess.SubprocessError):
