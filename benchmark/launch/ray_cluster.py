@@ -32,8 +32,9 @@ from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["RayCluster", "connect", "divide"]
 
-_ROOT = Path(__file__).resolve().parents[2]
-_NOT_SENT = ["/.venv", "/.git", "/results", "/tests"]  # of the checkout, to machines that join
+_PACKAGE = Path(__file__).parents[
+    1
+]  # by its own name; Ray follows the links of a checkout, so that it is whole
 _SECONDS = 5.0  # for a cluster to answer, and for its machines to clean up
 _SECONDS_TO_LOOK = 120.0  # for what machines tell about themselves
 _SETTINGS = {  # of Ray, by its environment
@@ -107,8 +108,8 @@ class RayCluster(Pool):
         except Exception as error:  # whatever keeps it from starting: most often a package
             reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
             raise UserError(
-                f"a Ray worker cannot be started: {reason}; the machines of the cluster need the packages of "
-                "requirements.txt, at the same versions"
+                f"a Ray worker cannot be started: {reason}; the machines of the cluster need the packages "
+                "that this one has, at the same versions"
             ) from error
         return {
             source: f"on Ray worker {host}: {problem}"
@@ -166,7 +167,7 @@ def connect(ray: Any, address: str) -> bool:
         options |= {"include_dashboard": False}
     else:
         # Machines of a cluster need not have this program, and never run another version of it.
-        options["runtime_env"] = {"working_dir": str(_ROOT), "excludes": _NOT_SENT}
+        options["runtime_env"] = {"py_modules": [str(_PACKAGE)], "excludes": ["__pycache__"]}
     handler = signal.getsignal(signal.SIGTERM)
     try:
         if address not in ("local", "auto"):  # Ray itself would go on trying for minutes
