@@ -26,7 +26,7 @@ from pfl_benchmark.engine.trunks import TrunkStore
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.records.environment import environment
-from pfl_benchmark.records.freshness import code_of
+from pfl_benchmark.records.freshness import code_of, installed_plugins
 from pfl_benchmark.records.record import read_record
 from pfl_benchmark.records.same_data import data_of, refuse_other_data
 from pfl_benchmark.records.store import finished_data
@@ -165,7 +165,8 @@ def run_cell(config: RunConfig, execution: Execution, observer: Observer) -> dic
             algorithm = prepared.make(plan.rounds)
             for note in algorithm.notes():
                 print(note, file=sys.stderr)
-            surroundings = environment(prepared.task.data.device, prepared.executor_name)
+            plugins = installed_plugins(config)
+            surroundings = environment(prepared.task.data.device, prepared.executor_name, plugins)
             surroundings |= {"jobs": execution.side_by_side, "tf32": execution.tf32}
             surroundings |= {"code": code_of(config)}
             followed = About(config, method_label(config), record.folder, about["split"], surroundings)

@@ -23,7 +23,14 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import prepare
 from pfl_benchmark.records.environment import environment
-from pfl_benchmark.records.freshness import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, code_of, write_verdict
+from pfl_benchmark.records.freshness import (
+    BIT_EQUAL,
+    DIFFERENT,
+    WITHIN_TOLERANCE,
+    code_of,
+    installed_plugins,
+    write_verdict,
+)
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.same_data import Source, data_for, source_of
 
@@ -226,7 +233,8 @@ def verify(
     """
     prepared = prepare(resolve(record.config), execution, dataset)
     config = prepared.config
-    surroundings = environment(prepared.task.data.device, prepared.executor_name)
+    plugins = installed_plugins(config)
+    surroundings = environment(prepared.task.data.device, prepared.executor_name, plugins)
     surroundings |= {"tf32": execution.tf32, "code": code_of(config)}
     try:
         plan = plan_rounds(config, prepared.make)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 
 from pfl_benchmark import __version__
-from pfl_benchmark.config.plugins import LOADED
+from pfl_benchmark.config.plugins import INSTALLED, LOADED
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.installation import CHECKOUT
 
@@ -23,8 +24,12 @@ _PROGRAM = ("algorithms", "benchmark", "datasets")
 COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that was sent without its history
 
 
-def environment(device: torch.device, executor: str) -> dict[str, Any]:
-    """Versions and hardware of this process, as JSON values; names no person, host or path."""
+def environment(device: torch.device, executor: str, installed: Iterable[str] = ()) -> dict[str, Any]:
+    """Versions and hardware of this process, as JSON values; names no person, host or path.
+
+    Args:
+        installed: the plugins of installed packages that a run uses; the other plugins were asked for.
+    """
     found = {
         "version": __version__,
         "commit": commit(),
@@ -40,8 +45,8 @@ def environment(device: torch.device, executor: str) -> dict[str, Any]:
     }
     if device.type == "cuda":
         found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
-    if LOADED:
-        found["plugins"] = ", ".join(sorted(Path(plugin).name for plugin in LOADED))
+    if plugins := {*installed, *(Path(plugin).name for plugin in LOADED.keys() - INSTALLED)}:
+        found["plugins"] = ", ".join(sorted(plugins))
     return found
 
 
