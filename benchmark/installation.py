@@ -7,13 +7,14 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["CHECKOUT", "PROGRAM", "requirements", "with_program"]
+__all__ = ["CHECKOUT", "PACKAGE", "PROGRAM", "requirements", "with_program"]
 
-_PACKAGE = Path(__file__).resolve().parent
-CHECKOUT = _PACKAGE.parent if _PACKAGE.name == "benchmark" else None  # None: installed
+_HERE = Path(__file__).resolve().parent
+CHECKOUT = _HERE.parent if _HERE.name == "benchmark" else None  # None: installed
+PACKAGE = CHECKOUT / "pfl_benchmark" if CHECKOUT else _HERE  # the folder that has the package's name
 _MODULE, _SCRIPT = "python -m benchmark", "pfl-benchmark"
-# How the program is started here. A checkout that pip has installed (`-e`) has both forms.
-PROGRAM = _MODULE if CHECKOUT and Path(sys.argv[0]).stem != _SCRIPT else _SCRIPT
+# How the program is started. A checkout that is not on the path has been installed by `pip install -e`.
+PROGRAM = _MODULE if CHECKOUT in {Path(entry).resolve() for entry in sys.path} else _SCRIPT
 
 
 def with_program(text: str) -> str:

@@ -22,6 +22,7 @@ from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cor
 from pfl_benchmark.engine.records import Busy
 from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.runner import record_of
+from pfl_benchmark.installation import PACKAGE
 from pfl_benchmark.launch.base import Ended, Options, absolute
 from pfl_benchmark.launch.pool import Pool
 from pfl_benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
@@ -32,9 +33,6 @@ from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["RayCluster", "connect", "divide"]
 
-_PACKAGE = Path(__file__).parents[
-    1
-]  # by its own name; Ray follows the links of a checkout, so that it is whole
 _SECONDS = 5.0  # for a cluster to answer, and for its machines to clean up
 _SECONDS_TO_LOOK = 120.0  # for what machines tell about themselves
 _SETTINGS = {  # of Ray, by its environment
@@ -166,8 +164,9 @@ def connect(ray: Any, address: str) -> bool:
         options |= {"num_cpus": available_cores(), "num_gpus": torch.cuda.device_count()}
         options |= {"include_dashboard": False}
     else:
-        # Machines of a cluster need not have this program, and never run another version of it.
-        options["runtime_env"] = {"py_modules": [str(_PACKAGE)], "excludes": ["__pycache__"]}
+        # Machines of a cluster need not have this program, and never run another version of it. Ray follows
+        # the links of a checkout, so that the package is whole.
+        options["runtime_env"] = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
     handler = signal.getsignal(signal.SIGTERM)
     try:
         if address not in ("local", "auto"):  # Ray itself would go on trying for minutes
