@@ -6,7 +6,8 @@
 
 import importlib
 import sys
-from pathlib import Path
+
+from pfl_benchmark.installation import CHECKOUT
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "compare_records", "load_records", "run"]
@@ -24,7 +25,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-if Path(__file__).resolve().parent.name == "benchmark":  # of a checkout
+if CHECKOUT:
     importlib.import_module("pfl_benchmark.aliases").install()
     if __name__ == "benchmark":
         sys.modules[__name__] = importlib.import_module("pfl_benchmark")

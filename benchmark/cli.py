@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmark [command] ...``.
+"""The command line: ``python -m benchmark [command] ...``, or ``pfl-benchmark ...`` where it is installed.
 
 Each command is a module of `commands`. Exit codes: 0 done, 2 bad input (one line on standard
 error), 1 a fault of the program (traceback), 130 interrupted, 141 the reader of the output went away.
@@ -22,11 +22,11 @@ from typing import Any, NoReturn
 
 from pfl_benchmark.commands import Command, command_names, find_command
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.installation import PROGRAM, with_program
 from pfl_benchmark.resolve.plugins import load_plugins, take_plugins
 
 __all__ = ["Parser", "main", "parser_of"]
 
-PROGRAM = "python -m benchmark"
 DEFAULT_COMMAND = "run"
 _WORDS = {
     "expected one argument": "expected a value after it",
@@ -150,6 +150,10 @@ class Parser(argparse.ArgumentParser):
         if self._is_hyper(hyper := name.replace("-", "_")):
             raise UserError(f"'{hyper}' is a hyper-parameter of a method: give it as --set {hyper}=VALUE")
         raise UserError(f"unknown flag '{flag}'{self._nearest(name)}; --help shows all flags")
+
+    def format_help(self) -> str:
+        """What ``--help`` prints."""
+        return with_program(super().format_help())
 
     def _is_hyper(self, name: str) -> bool:
         """Whether this command takes hyper-parameters, and some method has this one."""

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from pfl_benchmark.installation import with_program
+
 __all__ = [
     "NotDefined",
     "UserError",
@@ -26,6 +28,9 @@ class UserError(Exception):
 
     The command line prints it without a traceback and exits with code 2.
     """
+
+    def __str__(self) -> str:
+        return with_program(super().__str__())
 
 
 class NotDefined(UserError):

@@ -109,9 +109,10 @@ def checkout(tmp_path_factory):
     method, law, network, table = re.findall(r"Saved as `([a-z_/]+\.py)`", TEXT)
     places = (method, law, network, "bars.py", "benchmark/launch/fresh.py", "csv_tracker.py", table)
     for package in ("algorithms", "benchmark", "datasets", "tests"):
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc.*"))
-    (folder / "results").mkdir()
-    for name in ("pyproject.toml", "CONTRIBUTING.md", "results/paper_results.csv"):
+        ignored = shutil.ignore_patterns("*.pyc.*")
+        shutil.copytree(ROOT / package, folder / package, symlinks=True, ignore=ignored)
+    shutil.copy(ROOT / "pfl_benchmark", folder, follow_symlinks=False)
+    for name in ("pyproject.toml", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, folder / name)
     for place, example in zip(places, EXAMPLES, strict=True):
         (folder / place).write_text(example, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LOADED"]
+__all__ = ["INSTALLED", "LOADED"]
 
 LOADED: dict[str, str] = {}  # names of modules by what was given, files as absolute paths
+INSTALLED: set[str] = set()  # the modules of entry points among them

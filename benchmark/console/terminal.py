@@ -13,6 +13,8 @@ from rich.console import JustifyMethod
 from rich.padding import Padding
 from rich.table import Table
 
+from pfl_benchmark.installation import with_program
+
 __all__ = [
     "Console",
     "columns",
@@ -86,7 +88,7 @@ def columns(
 
 def say(text: str) -> None:
     """Print to the error stream, which leaves the output to results."""
-    print(text, file=sys.stderr, flush=True)
+    print(with_program(text), file=sys.stderr, flush=True)
 
 
 def is_interactive(stream: object) -> bool:

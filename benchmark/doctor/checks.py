@@ -6,17 +6,18 @@ import importlib
 import importlib.metadata
 import os
 import re
+import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pfl_benchmark.installation import CHECKOUT, requirements, with_program
+
 __all__ = ["CHECKS", "Finding", "findings", "report"]
 
-_ROOT = Path(__file__).resolve().parents[2]
 _LEAST = (3, 11)
-_SETUP = "run ./run_all.sh setup, or: python -m pip install -r requirements.txt"
 _OPTIONAL = {  # what needs them
     "wandb": "--wandb",
     "wandb-workspaces": "report --wandb",
@@ -59,25 +60,35 @@ def python() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """What requirements.txt names, besides PyTorch."""
-    pinned = dict(
-        re.findall(r"(?m)^([\w-]+)==([\w.]+)", (_ROOT / "requirements.txt").read_text(encoding="utf-8"))
-    )
-    needed = {name: version for name, version in pinned.items() if name not in {*_OPTIONAL, *_TESTS}}
-    absent = [name for name in needed if _version(name) is None]
-    others = [f"{name} {_version(name)}" for name in needed if _version(name) not in (None, pinned[name])]
-    if absent:
-        yield Finding("packages", f"{', '.join(absent)} not installed", "missing", _SETUP)
-    elif others:
-        remedy = "nothing, unless something fails: the versions of requirements.txt are those tested"
-        yield Finding("packages", f"installed; other versions: {', '.join(others)}", "note", remedy)
+    """What cannot be done without; in a checkout at the versions of requirements.txt."""
+    needed = requirements()
+    if absent := [name for name in needed if _version(name) is None]:
+        remedy = _install(*(needed[name] for name in absent))
+        yield Finding("packages", f"{', '.join(absent)} not installed", "missing", remedy)
+    elif CHECKOUT:
+        yield _as_tested(CHECKOUT, needed)
     else:
-        yield Finding("packages", "as in requirements.txt")
-    if untested := [name for name in _TESTS if _version(name) is None]:
+        yield Finding("packages", "installed")
+    if CHECKOUT and (untested := [name for name in _TESTS if _version(name) is None]):
         yield Finding("tests", f"{', '.join(untested)} not installed", "note", "only for ./run_all.sh test")
     if lacking := [name for name in _OPTIONAL if _version(name) is None]:
         uses = ", ".join(f"{name} ({_OPTIONAL[name]})" for name in lacking)
         yield Finding("optional", f"{uses} not installed", "note", f"pip install {' '.join(lacking)}")
+
+
+def _as_tested(checkout: Path, needed: Iterable[str]) -> Finding:
+    text = (checkout / "requirements.txt").read_text(encoding="utf-8")
+    tested = dict(re.findall(r"(?m)^([\w-]+)==([\w.]+)", text))
+    if others := [f"{name} {_version(name)}" for name in needed if _version(name) != tested[name]]:
+        remedy = "nothing, unless something fails: the versions of requirements.txt are those tested"
+        return Finding("packages", f"installed; other versions: {', '.join(others)}", "note", remedy)
+    return Finding("packages", "as in requirements.txt")
+
+
+def _install(*requirements: str) -> str:
+    if CHECKOUT:
+        return "run ./run_all.sh setup, or: python -m pip install -r requirements.txt"
+    return f"python -m pip install {shlex.join(requirements)}"
 
 
 def _version(name: str) -> str | None:
@@ -93,7 +104,9 @@ def pytorch() -> Iterator[Finding]:
         torch = importlib.import_module("torch")
     except Exception as error:  # whatever an installation that does not fit together raises
         if _version("torch") is not None:  # else `packages` has said so
-            yield Finding("PyTorch", f"cannot be imported ({error})", "missing", _SETUP)
+            yield Finding(
+                "PyTorch", f"cannot be imported ({error})", "missing", _install("--force-reinstall", "torch")
+            )
         return
     yield Finding("PyTorch", f"{torch.__version__}, threads: {torch.get_num_threads()}")
     if torch.cuda.is_available():
@@ -198,10 +211,11 @@ def report() -> int:
         mark = {"ok": " ", "note": "-", "missing": "!"}[found.state]
         print(f"{mark} {found.name:<18}{found.value}", flush=True)
         if found.remedy:
-            print(f"{'':<20}{found.remedy}", flush=True)
+            print(f"{'':<20}{with_program(found.remedy)}", flush=True)
         missing += found.state == "missing"
     if missing:
         print(f"\nerror: {missing} of the above, marked !, must be mended first", file=sys.stderr)
     else:
-        print("\nready; a run of seconds: python -m benchmark --algo fedper --dataset digits --rounds 10")
+        example = with_program("python -m benchmark --algo fedper --dataset digits --rounds 10")
+        print(f"\nready; a run of seconds: {example}")
     return 2 if missing else 0

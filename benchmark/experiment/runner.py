@@ -21,7 +21,7 @@ from pfl_benchmark.records.record import read_record
 from pfl_benchmark.records.same_data import data_of, refuse_other_data
 from pfl_benchmark.records.store import finished_data
 from pfl_benchmark.records.writer import RunRecord, open_store
-from pfl_benchmark.resolve.code import code_of
+from pfl_benchmark.resolve.code import code_of, installed_plugins
 from pfl_benchmark.resolve.run import Run
 from pfl_benchmark.track.base import About, Followed
 
@@ -87,7 +87,8 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
             algorithm = prepared.make(plan.rounds)
             for note in Hooks(algorithm).notes():
                 print(note, file=sys.stderr)
-            surroundings = environment(prepared.task.data.device, resolved.executor)
+            plugins = installed_plugins(config, resolved.plain)
+            surroundings = environment(prepared.task.data.device, resolved.executor, plugins)
             surroundings |= {"jobs": execution.side_by_side, "tf32": execution.tf32}
             surroundings |= {"code": code_of(config, resolved.plain)}
             followed = About(config, resolved.label, record.folder, about["split"], surroundings)

@@ -26,7 +26,7 @@ from pfl_benchmark.records.same_data import Source, data_for, source_of
 from pfl_benchmark.records.sources import same_code
 from pfl_benchmark.records.verdicts import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, write_verdict
 from pfl_benchmark.records.writer import RunRecord
-from pfl_benchmark.resolve.code import code_of
+from pfl_benchmark.resolve.code import code_of, installed_plugins
 from pfl_benchmark.resolve.run import Run
 
 __all__ = ["ROUNDS", "Gap", "Verdict", "check_record", "cores_for", "execution_for", "load_data", "verify"]
@@ -247,7 +247,8 @@ def verify(
     """
     prepared = prepare(resolved, execution, dataset)
     config = prepared.config
-    surroundings = environment(prepared.task.data.device, prepared.resolved.executor)
+    plugins = installed_plugins(config, resolved.plain)
+    surroundings = environment(prepared.task.data.device, prepared.resolved.executor, plugins)
     surroundings |= {"tf32": execution.tf32, "code": code_of(config, resolved.plain)}
     try:
         plan = plan_rounds(config, prepared.make)

@@ -12,7 +12,6 @@ import socket
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ import torch
 from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.runner import record_of
+from pfl_benchmark.installation import PACKAGE
 from pfl_benchmark.launch.base import Ended, Options, absolute
 from pfl_benchmark.launch.pool import Pool
 from pfl_benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
@@ -33,8 +33,6 @@ from pfl_benchmark.studies.grid import Cell
 
 __all__ = ["RayCluster", "connect", "divide"]
 
-_ROOT = Path(__file__).resolve().parents[2]
-_NOT_SENT = ["/.venv", "/.git", "/results", "/tests"]  # of the checkout, to machines that join
 _SECONDS = 5.0  # for a cluster to answer, and for its machines to clean up
 _SECONDS_TO_LOOK = 120.0  # for what machines tell about themselves
 _SETTINGS = {  # of Ray, by its environment
@@ -108,8 +106,8 @@ class RayCluster(Pool):
         except Exception as error:  # whatever keeps it from starting: most often a package
             reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
             raise UserError(
-                f"a Ray worker cannot be started: {reason}; the machines of the cluster need the packages of "
-                "requirements.txt, at the same versions"
+                f"a Ray worker cannot be started: {reason}; the machines of the cluster need the packages "
+                "that this one has, at the same versions"
             ) from error
         return {
             source: f"on Ray worker {host}: {problem}"
@@ -166,8 +164,9 @@ def connect(ray: Any, address: str) -> bool:
         options |= {"num_cpus": available_cores(), "num_gpus": torch.cuda.device_count()}
         options |= {"include_dashboard": False}
     else:
-        # Machines of a cluster need not have this program, and never run another version of it.
-        options["runtime_env"] = {"working_dir": str(_ROOT), "excludes": _NOT_SENT}
+        # Machines of a cluster need not have this program, and never run another version of it. Ray follows
+        # the links of a checkout, so that the package is whole.
+        options["runtime_env"] = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
     handler = signal.getsignal(signal.SIGTERM)
     try:
         if address not in ("local", "auto"):  # Ray itself would go on trying for minutes

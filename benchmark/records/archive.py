@@ -22,7 +22,6 @@ import re
 import stat
 import struct
 import tempfile
-import tomllib
 import zipfile
 import zlib
 from collections import Counter
@@ -35,6 +34,7 @@ from typing import Any
 from pfl_benchmark import __version__
 from pfl_benchmark.config.loaded import LOADED
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.installation import requirements
 from pfl_benchmark.records.environment import commit
 from pfl_benchmark.records.files import make_folder_of, parse_json, read_json, write_bytes, write_json
 from pfl_benchmark.records.record import Record
@@ -168,10 +168,8 @@ def _data(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 def _packages() -> dict[str, str]:
     """Versions of the packages that the project depends on, as far as they are installed."""
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     found = {}
-    for requirement in project["project"]["dependencies"]:
-        name = re.split(r"[^A-Za-z0-9_-]", requirement, maxsplit=1)[0]
+    for name in requirements():
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found

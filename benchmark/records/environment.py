@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 import torch
 
 from pfl_benchmark import __version__
-from pfl_benchmark.config.loaded import LOADED
+from pfl_benchmark.config.loaded import INSTALLED, LOADED
+from pfl_benchmark.installation import CHECKOUT
 
 __all__ = ["COMMIT_VARIABLE", "CORES_VARIABLE", "available_cores", "commit", "device_name", "environment"]
 
@@ -22,8 +24,12 @@ COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that 
 CORES_VARIABLE = "PFL_CORES"  # of the environment: a worker's share where several share a machine
 
 
-def environment(device: torch.device, executor: str) -> dict[str, Any]:
-    """Versions and hardware of this process, as JSON values; names no person, host or path."""
+def environment(device: torch.device, executor: str, installed: Iterable[str] = ()) -> dict[str, Any]:
+    """Versions and hardware of this process, as JSON values; names no person, host or path.
+
+    Args:
+        installed: the plugins of installed packages that a run uses; the other plugins were asked for.
+    """
     found = {
         "version": __version__,
         "commit": commit(),
@@ -39,8 +45,8 @@ def environment(device: torch.device, executor: str) -> dict[str, Any]:
     }
     if device.type == "cuda":
         found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
-    if LOADED:
-        found["plugins"] = ", ".join(sorted(Path(plugin).name for plugin in LOADED))
+    if plugins := {*installed, *(Path(plugin).name for plugin in LOADED.keys() - INSTALLED)}:
+        found["plugins"] = ", ".join(sorted(plugins))
     return found
 
 
@@ -58,18 +64,20 @@ def device_name(device: torch.device) -> str:
 
 @cache
 def commit() -> str:
-    """The checkout's commit, with a plus sign if code differs from it; empty outside of git.
+    """The checkout's commit, with a plus sign if code differs from it; empty outside of git, and installed.
 
     Files that git does not know yet, such as a new method's, count where they are part of the program.
     """
     if COMMIT_VARIABLE in os.environ:
         return os.environ[COMMIT_VARIABLE]
-    return _state(Path(__file__).resolve().parents[2])
+    return _state(CHECKOUT) if CHECKOUT else ""
 
 
 def _state(root: Path) -> str:
     try:
-        commit = _git(root, "rev-parse", "--short=12", "HEAD")
+        top, commit = _git(root, "rev-parse", "--show-toplevel", "--short=12", "HEAD").splitlines()
+        if not root.samefile(top):  # a copy without history, inside of something else that has one
+            return ""
         changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "*.py")
         others = _git(root, "ls-files", "--others", "--exclude-standard", "--", *_PROGRAM).splitlines()
     except (OSError, subprocess.SubprocessError):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pfl_benchmark.algorithms import find
+from pfl_benchmark.config.loaded import INSTALLED
 from pfl_benchmark.config.network import network_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import MODULES
@@ -16,7 +17,7 @@ from pfl_benchmark.models import Network, find_architecture
 from pfl_benchmark.records.sources import SOURCES, digest, imported, path_of, same_code
 from pfl_benchmark.records.verdicts import BIT_EQUAL, WITHIN_TOLERANCE
 
-__all__ = ["code_of", "outdated"]
+__all__ = ["code_of", "installed_plugins", "outdated"]
 
 _ARCHITECTURES = "benchmark/models/architectures"
 # Packages whose modules count in another way, or by the versions that an environment tells.
@@ -32,13 +33,28 @@ def code_of(config: RunConfig, network: Network | None = None) -> str:
         network: `network_of` the configuration, if that is known already.
     """
     network = network or network_of(config)
+    return _digest(_modules_of(config, network), config.dataset, repr(network))
+
+
+def installed_plugins(config: RunConfig, network: Network | None = None) -> list[str]:
+    """The plugins of installed packages whose code counts in a run (`code_of`)."""
+    modules = _modules_of(config, network or network_of(config))
+    return sorted(plugin for plugin in INSTALLED if _is_within(plugin, modules))
+
+
+def _modules_of(config: RunConfig, network: Network) -> tuple[str, ...]:
+    """Of method, partition law, network and dataset, with their bases."""
     layers = [part for layer in network.layers for part in layer.made_of]
     made = (find(config.algo), type(config.law), type(network), *layers)
     modules = [cls.__module__ for part in made for cls in part.__mro__]
     if not config.own_network:
         modules.append(find_architecture(config.network).module)
-    once = dict.fromkeys([*modules, MODULES[config.dataset]])
-    return _digest(tuple(once), config.dataset, repr(network))
+    return tuple(dict.fromkeys([*modules, MODULES[config.dataset]]))
+
+
+def _is_within(package: str, modules: Iterable[str]) -> bool:
+    """Whether one of `modules` is `package` or below it."""
+    return any(f"{module}.".startswith(f"{package}.") for module in modules)
 
 
 def outdated(
@@ -66,8 +82,7 @@ def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
     plugins = {
         name: SOURCES[name]
         for name in sorted(SOURCES)
-        if name.startswith("plugins/")
-        and any(f"{module}.".startswith(f"{name.split('/')[1]}.") for module in modules)
+        if name.startswith("plugins/") and _is_within(name.split("/")[1], modules)
     }
     for home in ("algorithms", "datasets/laws", _ARCHITECTURES):
         paths = [path_of(name) for name in modules]

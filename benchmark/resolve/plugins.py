@@ -1,27 +1,33 @@
 """Plugins: Python files or modules anywhere that register methods, datasets, networks and settings.
 
 They come from ``--plugin`` and from the environment's PFL_PLUGINS (separated as in PATH), which tells them to
-the processes begun by this one. Nothing is imported for it where there are none.
+the processes begun by this one, and from installed packages that name a module as an entry point of `GROUP`.
+Nothing is imported for it where there are none.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import multiprocessing
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pfl_benchmark.config.loaded import LOADED
+from pfl_benchmark.config.loaded import INSTALLED, LOADED
 from pfl_benchmark.datasets.own import OWN_DATA, is_own
 from pfl_benchmark.errors import UserError, check_name, unknown
 
-__all__ = ["LOADED", "VARIABLE", "load_plugins", "take_plugins"]
+__all__ = ["GROUP", "INSTALLED", "LOADED", "VARIABLE", "load_plugins", "take_plugins"]
 
 VARIABLE = "PFL_PLUGINS"  # of the environment
+GROUP = "pfl_benchmark.plugins"  # of entry points
+_REFUSED: set[str] = set()  # modules of entry points that could not be loaded
 
 
 def take_plugins(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -45,15 +51,18 @@ def take_plugins(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def load_plugins(given: Sequence[str] = ()) -> None:
-    """Load the plugins of the environment, then those given; each once a process.
+    """Load the plugins of installed packages, of the environment, then those given; each once a process.
+
+    An installed one that cannot be loaded is left out, which is said once.
 
     Raises:
-        UserError: a plugin cannot be imported, registers nothing or what could not be used, or takes a name
-            that exists. What it had registered until then is undone.
+        UserError: another plugin cannot be imported, registers nothing or what could not be used, or takes
+            a name that exists. What it had registered until then is undone.
     """
     own, given = [text for text in given if is_own(text)], [text for text in given if not is_own(text)]
     if bad := next((text for text in given if os.pathsep in text or "\0" in text), None):
         raise UserError(f"plugin {bad!r}: expected a path without {os.pathsep!r}, which separates plugins")
+    _load_installed()
     named = [text for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
     for text in (*named, *given):
         is_file = text.endswith(".py") or os.sep in text
@@ -68,6 +77,31 @@ def load_plugins(given: Sequence[str] = ()) -> None:
         for text in (*os.environ.get(OWN_DATA, "").split("\n"), *own):
             if text:
                 load_own(text)
+
+
+@cache
+def _entry_points() -> tuple[importlib.metadata.EntryPoint, ...]:
+    return tuple(importlib.metadata.entry_points(group=GROUP))
+
+
+def _load_installed() -> None:
+    for point in _entry_points():
+        module = point.module
+        if module in LOADED or module in _REFUSED:
+            continue
+        try:
+            _load(module, module)
+            INSTALLED.add(module)
+        except UserError as error:
+            _REFUSED.add(module)
+            if multiprocessing.parent_process() is None:  # workers would say it again
+                from pfl_benchmark.console.terminal import say
+
+                package = point.dist.name if point.dist else point.name
+                say(
+                    f"the installed package {package} is left out: {error}; update it, or remove it: "
+                    f"pip uninstall {package}"
+                )
 
 
 def _load(plugin: str, name: str) -> None:

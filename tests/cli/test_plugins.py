@@ -1,6 +1,8 @@
 """Methods, datasets, networks and settings from files and modules outside of the checkout."""
 
 import importlib
+import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -18,8 +20,9 @@ from pfl_benchmark.experiment.progress import RunProgress
 from pfl_benchmark.launch.local import Processes
 from pfl_benchmark.models import ARCHITECTURES, NETWORKS
 from pfl_benchmark.records.sources import SOURCES
+from pfl_benchmark.resolve import plugins
 from pfl_benchmark.resolve.code import _digest, code_of
-from pfl_benchmark.resolve.plugins import LOADED, VARIABLE, load_plugins
+from pfl_benchmark.resolve.plugins import GROUP, INSTALLED, LOADED, VARIABLE, load_plugins
 from pfl_benchmark.studies.grid import Cell
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +102,9 @@ def forget():
     for name in [name for name in sys.modules if name.startswith(("plugin_", "outside"))]:
         del sys.modules[name]
     _digest.cache_clear()
+    INSTALLED.clear()
+    plugins._REFUSED.clear()
+    plugins._entry_points.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -196,6 +202,63 @@ def test_a_plugins_code_counts_for_runs_that_use_it(kind, tiny, plugin):
         assert code_of(tiny("fedper")) == other
     assert len(codes) == 2
     assert other not in codes
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """``installed(METHOD)``: a package with that text in it, whose entry point is a module of it."""
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+
+    def write(text):
+        about = tmp_path / "site" / "outside_methods-1.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-methods\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text(f"[{GROUP}]\nanything = outside.plugin\n")
+        (tmp_path / "site" / "outside").mkdir()
+        (tmp_path / "site" / "outside" / "__init__.py").touch()
+        (tmp_path / "site" / "outside" / "plugin.py").write_text(text, encoding="utf-8")
+        importlib.invalidate_caches()
+        plugins._entry_points.cache_clear()
+
+    return write
+
+
+def test_an_installed_package_is_a_plugin_and_on_record_where_it_is_used(
+    installed, command, tiny_run, tiny, tmp_path
+):
+    installed(METHOD)
+    assert "own" in [entry["name"] for entry in command("list methods", "--json").json["methods"]]
+    assert LOADED == {"outside.plugin": "outside.plugin"}
+    made = {}
+    for algo in ("own", "fedper"):
+        record = json.loads(tiny_run(f"--algo {algo} --json").out.splitlines()[-1])
+        made[algo] = record["environment"].get("plugins")
+    assert made == {"own": "outside.plugin", "fedper": None}
+    before = code_of(tiny("own"))
+    forget()
+    with (tmp_path / "site" / "outside" / "plugin.py").open("a") as file:
+        file.write("\nRATE = 1\n")
+    load_plugins()
+    assert code_of(tiny("own")) != before
+
+
+@pytest.mark.parametrize("kind", ["a fault", "nothing", "a method's name"])
+def test_an_installed_package_that_cannot_be_loaded_is_left_out_and_said_once(kind, installed, command):
+    installed(BAD[kind][0])
+    answer = command("list methods")
+    assert (answer.code, answer.err.count("\n")) == (0, 1)
+    for part in (
+        "outside-methods is left out",
+        "outside.plugin",
+        BAD[kind][1][0],
+        "pip uninstall outside-methods",
+    ):
+        assert part in answer.err
+    assert "fedper" in answer.out
+    assert command("list methods").err == ""
+    assert [dict(registry) for registry in REGISTRIES] == BEFORE
+    asked_for = command("list methods", "--plugin outside.plugin")
+    assert (asked_for.code, asked_for.err.count("\n")) == (2, 1)
 
 
 def test_workers_load_plugins(plugin, tiny, tmp_path):

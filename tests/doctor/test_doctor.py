@@ -63,6 +63,15 @@ def test_a_missing_package(absent, state, name, monkeypatch):
     assert found.remedy
 
 
+def test_an_installed_package_tells_its_own_requirements(monkeypatch):
+    monkeypatch.setattr(checks, "CHECKOUT", None)
+    monkeypatch.setattr(checks, "requirements", lambda: {"numpy": "numpy>=1", "no-such": "no-such>=2"})
+    found = {one.name: one for one in checks.packages()}
+    assert (found["packages"].value, found["packages"].state) == ("no-such not installed", "missing")
+    assert found["packages"].remedy == "python -m pip install 'no-such>=2'"
+    assert "tests" not in found
+
+
 def test_everything_missing_has_a_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(checks, "_DISK", 1e9)

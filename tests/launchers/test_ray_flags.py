@@ -3,6 +3,7 @@
 import socket
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,16 @@ def test_a_cluster_that_cannot_be_joined(error):
         connect(fake(error), "auto")
     assert str(error).splitlines()[0] in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_joining_machines_get_the_whole_package_and_nothing_else():
+    given = {}
+    ray = fake(AssertionError("not asked"))
+    ray.init = lambda **options: given.update(options)
+    connect(ray, "auto")
+    (sent,) = map(Path, given["runtime_env"]["py_modules"])
+    assert sent.name == "pfl_benchmark"  # by which it is imported there
+    assert {"__init__.py", "algorithms", "datasets", "engine"} <= {path.name for path in sent.iterdir()}
 
 
 TWO, WITH_GPU = [(3, 0), (5, 0)], [(8, 0), (16, 2)]

@@ -44,3 +44,8 @@ def test_code_that_the_commit_does_not_have_is_marked(name, differs, checkout):
 def test_outside_of_git_there_is_no_commit(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert _state(tmp_path) == ""
+
+
+def test_the_commit_of_something_else_is_not_this_programs(checkout):
+    """A copy without history, unpacked inside of another project."""
+    assert _state(checkout / "benchmark") == ""

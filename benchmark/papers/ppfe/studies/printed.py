@@ -8,7 +8,7 @@ from pfl_benchmark.studies.printed import PrintedTable
 
 __all__ = ["PAPER_RESULTS", "printed"]
 
-PAPER_RESULTS = Path(__file__).resolve().parents[4] / "results" / "paper_results.csv"
+PAPER_RESULTS = Path(__file__).parents[1] / "paper_results.csv"
 
 
 def printed(table: str) -> PrintedTable:
