@@ -4,46 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
 
 from pfl_benchmark.config.fields import as_typed
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.experiment.card import Card
+from pfl_benchmark.render.markup import template
+
+_HERE = Path(__file__).resolve().parent
 
 __all__ = ["markdown", "overview"]
 
 
 def markdown(method: type[Algorithm], card: Card) -> str:
-    """The card of a method: what it is, what flows where, costs, hyper-parameters, sources."""
-    costs = ", ".join(f"{value:.2f} × {name}" for name, value in card.costs.items())
-    options = [
-        f"`{spec.name}={as_typed(spec.default)}`: {spec.metadata['doc']}"
-        for spec in dataclasses.fields(method.Hyper)
-    ]
-    ablations = [
-        f"`{name}`: {' '.join(f'{key}={as_typed(value)}' for key, value in values.items())}"
-        for name, values in method.ablations.items()
-    ]
-    blocks = [
-        f"## {method.name}",
-        f"{method.title}. {card.summary}",
-        *([card.parts["More"]] if "More" in card.parts else []),
-        _lines(f"{name}: {words}" for name, words in card.flow.items()),
-        f"Cost relative to FedAvg (CIFAR-10, S = 2): {costs}.",
-        *(f"**{name}.** {_capitalised(words)}" for name, words in card.parts.items() if name != "More"),
-        *([f"**Hyper-parameters.**\n\n{_lines(options)}"] if options else []),
-        *([f"**Ablations.**\n\n{_lines(ablations)}"] if ablations else []),
-    ]
-    return "\n\n".join(blocks) + "\n"
-
-
-_INTRODUCTION = """\
-# Methods
-
-A card for each method: what is sent, what it costs, sources, deviations. One card:
-`python -m benchmark list methods NAME`. Costs are those of the setting `cifar10-s2`, as the method declares
-them and a run counts them. conv1 to fc3 are layers of the network; other names are those of the method's own
-tensors. Passes over training data that are metered count as training samples.
-"""
+    """Write the card of a method: what it is, what flows where, costs, hyper-parameters, sources."""
+    options = dataclasses.fields(method.Hyper)
+    text: str = template(_HERE / "card.jinja").render(
+        method=method, card=card, options=options, typed=as_typed, capitalised=_capitalised
+    )
+    return text
 
 
 def _capitalised(text: str) -> str:
@@ -53,21 +32,6 @@ def _capitalised(text: str) -> str:
 
 
 def overview(cards: Iterable[tuple[type[Algorithm], Card]]) -> str:
-    """A page's beginning: a table with name, title, the card's first sentence, what is sent and kept."""
-    lines = [
-        _INTRODUCTION,
-        "| name | method | in one sentence | sent to the server | kept by clients |",
-        "|---|---|---|---|---|",
-    ]
-    for method, card in cards:
-        cells = (f"[`{card.name}`](#{card.name})", method.title, card.summary, *_sent_and_kept(card))
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _sent_and_kept(card: Card) -> tuple[str, str]:
-    return card.flow["sent to the server"], card.flow["kept by clients"]
-
-
-def _lines(items: Iterable[str]) -> str:
-    return "\n".join(f"* {item}" for item in items)
+    """Write a page's beginning: name, title, the card's first sentence, what is sent and kept, as a table."""
+    text: str = template(_HERE / "cards.jinja").render(cards=cards)
+    return text

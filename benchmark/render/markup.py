@@ -1,4 +1,4 @@
-"""HTML, by templates in which everything is escaped unless it was made by one."""
+"""HTML, by templates in which everything is escaped unless it was made by one; Markdown by others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,12 @@ def template(path: Path) -> Any:
     """A template, which may import ``table.html`` and those of its own folder."""
     loader = FileSystemLoader([path.parent, _HERE])
     environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader,
+        autoescape=path.suffix == ".html",
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=path.suffix == ".jinja",
     )
     environment.filters |= {"unbroken": _unbroken, "printed": printed, "plain": plain, "near": _near}
     return environment.get_template(path.name)
