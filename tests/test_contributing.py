@@ -91,8 +91,8 @@ def test_every_hook_is_named():
 
 def test_examples_of_hooks_have_them():
     """One of the files of a row, where there are any: it defines, sets or calls the hook."""
-    (table,) = re.findall(r"^\| need \| hook \| example \|\n(.*?)\n\n", TEXT, flags=re.M | re.S)
-    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[1:]]
+    tables = re.findall(r"^\| need \| hook \| example \|\n(.*?)\n\n", TEXT, flags=re.M | re.S)
+    rows = [line.strip("| ").split(" | ") for table in tables for line in table.splitlines()[1:]]
     assert len(rows) > 30
     for need, hooks, *examples in rows:
         places = [ROOT / "algorithms" / name for name in re.findall(r"`([\w/.]+)`", "".join(examples))]

@@ -168,7 +168,10 @@ def resume(case: Case) -> str:
     stops = (1, 3, PROTOCOL["rounds"] - 1)
     for after in stops:
         case.run(f"stopped-{after}", stop_after=after)
-        _same(case.run(f"stopped-{after}"), case.plain, f"broken off after round {after}")
+        record = case.run(f"stopped-{after}")
+        if not _summary(record)["resumed"]:
+            raise Failed(f"broken off after round {after}: its checkpoint cannot be used (`state`, `load`)")
+        _same(record, case.plain, f"broken off after round {after}")
     return f"after rounds {', '.join(map(str, stops))}"
 
 
