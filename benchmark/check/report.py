@@ -44,6 +44,6 @@ def _result(case: Case, name: str) -> Result:
     try:
         return Result(name, True, CHECKS[name](case))
     except (Failed, UserError) as error:
-        return Result(name, False, str(error))
+        return Result(name, False, " ".join(str(error).split()))
     except Exception as error:  # of the method's own code
         return Result(name, False, f"{type(error).__name__}: {error}".splitlines()[0])
