@@ -1,7 +1,7 @@
 """What budgets come to for every method: as it was when bytes and epochs were declared by hand.
 
-`plans.json` holds rounds, what set them, limit and planned costs. Two differ from those of that time: samples of
-FedALA and FedFomo on the tweets, whose parts of an epoch were not rounded as they are in a run.
+`plans.json` holds rounds, what set them, limit and planned costs. Two differ from those of that time: samples
+of FedALA and FedFomo on the tweets, whose parts of an epoch were not rounded as they are in a run.
 """
 
 import json
