@@ -190,7 +190,12 @@ class Hooks:
 
 def _finite(tensors: Iterable[Tensor]) -> bool:
     """Whether all values of floating-point tensors are finite."""
-    own = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.numel()]
-    if not own or bool(torch.stack([tensor.sum().double() for tensor in own]).isfinite().all()):
-        return True
-    return all(bool(tensor.isfinite().all()) for tensor in own)  # a sum of finite values may overflow
+    own: dict[torch.device, list[Tensor]] = {}
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.numel():
+            own.setdefault(tensor.device, []).append(tensor)
+    for group in own.values():
+        sums = torch.stack([tensor.sum().double() for tensor in group])  # one answer to wait for
+        if not bool(sums.isfinite().all()) and not all(bool(t.isfinite().all()) for t in group):
+            return False  # a sum of finite values may overflow
+    return True

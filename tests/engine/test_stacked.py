@@ -365,7 +365,7 @@ def test_a_wish_that_cannot_be_met_is_refused(lonely):
 def test_a_method_that_needs_clients_one_by_one_is_refused_by_name(tiny, launch, monkeypatch, tmp_path):
     """Before anything is written; `auto` takes another executor."""
     reason = "its steps look at values"
-    monkeypatch.setattr(ALGORITHMS["fedavg"], "alone", reason)
+    monkeypatch.setattr(ALGORITHMS["fedavg"], "not_stackable", reason)
     with pytest.raises(
         UserError, match=f"--executor stacked cannot train 'fedavg': {reason}; use --executor auto"
     ):

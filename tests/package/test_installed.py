@@ -17,7 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from small_runs import FLAGS, SMALL
 
 import pfl_benchmark

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pfl_benchmark.engine.config import RunConfig
+from pfl_benchmark.config.run_config import RunConfig
 from small_runs import FLAGS, SMALL
 
 from pfl_benchmark.records.record import read_record
@@ -38,7 +38,7 @@ try:
 except SystemExit as ended:
     assert not ended.code
 for name in ("algorithms", "algorithms.fedper", "benchmark", "benchmark.algorithms.fedper", "benchmark.cli",
-             "benchmark.datasets.api", "benchmark.engine.config", "pfl_benchmark.datasets.api"):
+             "benchmark.datasets.api", "benchmark.config.run_config", "pfl_benchmark.datasets.api"):
     importlib.import_module(name)
 modules = {{}}
 for name, module in sys.modules.items():

@@ -22,7 +22,9 @@ def rest(tmp_path_factory):
     """A copy of this checkout without any pack and the tests of packs."""
     folder = tmp_path_factory.mktemp("rest")
     for package in ("algorithms", "benchmark", "datasets", "docs", "tests"):
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc.*"))
+        ignored = shutil.ignore_patterns("*.pyc.*")
+        shutil.copytree(ROOT / package, folder / package, symlinks=True, ignore=ignored)
+    shutil.copy(ROOT / "pfl_benchmark", folder, follow_symlinks=False)
     for name in ("pyproject.toml", "CONTRIBUTING.md", "README.md", "CITATION.cff"):
         shutil.copy(ROOT / name, folder / name)
     for pack in PACKS:
