@@ -17,10 +17,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pfl_benchmark.config.run_config import RunConfig
 from small_runs import FLAGS, SMALL
 
 import pfl_benchmark
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.resolve.code import code_of
 from pfl_benchmark.resolve.plugins import GROUP
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from pfl_benchmark.config.run_config import RunConfig
 from small_runs import FLAGS, SMALL
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.records.record import read_record
 
 ROOT = Path(__file__).resolve().parents[2]
