@@ -363,7 +363,11 @@ def check_models(algorithm: Algorithm) -> None:
         ValueError: they have not.
     """
     for clients in chunks(range(algorithm.task.data.clients)):
-        for member in algorithm.members(clients):
+        try:
+            members = algorithm.members(clients)
+        except UserError as error:  # of `StackedModel`
+            raise ValueError("its tensors have other shapes") from error
+        for member in members:
             shapes = member.network.shapes()
             if any(tuple(member.params[name].shape[1:]) != shape for name, shape in shapes.items()):
                 raise ValueError("its tensors have other shapes")

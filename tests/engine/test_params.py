@@ -5,7 +5,7 @@ import torch
 
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.local import LocalResult
-from pfl_benchmark.engine.message import WeightedMean
+from pfl_benchmark.engine.message import Message, WeightedMean
 from pfl_benchmark.engine.params import clone, expand, nbytes, row, select
 
 
@@ -94,9 +94,9 @@ def test_nothing_sent_is_nothing_learnt():
 
 def test_what_is_charged(params):
     ledger = Ledger()
-    ledger.charge_download(params, 3)
+    ledger.charge_message(Message(params), 3)
     ledger.charge_upload(expand(params, 2))
-    ledger.charge_broadcast(params, 10)
+    ledger.charge_closing(Message(params), 10)
     outcome = LocalResult(1, [0], {}, torch.zeros(1), samples=40, steps=6)
     ledger.charge_training(outcome)
     ledger.charge_training(outcome)
