@@ -70,7 +70,6 @@ class Gated:
     """Cross-entropy of the two heads' sum, and λ times the discrepancy to the received body's features."""
 
     lam: float
-    last: str
 
     def __call__(self, step: Step) -> Tensor:
         features = step.apply(stop=-1).flatten(2)
@@ -120,7 +119,7 @@ class FedCP(Algorithm):
     def phases(self, round: int) -> list[Phase]:
         rates = dict.fromkeys((*self.network.names, "gate"), self.config.lr)
         width = self.server[HEAD[0]].shape[1]
-        objective, noise = Gated(self.hyper.lam, self._last), {"gumbel": (2, width)}
+        objective, noise = Gated(self.hyper.lam), {"gumbel": (2, width)}
         given = {"received": {**self.task.initial, **select(self.server, self.shared_tensors())}}
         return [Phase(rates, self.config.local_epochs, objective=objective, constants=given, uniform=noise)]
 

@@ -28,7 +28,7 @@ from pfl_benchmark.experiment.unrecorded import Quiet, random_images, run_unreco
 from pfl_benchmark.models import Network, Params
 from pfl_benchmark.resolve.run import Run, resolve
 
-__all__ = ["OUTLIER", "TOLERANCE", "VARIANTS", "Seen", "Twins", "difference", "equality"]
+__all__ = ["OUTLIER", "PROTOCOL", "TOLERANCE", "VARIANTS", "Seen", "Twins", "difference", "equality"]
 
 # Of the largest entry of a tensor. Rounding differs between executors, and where two inputs of a pooling
 # window are all but equal it decides which one learns. So single trainings may differ visibly, and most may
@@ -44,7 +44,7 @@ VARIANTS: tuple[tuple[str, str | None], ...] = (
 )
 
 # Clients of unequal size, batches that do not divide them, a short last batch; a round is three clients.
-_PROTOCOL: dict[str, Any] = {
+PROTOCOL: dict[str, Any] = {
     "partition": "dirichlet",
     "dirichlet": 0.5,
     "clients": 6,
@@ -155,7 +155,7 @@ def equality(
     """
     for cell in cells:
         for algo, ablation in variants:
-            config = RunConfig(algo=algo, dataset=cell, **{**_PROTOCOL, **changes})
+            config = RunConfig(algo=algo, dataset=cell, **{**PROTOCOL, **changes})
             resolved = resolve(config, ablation=ablation)
             if EXECUTORS[executor].unable(resolved.network, resolved.method.not_stackable):
                 continue  # `auto` takes another one

@@ -111,7 +111,6 @@ class _Untrained(Executor):
 
     def train(self, call: LocalCall) -> LocalResult:
         data = self._real.data
-        samples = sum(data.train_sizes[client] for client in call.clients)
         models = {slot: dict(model.params) for slot, model in call.models.items()}
         outcome = LocalResult(call.round, call.clients, models, torch.zeros(len(call.clients)), 0, 0)
         for phase in call.phases:
@@ -122,7 +121,7 @@ class _Untrained(Executor):
                 outcome.features = [
                     (z.flatten(1), data.labels(k)) for z, k in zip(inputs, call.clients, strict=True)
                 ]
-        return replace(outcome, samples=samples)
+        return outcome
 
     def forward(
         self, network: Network, params: Params, clients: Sequence[int], part: Part, stop: int | None = None

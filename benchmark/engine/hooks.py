@@ -59,7 +59,7 @@ class Hooks:
 
     def message(self, clients: Sequence[int], round: int) -> Message:
         """What the server sends to the participants of a round."""
-        with self._unchanged("start_round", "message"):
+        with self._unchanged("message"):
             found = self._algorithm.message(clients, round)
         return self._sent("message", found, len(clients))
 
@@ -76,9 +76,11 @@ class Hooks:
         if not isinstance(call, LocalCall):
             raise self._error("begin", f"gives {call!r:.60}", "a LocalCall")
         try:
-            call.check(len(clients))
+            call.check()
         except UserError as error:
             raise UserError(f"'{self._algorithm.name}': {error}") from error
+        for tensors in (*(model.params for model in call.models.values()), *call.constants.values()):
+            self._check_rows("begin", tensors, len(clients))
         return call
 
     def upload(self, outcome: LocalResult) -> Params:
@@ -150,15 +152,10 @@ class Hooks:
         for name, tensor in found.items():
             if not isinstance(tensor, Tensor):
                 raise self._error(hook, f"gives {tensor!r:.60} as '{name}'", "a tensor")
-            if rows is not None and tensor.shape[:1] != (rows,):
-                shape = tuple(tensor.shape)
-                raise self._error(
-                    hook,
-                    f"gives '{name}' of shape {shape} for {rows} client(s)",
-                    f"({rows}, ...): a row each",
-                )
             if rows is not None and tensor.device != self._device:
                 raise self._error(hook, f"gives '{name}' on {tensor.device}", f"a tensor on {self._device}")
+        if rows is not None:
+            self._check_rows(hook, found, rows)
         if not _finite(found.values()):
             name = next(name for name, tensor in found.items() if not _finite([tensor]))
             raise Diverged(
@@ -173,8 +170,14 @@ class Hooks:
                     hook, "gives other names, shapes or types for some clients", "the same for all"
                 )
 
+    def _check_rows(self, hook: str, stacked: Params, rows: int) -> None:
+        for name, tensor in stacked.items():
+            if tensor.shape[:1] != (rows,):
+                found = f"gives '{name}' of shape {tuple(tensor.shape)} for {rows} client(s)"
+                raise self._error(hook, found, f"({rows}, ...): a row each")
+
     @contextlib.contextmanager
-    def _unchanged(self, *hooks: str, **given: Iterable[Params]) -> Iterator[None]:
+    def _unchanged(self, hook: str, **given: Iterable[Params]) -> Iterator[None]:
         """Refuse changes in place of what the hook was given, of the server's tensors and of the data."""
         data, server = self._algorithm.task.data, {"server": [self._algorithm.server]}
         named = {
@@ -185,7 +188,7 @@ class Hooks:
         yield
         for what, tensors in before.items():
             if any(tensor._version != version for tensor, version in tensors):
-                raise self._error(hooks[-1], f"changes the {what} in place", "new tensors")
+                raise self._error(hook, f"changes the {what} in place", "new tensors")
 
 
 def _finite(tensors: Iterable[Tensor]) -> bool:

@@ -159,11 +159,8 @@ class LocalCall:
             },
         )
 
-    def check(self, clients: int) -> None:
-        """Refuse what cannot be carried out as it is meant.
-
-        Args:
-            clients: how many the call is for.
+    def check(self) -> None:
+        """Refuse phases that cannot be carried out as they are meant.
 
         Raises:
             UserError: one line that says what is wrong.
@@ -181,15 +178,6 @@ class LocalCall:
             for name, rate in phase.rates.items():
                 if not (math.isfinite(rate) and rate >= 0):
                     raise UserError(f"a phase trains '{name}' at rate {rate!r:.20}; expected at least 0")
-        stacks = {f"model '{slot}'": model.params for slot, model in self.models.items()}
-        stacks |= {f"constants '{name}'": tensors for name, tensors in self.constants.items()}
-        for what, tensors in stacks.items():
-            for name, tensor in tensors.items():
-                if tensor.shape[:1] != (clients,):
-                    raise UserError(
-                        f"`begin` gives {what} with '{name}' of shape {tuple(tensor.shape)} for {clients} "
-                        f"client(s); expected ({clients}, ...): a row each"
-                    )
 
 
 @dataclass
