@@ -62,7 +62,7 @@ class Aligned(Rule):
 def gap(step: Step) -> Tensor:
     """Sum over a batch's classes of the mean squared gap between their features and prototypes [m]."""
     prototypes = step.constants["client"]["prototypes"]
-    features, held = step.apply(stop=-1).flatten(2), step.scale > 0
+    features, held = step.apply(stop=-1).flatten(2), step.sample_weights > 0
     targets = prototypes.gather(1, step.y[..., None].expand_as(features))
     same = ((step.y[:, :, None] == step.y[:, None]) & held[:, None]).sum(2)
     return ((features - targets).square().mean(2) * held / same.clamp(min=1)).sum(1)

@@ -72,7 +72,7 @@ class Debiased(Rule):
 
         def loss(here: Step) -> Tensor:
             features = here.apply(stop=-1).flatten(2)
-            running = (1 - self.mu) * old + self.mu * (features * here.scale.unsqueeze(2)).sum(1)
+            running = (1 - self.mu) * old + self.mu * (features * here.sample_weights.unsqueeze(2)).sum(1)
             found.append(running.detach())
             if common is None:
                 return here.cross_entropy(here.apply(x=features, start=-1))

@@ -78,7 +78,7 @@ class Guided:
         lengths = guided.norm(dim=2, keepdim=True) * vectors.norm(dim=2).unsqueeze(1)
         cosines = guided @ vectors.transpose(1, 2) / (lengths + 1e-12)
         targets = received.gather(1, step.y[..., None].expand_as(guided))
-        distance = ((guided - targets) * (step.scale > 0)[..., None]).norm(dim=(1, 2))
+        distance = ((guided - targets) * (step.sample_weights > 0)[..., None]).norm(dim=(1, 2))
         squares = torch.stack([step.params[name].square().flatten(1).sum(1) for name in GUIDES]).sum(0)
         losses = step.cross_entropy(logits) + step.cross_entropy(cosines)
         return losses + self.hyper.lam * distance + self.hyper.mu / 2 * squares

@@ -34,7 +34,7 @@ class UserError(Exception):
 
 
 class NotDefined(UserError):
-    """A method was asked for on data that it is not defined for; studies leave such cells out."""
+    """A method was asked for on data that it is not defined for; studies leave such runs out."""
 
 
 def check_name(kind: str, name: object) -> None:

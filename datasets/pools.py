@@ -1,4 +1,4 @@
-"""The arithmetic that partition laws have in common: from counts of images to the images.
+"""The arithmetic that partitioners have in common: from counts of images to the images.
 
 Everything is a matrix of counts [K clients, C classes] until `ClassPools.take` turns it into images.
 """

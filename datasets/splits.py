@@ -1,4 +1,4 @@
-"""Which client has which samples: `Split`, what partition laws (`datasets.laws`) make."""
+"""Which client has which samples: `Split`, what partitioners (`datasets.partitioners`) make."""
 
 from __future__ import annotations
 

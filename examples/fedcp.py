@@ -79,7 +79,9 @@ class Gated:
         personal = step.apply(x=features * parts[:, :, 0], start=-1)
         common = torch.einsum("mbd,mcd->mbc", features * parts[:, :, 1], step.params[HEAD[0]])
         common = common + step.params[HEAD[1]].unsqueeze(1)
-        return step.cross_entropy(personal + common) + self.lam * discrepancy(features, received, step.scale)
+        return step.cross_entropy(personal + common) + self.lam * discrepancy(
+            features, received, step.sample_weights
+        )
 
 
 @register

@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING.md: a method, a law, a network and others really are one new file."""
+"""The worked examples of CONTRIBUTING.md: a method, a partitioner, networks and others are one new file."""
 
 import json
 import re
@@ -23,12 +23,12 @@ COMMANDS = {
     "methods": ["list", "methods"],
     "other method": ["--algo", "fedper", *SMALL],
     "compared": ["compare", "results/runs", "--json"],
-    "law": ["--algo", "fedavg", *SMALL, "--exponent", "1.5", "--json"],
-    "laws": ["list", "partitions"],
+    "partitioner": ["--algo", "fedavg", *SMALL, "--exponent", "1.5", "--json"],
+    "partitioners": ["list", "partitions"],
     "network": ["--algo", "fedper", *SMALL, "--network", "small-net", "--json"],
     "networks": ["list", "networks"],
     "flags": ["tables", "--help"],
-    "other law": ["--algo", "local", *SMALL],
+    "other partitioner": ["--algo", "local", *SMALL],
     "data": ["data", "--dataset", "bars", "--plugin", "bars.py", "--json"],
     "dataset": ["--algo", "fedper", "--dataset", "bars", "--plugin", "bars.py", "--rounds", "6", "--json"],
 }
@@ -42,23 +42,23 @@ from pathlib import Path
 from pfl_benchmark.cli import main
 from pfl_benchmark.resolve.run import with_hyper
 from pfl_benchmark.config.run_config import RunConfig
-from pfl_benchmark.experiment.display import CellProgress
+from pfl_benchmark.experiment.display import RunsProgress
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch import Options, find
 from pfl_benchmark.present.render import _files
 from pfl_benchmark.render.table import Cell as Value, Head, Table
 from pfl_benchmark.studies.catalogue import STUDIES
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 
 def launcher():
     small = dict(dataset="digits", clients=4, rounds=2, local_epochs=1)
     small |= dict(samples_per_client=20, test_samples_per_client=10)
-    cell = Cell(with_hyper(RunConfig(algo="fedavg", **small), {}), "a cell", ())
+    run = PlannedRun(with_hyper(RunConfig(algo="fedavg", **small), {}), "a run", ())
     execution = Execution(results_dir=Path("results/fresh"))
-    with find("fresh")(Options(None, execution, [cell], {"niceness": 1})) as launcher:
-        outcome = launcher.run([cell], CellProgress([cell], {cell.config.hash: 1.0}))
-    print(json.dumps([cell.title for cell in outcome.done]))
+    with find("fresh")(Options(None, execution, [run], {"niceness": 1})) as launcher:
+        report = launcher.run([run], RunsProgress([run], {run.config.hash: 1.0}))
+    print(json.dumps([run.title for run in report.done]))
 
 
 def table():
@@ -106,8 +106,8 @@ def test_examples_of_hooks_have_them():
 def checkout(tmp_path_factory):
     """A copy of this checkout with the examples in it."""
     folder = tmp_path_factory.mktemp("checkout")
-    method, law, network, table = re.findall(r"Saved as `([a-z_/]+\.py)`", TEXT)
-    places = (method, law, network, "bars.py", "benchmark/launch/fresh.py", "csv_tracker.py", table)
+    method, partitioner, network, table = re.findall(r"Saved as `([a-z_/]+\.py)`", TEXT)
+    places = (method, partitioner, network, "bars.py", "benchmark/launch/fresh.py", "csv_tracker.py", table)
     for package in ("algorithms", "benchmark", "datasets", "tests"):
         ignored = shutil.ignore_patterns("*.pyc.*")
         shutil.copytree(ROOT / package, folder / package, symlinks=True, ignore=ignored)
@@ -164,15 +164,15 @@ def test_the_method_is_the_same_as_a_plugin(checkout, printed, tmp_path):
     assert Path(plugin["record"]).name == Path(summary["record"]).name
 
 
-def test_the_partition_law_is_one_new_file_and_runs(checkout, printed):
-    record = checkout / json.loads(printed["law"].splitlines()[-1])["record"]
+def test_the_partitioner_is_one_new_file_and_runs(checkout, printed):
+    record = checkout / json.loads(printed["partitioner"].splitlines()[-1])["record"]
     assert record.name.startswith("fedavg-digits-power1.5-seed0-")
     about = json.loads((record / "config.json").read_text())
     assert (about["config"]["partition"], about["config"]["exponent"]) == ("power", 1.5)
     # Of 4 * 19 = 76 samples 1 : 2^-1.5 : 3^-1.5 : 4^-1.5, and one more each.
     assert about["split"]["train_samples"] == [1 + 5, 1 + 45]
-    assert "--exponent 1.0" in printed["laws"]
-    # Records of other laws are those that they are without it.
+    assert "--exponent 1.0" in printed["partitioners"]
+    # Records of other partitioners are those that they are without it.
     (other,) = (checkout / "results" / "runs").glob("local-*")
     config = RunConfig.from_dict(json.loads((other / "config.json").read_text())["config"])
     assert other.name.endswith(f"-{config.hash}")
@@ -193,7 +193,7 @@ def test_the_network_is_one_new_file_and_runs(printed, tmp_path):
 
 
 def test_the_launcher_is_one_new_file_and_runs_cells(checkout, printed):
-    assert json.loads(printed["launcher"]) == ["a cell"]
+    assert json.loads(printed["launcher"]) == ["a run"]
     assert len(list(checkout.glob("results/fresh/fedavg-*/done"))) == 1
     assert "--niceness N" in printed["flags"]
 
@@ -220,11 +220,11 @@ def test_the_format_of_tables_is_one_new_file(printed):
 
 
 def test_the_suite_takes_the_example_in(checkout):
-    """All that is tested of every method and every law, and what counts methods."""
+    """All that is tested of every method and every partitioner, and what counts methods."""
     places = [
         "algorithms",
         "engine",
-        "datasets/test_laws.py",
+        "datasets/test_partitioners.py",
         "cli/test_list_and_data.py",
         "studies/test_catalogue.py",
         "papers/ppfe/test_studies.py",

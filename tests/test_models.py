@@ -121,7 +121,7 @@ def test_initial_values_follow_pytorchs_default_law(network, rng):
             assert values.abs().max() <= bound
             if values.numel() > 100:
                 assert values.abs().max() > 0.9 * bound
-                # A uniform law on ±bound has this spread.
+                # A uniform partitioner on ±bound has this spread.
                 assert values.std() == pytest.approx(bound / math.sqrt(3), rel=0.2)
 
 

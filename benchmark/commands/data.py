@@ -88,7 +88,7 @@ def execute(arguments: argparse.Namespace) -> None:
         rows = table.assign(class_names=table["class_names"].str.split(", ")).reset_index()
         print(json.dumps({**facts, "clients": rows.to_dict("records")}))
     else:
-        print(_overview(facts, table, config.law.tell(split.facts)))
+        print(_overview(facts, table, config.partitioner.tell(split.facts)))
         show("", _clients(table, arguments.full), "")
         print(f"picture  {facts['picture']}")
 

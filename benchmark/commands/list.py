@@ -141,7 +141,7 @@ def settings() -> list[Entry]:
     for name, setting in SETTINGS.items():
         config = RunConfig(**setting.values)
         fields = {key: val for key, val in config.to_dict().items() if key not in ("algo", "hyper", "seed")}
-        about = {"default": name == DEFAULT_SETTING, "split": config.law.slug, "config": fields}
+        about = {"default": name == DEFAULT_SETTING, "split": config.partitioner.slug, "config": fields}
         entries.append({"name": name, "title": setting.title, **about})
     return entries
 
@@ -199,20 +199,20 @@ def studies() -> list[Entry]:
 
 
 def partitions() -> list[Entry]:
-    """Name, description and options of every partition law."""
-    from pfl_benchmark.datasets.api import LAWS
+    """Name, description and options of every partitioner."""
+    from pfl_benchmark.datasets.api import PARTITIONERS
 
     told = ("doc", "within", "such_as")  # of an option
     return [
         {
             "name": name,
-            "doc": inspect.getdoc(law).splitlines()[0],  # type: ignore[union-attr]  # registered laws have one
+            "doc": inspect.getdoc(partitioner).splitlines()[0],  # type: ignore[union-attr]  # registered partitioners have one
             "options": {
                 option: {"default": spec.default, **{key: spec.metadata[key] for key in told}}
-                for option, spec in law.options().items()
+                for option, spec in partitioner.options().items()
             },
         }
-        for name, law in LAWS.items()
+        for name, partitioner in PARTITIONERS.items()
     ]
 
 
@@ -255,10 +255,10 @@ def _network(network: Entry) -> Shown:
     return network["title"], network["source"], [("for", network["fits"]), *own]
 
 
-def _partition(law: Entry) -> Shown:
-    options = law["options"].items()
+def _partition(partitioner: Entry) -> Shown:
+    options = partitioner["options"].items()
     rows = [(f"{flag(name)} {spec['such_as'] or spec['default']}", spec["doc"]) for name, spec in options]
-    return law["doc"], "", rows
+    return partitioner["doc"], "", rows
 
 
 def _setting(setting: Entry) -> Entry:

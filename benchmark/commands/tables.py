@@ -16,7 +16,7 @@ from pfl_benchmark.track.flags import add_tracking, tracking_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pfl_benchmark.launch.job import Job
+    from pfl_benchmark.launch.batch import Batch
     from pfl_benchmark.studies.grid import Profile, Study
     from pfl_benchmark.track.base import Tracking
 
@@ -28,7 +28,7 @@ EXAMPLES = """\
   python -m benchmark tables --profile paper --only main reduction --seeds 1
   python -m benchmark tables --profile paper --only main --settings cifar10-s2 cifar10-s5
   python -m benchmark tables --profile paper --render-only
-  python -m benchmark tables --profile paper --jobs 4      four cells at a time on this machine
+  python -m benchmark tables --profile paper --jobs 4      four runs at a time on this machine
   python -m benchmark tables --profile paper --launcher slurm --slurm partition=gpu time=8:00:00
   python -m benchmark tables --profile paper --launcher ray --address auto
 
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     execution = parser.add_argument_group("execution")
     add_execution(execution)
     add_data_dir(execution)
-    _add_launcher(parser.add_argument_group("many cells at once"))
+    _add_launcher(parser.add_argument_group("many runs at once"))
     add_tracking(parser.add_argument_group("tracking"))
     text = "folder of the records, with tables/ and figures/ in it (default: results/PROFILE)"
     add_flag(parser.add_argument_group("output"), "--results-dir DIR", text, path)
@@ -71,7 +71,7 @@ def _add_launcher(group: argparse._ArgumentGroup) -> None:
     add_flag(
         group,
         "--jobs N",
-        "cells at a time, in processes that share the cores and the GPU; auto: one a core, but four a GPU "
+        "runs at a time, in processes that share the cores and the GPU; auto: one a core, but four a GPU "
         "(default: 1; on Slurm 256, on a Ray cluster one a CPU, or one a GPU)",
         type=_jobs,
     )
@@ -91,21 +91,21 @@ def execute(arguments: argparse.Namespace) -> None:
     studies = find_studies(arguments.only, profile)
     if arguments.dry_run and arguments.render_only:
         raise UserError("--dry-run and --render-only contradict each other; give one of them")
-    job = _job(arguments, profile, studies)
+    batch = _batch(arguments, profile, studies)
     if arguments.dry_run:
-        job.show()
+        batch.show()
         return
-    failed = 0 if arguments.render_only else job.fill()
-    _render(job, arguments.settings, arguments.render_only)
+    failed = 0 if arguments.render_only else batch.fill()
+    _render(batch, arguments.settings, arguments.render_only)
     if failed:
         raise SystemExit(1)
 
 
-def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study]) -> Job:
+def _batch(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study]) -> Batch:
     """What the flags ask for, checked."""
     from pfl_benchmark.console.terminal import say
     from pfl_benchmark.launch import flags_of
-    from pfl_benchmark.launch.job import Job
+    from pfl_benchmark.launch.batch import Batch
     from pfl_benchmark.records.store import Store
     from pfl_benchmark.records.writer import open_store
 
@@ -126,7 +126,7 @@ def _job(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Stud
     if arguments.dry_run or arguments.render_only:
         for line in store.remarks():
             say(line)
-    return Job(
+    return Batch(
         profile,
         studies,
         store,
@@ -161,27 +161,27 @@ def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[
     from pfl_benchmark.studies.grid import plan
 
     # All of them, so that a run is filed under the same study whatever --only says.
-    cells = plan(STUDIES.values(), profile, seeds)
-    return tracking_of(arguments, {cell.config.hash: cell.studies for cell in cells})
+    runs = plan(STUDIES.values(), profile, seeds)
+    return tracking_of(arguments, {run.config.hash: run.studies for run in runs})
 
 
-def _render(job: Job, settings: Sequence[str], only: bool) -> None:
+def _render(batch: Batch, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
     from pfl_benchmark.present.page.page import write_all
     from pfl_benchmark.present.render import with_rendered
     from pfl_benchmark.studies.catalogue import STUDIES
 
-    profile, store, seeds = job.profile, job.store, job.seeds
+    profile, store, seeds = batch.profile, batch.store, batch.seeds
     if only and not store.root.exists():
         raise UserError(
             f"there are no records in {store.root}; give their --results-dir, or drop --render-only"
         )
-    shown = with_rendered(job.studies, STUDIES.values(), profile, store.root)
+    shown = with_rendered(batch.studies, STUDIES.values(), profile, store.root)
     written, lines = write_all(shown, profile, store, seeds)
-    count = len(job.cells)
-    left = {"missing": len(job.missing), "diverged": len(job.diverged)}
-    state = ", ".join(f"{some} of {count} cells {what}" for what, some in left.items() if some)
-    state = (state or f"all {count} cells done") if count else "no cells to run"
+    count = len(batch.runs)
+    left = {"missing": len(batch.missing), "diverged": len(batch.diverged)}
+    state = ", ".join(f"{some} of {count} runs {what}" for what, some in left.items() if some)
+    state = (state or f"all {count} runs done") if count else "no runs to do"
     state += f" on {', '.join(settings)}" if settings else ""
     done = f"rendered {', '.join(written)}" if written else "tables and figures are up to date"
     print(f"{profile.name}: {state}; {done}")
@@ -190,10 +190,10 @@ def _render(job: Job, settings: Sequence[str], only: bool) -> None:
         print(f"  {shown_path(store.root / folder)}/  {files} files")
     for line in lines:
         print(f"  {line}")
-    if job.execution.trackings:
+    if batch.execution.trackings:
         from pfl_benchmark.present.tracked import log_tables
 
-        for warning in log_tables(job.execution.trackings, profile.name, store.root):
+        for warning in log_tables(batch.execution.trackings, profile.name, store.root):
             say(f"warning: {warning}")
 
 

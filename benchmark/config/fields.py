@@ -9,7 +9,7 @@ from typing import Any
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS, find_setting
-from pfl_benchmark.datasets.laws import OPTIONS
+from pfl_benchmark.datasets.partitioners import OPTIONS
 from pfl_benchmark.errors import flag
 
 __all__ = [
@@ -61,7 +61,7 @@ def in_words(name: str, value: object) -> str:
 
 def describe_split(config: RunConfig) -> str:
     """A split in words: ``20 clients, 2 classes and 60 training images each``."""
-    return f"{config.clients} clients, {config.law.describe()}"
+    return f"{config.clients} clients, {config.partitioner.describe()}"
 
 
 def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> dict[str, Any]:

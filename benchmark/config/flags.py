@@ -13,8 +13,8 @@ from typing import Any, get_type_hints
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
 from pfl_benchmark.datasets.api import DATASETS
-from pfl_benchmark.datasets.laws import LAWS, OPTIONS, find_law
 from pfl_benchmark.datasets.own import is_own
+from pfl_benchmark.datasets.partitioners import OPTIONS, PARTITIONERS, find_partitioner
 from pfl_benchmark.errors import UserError, check_range, flag, is_plain
 
 __all__ = [
@@ -288,15 +288,15 @@ def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         UserError: they contradict each other.
     """
     options = {name for name in OPTIONS if name in given}
-    fitting = [name for name, law in LAWS.items() if options <= {*law.options()}]
+    fitting = [name for name, partitioner in PARTITIONERS.items() if options <= {*partitioner.options()}]
     if not fitting:
         words = " and ".join(flag(name) for name in OPTIONS if name in options)
         raise UserError(f"{words} belong to different partitions; give only one of them")
     usual = values["partition"]
     partition = given.get("partition", usual if usual in fitting else fitting[0])
-    law = find_law(partition)
+    partitioner = find_partitioner(partition)
     for name in given:
-        if name in law.ignores or name in options - {*law.options()}:
+        if name in partitioner.ignores or name in options - {*partitioner.options()}:
             raise UserError(f"{flag(name)} has no effect under --partition {partition}; remove it")
-    law.check(values["dataset"], users=DATASETS[values["dataset"]].by_users)
+    partitioner.check(values["dataset"], users=DATASETS[values["dataset"]].by_users)
     return partition

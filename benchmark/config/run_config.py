@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pfl_benchmark.datasets.laws import LAWS, OPTIONS, Law, find_law
+from pfl_benchmark.datasets.partitioners import OPTIONS, PARTITIONERS, Partitioner, find_partitioner
 from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError, check_range, flag, nearest, unknown
 
@@ -25,7 +25,7 @@ C = TypeVar("C")
 
 
 def _with_options(cls: type[C]) -> type[C]:
-    """Class decorator: fields for the options of all partition laws, behind `partition`.
+    """Class decorator: fields for the options of all partitioners, behind `partition`.
 
     Raises:
         ValueError: an option has the name of another field.
@@ -37,9 +37,11 @@ def _with_options(cls: type[C]) -> type[C]:
             kinds |= {option: type(spec.default).__name__ for option, spec in OPTIONS.items()}
     for name, spec in OPTIONS.items():
         if hasattr(cls, name):
-            raise ValueError(f"the option {name} of a partition law is a field of every run already")
-        laws = ", ".join(law for law, found in LAWS.items() if name in found.options())
-        doc = f"{laws}: {spec.metadata['doc']}"
+            raise ValueError(f"the option {name} of a partitioner is a field of every run already")
+        partitioners = ", ".join(
+            partitioner for partitioner, found in PARTITIONERS.items() if name in found.options()
+        )
+        doc = f"{partitioners}: {spec.metadata['doc']}"
         setattr(cls, name, field(default=spec.default, metadata={**spec.metadata, "doc": doc}))
     cls.__annotations__ = kinds
     return cls
@@ -56,7 +58,7 @@ class RunConfig:
 
     algo: str = _doc("fedavg", "method")
     dataset: str = _doc("cifar10", "dataset")
-    partition: str = _doc("distinct", "how training data are dealt to clients", choices=tuple(LAWS))
+    partition: str = _doc("distinct", "how training data are dealt to clients", choices=tuple(PARTITIONERS))
     clients: int = _doc(100, "number of clients K")
     samples_per_client: int = _doc(
         150, "training samples per client; under some partitions their mean, or an estimate"
@@ -177,7 +179,7 @@ class RunConfig:
                 f"--new-clients {self.new_clients:g} leaves {left} of {self.clients} clients to train; "
                 "expected at least 2, give a smaller share"
             )
-        _ = self.law
+        _ = self.partitioner
 
     @property
     def new_count(self) -> int:
@@ -185,19 +187,21 @@ class RunConfig:
         return math.ceil(self.new_clients * self.clients - 1e-9)
 
     @property
-    def law(self) -> Law:
-        """The partition law with its options.
+    def partitioner(self) -> Partitioner:
+        """The partitioner with its options.
 
         Raises:
             UserError: unknown, or an option is out of range.
         """
-        law = find_law(self.partition)
-        return law(**{spec.name: getattr(self, spec.name) for spec in dataclasses.fields(law)})
+        partitioner = find_partitioner(self.partition)
+        return partitioner(
+            **{spec.name: getattr(self, spec.name) for spec in dataclasses.fields(partitioner)}
+        )
 
     @property
     def idle(self) -> tuple[str, ...]:
         """Fields that mean nothing under the others; in `settled` configurations they have their defaults."""
-        own = find_law(self.partition).options()
+        own = find_partitioner(self.partition).options()
         others = [name for name in OPTIONS if name not in own]
         if self.dataset in DATASETS and DATASETS[self.dataset].network == self.network:
             others.append("network")
@@ -235,7 +239,7 @@ class RunConfig:
         return hashlib.sha256(self.identity.encode()).hexdigest()[:10]
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields but those options of other laws that records can do without, also if a law is gone."""
+        """All fields but options of other partitioners that records can do without, also if one is gone."""
         needless = {*OPTIONS} & ({*self.idle} - {*self.identifying})
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in needless}
 
@@ -254,7 +258,7 @@ class RunConfig:
                 raise UserError(f"the configuration key '{name}' is {value!r:.40}; expected {_KINDS[name]}")
         absent = {s.name: s.metadata["absent"] for s in dataclasses.fields(cls) if "absent" in s.metadata}
         config = cls(**{**absent, **values})
-        find_law(config.partition)
+        find_partitioner(config.partition)
         return config
 
 

@@ -56,17 +56,17 @@ class Costs:
         """The rounds of a run, from 1, and their costs."""
         kinds = list(_kinds(algorithm))
         if not self._found.keys() >= {*kinds} or self._evaluation is None:
-            self._rehearse(algorithm, kinds)
+            self._participate(algorithm, kinds)
         return ((number, self._found[kind]) for number, kind in enumerate(kinds, start=1))
 
     def evaluation(self, algorithm: Algorithm) -> float:
         """Epochs that the final evaluation takes for each client, those charged to the meter included."""
         if self._evaluation is None:
-            self._rehearse(algorithm, list(_kinds(algorithm)))
+            self._participate(algorithm, list(_kinds(algorithm)))
         assert self._evaluation is not None
         return self._evaluation
 
-    def _rehearse(self, algorithm: Algorithm, kinds: Sequence[_Kind]) -> None:
+    def _participate(self, algorithm: Algorithm, kinds: Sequence[_Kind]) -> None:
         """Go through the first round of each kind with one client, in the order of the rounds."""
         task = algorithm.task
         dry = type(algorithm)(replace(task, executor=_Untrained(task.executor)), algorithm.hyper)

@@ -19,7 +19,7 @@ from pfl_benchmark.engine.hooks import Diverged, Hooks
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.local import LocalCall
 from pfl_benchmark.engine.newcomers import Newcomers, admit
-from pfl_benchmark.engine.trunks import TrunkStore, trunks_of
+from pfl_benchmark.engine.shared_rounds import SharedRoundsStore, shared_rounds_of
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Params
 from pfl_benchmark.records.files import set_aside
@@ -49,7 +49,7 @@ def run(
     algorithm: Algorithm,
     plan: Plan,
     record: RunRecord,
-    trunks: TrunkStore | None,
+    store: SharedRoundsStore | None,
     observer: Observer,
     environment: Mapping[str, Any],
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
@@ -58,14 +58,14 @@ def run(
     """Carry out a run, or what is left of it, and return its summary.
 
     Args:
-        algorithm: fresh, as constructed; a checkpoint or trunk found is loaded into it.
+        algorithm: fresh, as constructed; a checkpoint or shared rounds found is loaded into it.
         environment: versions and hardware, copied into the summary.
         kept: what is kept of the final evaluation besides its figures (default: nothing).
 
     Raises:
         Diverged: a client's loss is not finite; the checkpoint before it stays usable.
     """
-    loop = _Loop(algorithm, plan, record, trunks, environment, checkpoint_seconds, kept or SavedOutputs())
+    loop = _Loop(algorithm, plan, record, store, environment, checkpoint_seconds, kept or SavedOutputs())
     loop.restore()
     observer.start(plan.rounds, len(loop.lines))
     for line in loop.lines:
@@ -88,7 +88,7 @@ class _Loop:
         algorithm: Algorithm,
         plan: Plan,
         record: RunRecord,
-        trunks: TrunkStore | None,
+        store: SharedRoundsStore | None,
         environment: Mapping[str, Any],
         checkpoint_seconds: float,
         kept: SavedOutputs,
@@ -102,9 +102,9 @@ class _Loop:
         self.newcomers: Newcomers | None = None
         self._kept = kept
         self._global: float | None = None  # accuracy of the shared model
-        self._store = trunks
-        self._trunks = {trunk.round: trunk for trunk in trunks_of(algorithm)}
-        self._trunk_line: dict[str, Any] | None = None
+        self._store = store
+        self._beginnings = {shared.round: shared for shared in shared_rounds_of(algorithm)}
+        self._shared_line: dict[str, Any] | None = None
         self._pause = checkpoint_seconds
         self._saved = time.perf_counter()
         self._resumed = self._shared = 0
@@ -120,9 +120,9 @@ class _Loop:
         if self._try(self.record.checkpoint, self._continue):
             self.record.write_rounds(self.lines)
             return
-        for trunk in reversed(self._trunks.values()):
+        for shared in reversed(self._beginnings.values()):
             if self._store is not None and self._try(
-                self._store.path(trunk), partial(self._take_over, self._store, trunk)
+                self._store.path(shared), partial(self._take_over, self._store, shared)
             ):
                 return
 
@@ -164,27 +164,27 @@ class _Loop:
         self._shared, self._origins = found.get("shared", 0), found.get("origins", [{"from_round": 1}])
         return True
 
-    def _take_over(self, store: TrunkStore, trunk: SharedRounds) -> bool:
-        """Begin with the rounds of a trunk, if they are kept."""
-        found = store.load(trunk, self.device)
+    def _take_over(self, store: SharedRoundsStore, shared: SharedRounds) -> bool:
+        """Begin with the rounds of shared rounds, if they are kept."""
+        found = store.load(shared, self.device)
         if found is None:
             return False
         *lines, last = found["lines"]
         check_rounds([*lines, {**last, "seconds_closing": 0.0}])
-        self._load(lambda algorithm: load_shared(algorithm, trunk, found["state"]))
-        self.lines, self._trunk_line, self._shared = lines, last, trunk.round
+        self._load(lambda algorithm: load_shared(algorithm, shared, found["state"]))
+        self.lines, self._shared_line, self._shared = lines, last, shared.round
         return True
 
     def step(self) -> dict[str, Any]:
         """One round; returns its line."""
         number = len(self.lines) + 1
-        if self._trunk_line is not None:
-            line, self._trunk_line = self._trunk_line, None
+        if self._shared_line is not None:
+            line, self._shared_line = self._shared_line, None
         else:
             line = self._train(number)
-            trunk = self._trunks.get(number)
-            if self._store is not None and trunk and len(self._origins) == 1:
-                self._store.save(trunk, shared_state(self.algorithm, trunk), [*self.lines, line])
+            shared = self._beginnings.get(number)
+            if self._store is not None and shared and len(self._origins) == 1:
+                self._store.save(shared, shared_state(self.algorithm, shared), [*self.lines, line])
         line = self._close(number, dict(line))
         self.lines.append(line)
         self._checkpoint()

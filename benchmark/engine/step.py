@@ -80,8 +80,8 @@ class Step:
         rates: learning rates by tensor name, of the tensors that the phase trains.
         x: network input of the batch [m, B, ...].
         y: labels [m, B].
-        scale: weight of each place in a client's mean: (sample weight) / (batch size) where it holds a
-            sample, else 0 [m, B].
+        sample_weights: weight of each place in a client's mean: (sample weight) / (batch size) where it holds
+            a sample, else 0 [m, B].
         count: samples in each client's batch [m]; 0 for a client that sits out the step.
         descend: ``descend(gradients)`` takes the engine's own step (decay, masks, momentum, learning rate)
             on all tensors in `rates`, in place. For rules.
@@ -96,7 +96,7 @@ class Step:
     rates: Mapping[str, float]
     x: Tensor
     y: Tensor
-    scale: Tensor
+    sample_weights: Tensor
     count: Tensor
     noise: Noise = field(repr=False)
     descend: Callable[[Params], None]
@@ -167,7 +167,7 @@ class Step:
 
     def mean(self, values: Tensor) -> Tensor:
         """Each client's mean [m] of values of its samples [m, B], with the sample weights."""
-        return (values * self.scale).sum(1)
+        return (values * self.sample_weights).sum(1)
 
     def cross_entropy(self, logits: Tensor | None = None) -> Tensor:
         """Each client's mean cross-entropy [m], of the model's logits or of others [m, B, C]."""
@@ -222,9 +222,11 @@ class Step:
         for first in range(count):
             own = slice(first, None, count)
             held = torch.div(self.count - first + count - 1, count, rounding_mode="floor")
-            scale = self.scale[:, own] * (self.count / held.clamp(min=1))[:, None]
+            sample_weights = self.sample_weights[:, own] * (self.count / held.clamp(min=1))[:, None]
             x, y = self.x[:, own], self.y[:, own]
-            steps.append(replace(self, x=x, y=y, scale=scale, count=held, places=own, quick=None))
+            steps.append(
+                replace(self, x=x, y=y, sample_weights=sample_weights, count=held, places=own, quick=None)
+            )
         return steps
 
 

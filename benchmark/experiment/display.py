@@ -1,4 +1,4 @@
-"""How filling is going, on standard error: bars on a terminal, a line a cell elsewhere."""
+"""How filling is going, on standard error: bars on a terminal, a line a run elsewhere."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from pfl_benchmark.console.terminal import Console, duration, is_interactive, percent
 from pfl_benchmark.experiment.estimate import together
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["CellProgress"]
+__all__ = ["RunsProgress"]
 
-_EVERY = 60.0  # seconds between lines about one cell, where there is no bar
+_EVERY = 60.0  # seconds between lines about one run, where there is no bar
 
 
-class CellProgress:
+class RunsProgress:
     """A `launch.base.Watcher` for people.
 
     Args:
-        estimates: expected seconds of every cell, by the hash of its configuration.
-        jobs: cells that run at a time.
+        estimates: expected seconds of every run, by the hash of its configuration.
+        jobs: runs that run at a time.
     """
 
-    def __init__(self, cells: Sequence[Cell], estimates: Mapping[str, float], jobs: int = 1) -> None:
-        self._estimates, self._total, self._jobs = estimates, len(cells), jobs
-        self._left = {cell.config.hash: estimates[cell.config.hash] for cell in cells}
-        self._expected = self._spent = 0.0  # seconds of the cells that have ended
+    def __init__(self, runs: Sequence[PlannedRun], estimates: Mapping[str, float], jobs: int = 1) -> None:
+        self._estimates, self._total, self._jobs = estimates, len(runs), jobs
+        self._left = {run.config.hash: estimates[run.config.hash] for run in runs}
+        self._expected = self._spent = 0.0  # seconds of the runs that have ended
         self._count = self._waiting = 0
         self._said = time.monotonic()
         self._running: dict[str, _Row] = {}
@@ -48,9 +48,9 @@ class CellProgress:
                 refresh_per_second=4,
                 redirect_stderr=False,
             )
-            self._cells = self.bars.add_task("cells", total=self._total, more="")
+            self._runs = self.bars.add_task("cells", total=self._total, more="")
 
-    def __enter__(self) -> CellProgress:
+    def __enter__(self) -> RunsProgress:
         if self.bars is not None:
             self.bars.start()
         return self
@@ -63,44 +63,44 @@ class CellProgress:
         if self.bars is not None:
             self.bars.stop()
 
-    def begin(self, cell: Cell) -> _Row:
-        """A cell is begun."""
-        if cell.config.hash in self._running:
-            self._running[cell.config.hash].close()
-        row = self._running[cell.config.hash] = _Row(self, cell)
+    def begin(self, run: PlannedRun) -> _Row:
+        """A run is begun."""
+        if run.config.hash in self._running:
+            self._running[run.config.hash].close()
+        row = self._running[run.config.hash] = _Row(self, run)
         return row
 
-    def end(self, cell: Cell, summary: Mapping[str, Any] | None, problem: str) -> None:
-        """A cell has ended."""
-        row = self._running.pop(cell.config.hash, None)
+    def end(self, run: PlannedRun, summary: Mapping[str, Any] | None, problem: str) -> None:
+        """A run has ended."""
+        row = self._running.pop(run.config.hash, None)
         seconds = 0.0
         if row is not None:
             row.close()
             seconds = time.monotonic() - row.started
         self._count += 1
-        self._expected += self._left.pop(cell.config.hash, 0.0)
+        self._expected += self._left.pop(run.config.hash, 0.0)
         self._spent += seconds
         result = f"accuracy {percent(summary['accuracy'])}" if summary else f"no result: {problem}"
         left = f"about {duration(self._seconds_left())} left" if self._count < self._total else ""
         self.note(
-            f"[{self._count:{len(str(self._total))}}/{self._total}] {cell.title}: {result}  "
+            f"[{self._count:{len(str(self._total))}}/{self._total}] {run.title}: {result}  "
             f"({duration(seconds)}{', ' if left else ''}{left})"
         )
         for warning in summary.get("warnings", ()) if summary else ():
             self.note(f"    warning: {warning}")
         if self.bars is not None:
-            self.bars.update(self._cells, completed=self._count, more=left)
+            self.bars.update(self._runs, completed=self._count, more=left)
 
-    def wait(self, cells: Sequence[Cell]) -> None:
+    def wait(self, runs: Sequence[PlannedRun]) -> None:
         """Another process is at all that is left."""
-        if time.monotonic() - self._said > _EVERY or self._waiting != len(cells):
-            self._waiting, self._said = len(cells), time.monotonic()
-            self.note(f"waiting for another process, which is at {len(cells)} of these cells")
+        if time.monotonic() - self._said > _EVERY or self._waiting != len(runs):
+            self._waiting, self._said = len(runs), time.monotonic()
+            self.note(f"waiting for another process, which is at {len(runs)} of these runs")
 
     def _seconds_left(self) -> float:
         running = [self._left[name] * row.share_left for name, row in self._running.items()]
         queued = [seconds for name, seconds in self._left.items() if name not in self._running]
-        # Finished cells tell how far the estimates are off.
+        # Finished runs tell how far the estimates are off.
         return together([*running, *queued], self._jobs) * (
             self._spent / self._expected if self._expected else 1.0
         )
@@ -114,10 +114,10 @@ class CellProgress:
 
 
 class _Row:
-    """A `engine.rounds.Observer`: one cell that is running, and its bar."""
+    """A `engine.rounds.Observer`: one run that is running, and its bar."""
 
-    def __init__(self, display: CellProgress, cell: Cell) -> None:
-        self._display, self._cell = display, cell
+    def __init__(self, display: RunsProgress, run: PlannedRun) -> None:
+        self._display, self._cell = display, run
         self._rounds, self._round = 1, 0
         self.started = self._said = time.monotonic()
         self._bar: TaskID | None = None

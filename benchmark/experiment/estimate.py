@@ -20,13 +20,13 @@ from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
-from pfl_benchmark.engine.trunks import common_fields, trunks_of
+from pfl_benchmark.engine.shared_rounds import common_fields, shared_rounds_of
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.records.environment import environment
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.resolve.run import method_of
-from pfl_benchmark.studies.rehearsal import Rehearsal, rehearse
+from pfl_benchmark.studies.dry_run import DryRun, dry_run
 
 __all__ = ["Estimator", "network_label", "together"]
 
@@ -101,7 +101,7 @@ class Estimator:
         seconds = []
         for config in configs:
             plan = self._plan(config)
-            samples = {_name(config, trunk): count for trunk, count in plan.beginnings.items()}
+            samples = {_name(config, shared): count for shared, count in plan.beginnings.items()}
             found = max((count for name, count in samples.items() if name in trained), default=0)
             seconds.append(self.rate(config) * (plan.samples - found))
             trained.update(samples)
@@ -122,26 +122,26 @@ class Estimator:
 
         Under a budget of bytes or samples, of the rounds that it allows with as many samples for each client.
         """
-        return {_name(config, trunk): trunk.round for trunk in self._plan(config).beginnings}
+        return {_name(config, shared): shared.round for shared in self._plan(config).beginnings}
 
     def _plan(self, config: RunConfig) -> _Planned:
         """What is the same for all seeds."""
         config = dataclasses.replace(config, seed=0)
         if config.hash not in self._planned:
-            rehearsing = self.rehearse(config, config.samples_per_client)
+            running = self.dry_run(config, config.samples_per_client)
             # A budget that allows no round ends before any is trained.
-            with rehearsing as rehearsal, contextlib.suppress(UserError):
-                algorithm = rehearsal.make(rehearsal.plan().rounds)
+            with running as dry, contextlib.suppress(UserError):
+                algorithm = dry.make(dry.plan().rounds)
                 each = config.samples_per_client
                 asides = config.new_count * config.adapt_epochs * each  # which are no cost of the training
                 if config.eval_adapted and config.eval_every:
                     evaluations = (algorithm.task.rounds - 1) // config.eval_every
                     epochs = sum(phase.epochs for phase in algorithm.adaptation())
                     asides += evaluations * epochs * algorithm.task.data.clients * each
-                costs, shared = Costs(), trunks_of(algorithm)
+                costs, beginnings = Costs(), shared_rounds_of(algorithm)
                 self._planned[config.hash] = _Planned(
                     planned_samples(algorithm, costs) + asides,
-                    {trunk: planned_epochs(algorithm, trunk.round, costs) * each for trunk in shared},
+                    {shared: planned_epochs(algorithm, shared.round, costs) * each for shared in beginnings},
                 )
         return self._planned.setdefault(config.hash, _Planned(0, {}))
 
@@ -156,8 +156,8 @@ class Estimator:
     @contextlib.contextmanager
     def cohort(self, config: RunConfig, samples: int) -> Iterator[Callable[[], int]]:
         """A function that trains a cohort of clients with so many samples each, and returns all samples."""
-        rehearsal = self.rehearse(config, samples)
-        clients, task = list(range(rehearsal.task.schedule.cohort_size)), rehearsal.task
+        dry = self.dry_run(config, samples)
+        clients, task = list(range(dry.task.schedule.cohort_size)), dry.task
         phase = Phase.of(task.network.names, config.lr, epochs=1)
 
         def train() -> int:
@@ -169,11 +169,11 @@ class Estimator:
         yield train
         task.executor.close()
 
-    def rehearse(self, config: RunConfig, samples: int) -> Rehearsal:
+    def dry_run(self, config: RunConfig, samples: int) -> DryRun:
         """The method of a run on noise."""
-        return rehearse(config, samples, self._device, self._executor(config))
+        return dry_run(config, samples, self._device, self._executor(config))
 
 
-def _name(config: RunConfig, trunk: SharedRounds) -> str:
+def _name(config: RunConfig, shared: SharedRounds) -> str:
     """What tells a beginning from all others of any run."""
-    return json.dumps([common_fields(config), trunk.key, trunk.round])
+    return json.dumps([common_fields(config), shared.key, shared.round])

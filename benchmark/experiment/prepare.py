@@ -27,7 +27,7 @@ def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
         UserError: the dataset cannot be divided so.
     """
     check_data(config)
-    return config.law.split(dataset, Streams(config.seed).get("partition"))
+    return config.partitioner.split(dataset, Streams(config.seed).get("partition"))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.hooks import Hooks
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.engine.rounds import Observer, run
+from pfl_benchmark.engine.shared_rounds import SharedRoundsStore
 from pfl_benchmark.engine.streams import Streams
-from pfl_benchmark.engine.trunks import TrunkStore
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import Prepared, new_clients, prepare
@@ -97,7 +97,7 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
                     algorithm,
                     plan,
                     record,
-                    TrunkStore(root, config, data, surroundings),
+                    SharedRoundsStore(root, config, data, surroundings),
                     follower,
                     surroundings,
                     execution.checkpoint_seconds,

@@ -1,4 +1,4 @@
-"""What all launchers have in common: their interface, and how one cell is run and what may become of it."""
+"""What all launchers have in common: their interface, and how one run is run and what may become of it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pfl_benchmark.records.same_data import Source, source_of
 from pfl_benchmark.records.writer import Busy
 from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import resolve
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 __all__ = [
     "PATIENCE",
+    "BatchReport",
     "Ended",
     "Launcher",
     "Options",
-    "Outcome",
     "Watcher",
     "absolute",
     "attempt",
@@ -39,16 +39,16 @@ PATIENCE = 2.0  # seconds between looks at runs that another process is making
 
 
 class Watcher(Protocol):
-    """Watches cells being filled: a progress display."""
+    """Watches runs being filled: a progress display."""
 
-    def begin(self, cell: Cell) -> Observer:
-        """A cell is begun (perhaps not for the first time); what is returned watches its rounds."""
+    def begin(self, run: PlannedRun) -> Observer:
+        """A run is begun (perhaps not for the first time); what is returned watches its rounds."""
 
-    def end(self, cell: Cell, summary: Mapping[str, Any] | None, problem: str) -> None:
-        """A cell has ended: with its summary, or with a problem and no record."""
+    def end(self, run: PlannedRun, summary: Mapping[str, Any] | None, problem: str) -> None:
+        """A run has ended: with its summary, or with a problem and no record."""
 
-    def wait(self, cells: Sequence[Cell]) -> None:
-        """Only cells are left that another process is at."""
+    def wait(self, runs: Sequence[PlannedRun]) -> None:
+        """Only runs are left that another process is at."""
 
     def note(self, text: str) -> None:
         """Something worth a line, such as the death of a worker."""
@@ -56,7 +56,7 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Ended:
-    """How an attempt at a cell has ended.
+    """How an attempt at a run has ended.
 
     Attributes:
         kind: ``busy``: another process is at this very run; ``stop``: records cannot be written.
@@ -70,20 +70,20 @@ class Ended:
 
 
 @dataclass
-class Outcome:
+class BatchReport:
     """What has become of the cells.
 
     Attributes:
-        failed: cells without a record, and why.
+        failed: runs without a record, and why.
         faults: tracebacks of those that failed by a fault of the program.
     """
 
-    done: list[Cell] = field(default_factory=list)
-    failed: list[tuple[Cell, str]] = field(default_factory=list)
+    done: list[PlannedRun] = field(default_factory=list)
+    failed: list[tuple[PlannedRun, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
-    def add(self, cell: Cell, ended: Ended, watcher: Watcher) -> None:
-        """Enter a cell that is done or has failed, and tell the watcher.
+    def add(self, run: PlannedRun, ended: Ended, watcher: Watcher) -> None:
+        """Enter a run that is done or has failed, and tell the watcher.
 
         Raises:
             UserError: records cannot be written.
@@ -91,12 +91,12 @@ class Outcome:
         if ended.kind == "stop":
             raise UserError(ended.problem)
         if ended.summary is not None:
-            self.done.append(cell)
+            self.done.append(run)
         else:
-            self.failed.append((cell, ended.problem))
+            self.failed.append((run, ended.problem))
         if ended.fault:
             self.faults.append(ended.fault)
-        watcher.end(cell, ended.summary, ended.problem)
+        watcher.end(run, ended.summary, ended.problem)
 
 
 @dataclass(frozen=True)
@@ -104,23 +104,23 @@ class Options:
     """What a launcher is made from.
 
     Attributes:
-        jobs: cells at once; 0: as many as fit (``auto``), None: the launcher's own default.
-        execution: how each cell is run.
-        cells: what is to be run.
+        jobs: runs at once; 0: as many as fit (``auto``), None: the launcher's own default.
+        execution: how each run is run.
+        runs: what is to be done.
         flags: values of the launcher's own flags, by name (``address`` for ``--address``).
     """
 
     jobs: int | None
     execution: Execution
-    cells: Sequence[Cell]
+    runs: Sequence[PlannedRun]
     flags: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Launcher(ABC):
-    """Runs cells somewhere, by default on this machine; a context manager, which holds its workers.
+    """Carries out runs somewhere, by default on this machine; a context manager, which holds its workers.
 
     Attributes:
-        jobs: cells that run at once.
+        jobs: runs at once.
         place: where they run, as it follows "about 3:20".
     """
 
@@ -133,15 +133,15 @@ class Launcher(ABC):
     def __exit__(self, *_: object) -> None:
         return
 
-    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[Source, str]:
-        """The sources of `cells` that cannot be had where these would run, and why not."""
-        return unavailable(cells, self._execution.data_dir, download)
+    def unavailable(self, runs: Sequence[PlannedRun], download: bool = True) -> dict[Source, str]:
+        """The sources of `runs` that cannot be had where these would run, and why not."""
+        return unavailable(runs, self._execution.data_dir, download)
 
     @abstractmethod
-    def run(self, cells: Sequence[Cell], watcher: Watcher) -> Outcome:
-        """Run `cells`, by and large in this order; one that fails does not stop the others.
+    def run(self, runs: Sequence[PlannedRun], watcher: Watcher) -> BatchReport:
+        """Run `runs`, by and large in this order; one that fails does not stop the others.
 
-        A cell that another process is at comes last: it is waited for, and taken over if that process ends
+        A run that another process is at comes last: it is waited for, and taken over if that process ends
         without finishing it.
 
         Raises:
@@ -155,13 +155,13 @@ def absolute(execution: Execution) -> Execution:
     return dataclasses.replace(execution, data_dir=data_dir, results_dir=execution.results_dir.absolute())
 
 
-def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
-    """Run a cell here and now."""
+def attempt(run: PlannedRun, execution: Execution, observer: Observer) -> Ended:
+    """Run a run here and now."""
     try:
         load_plugins()  # which a new process has not
-        # A method's notes are in its summary; printed for every cell they would drown the progress.
+        # A method's notes are in its summary; printed for every run they would drown the progress.
         with contextlib.redirect_stderr(io.StringIO()):
-            return Ended("done", run_judged(resolve(cell.config), execution, observer))
+            return Ended("done", run_judged(resolve(run.config), execution, observer))
     except UserError as error:
         problem = " ".join(str(error).splitlines())
         if isinstance(error, Busy):
@@ -172,10 +172,12 @@ def attempt(cell: Cell, execution: Execution, observer: Observer) -> Ended:
         return Ended("failed", problem=problem, fault=traceback.format_exc())
 
 
-def unavailable(cells: Sequence[Cell], data_dir: Path | None, download: bool = True) -> dict[Source, str]:
-    """The sources of `cells` that cannot be had on this machine, and why not."""
+def unavailable(
+    runs: Sequence[PlannedRun], data_dir: Path | None, download: bool = True
+) -> dict[Source, str]:
+    """The sources of `runs` that cannot be had on this machine, and why not."""
     problems = {}
-    for name, embedding in dict.fromkeys(source_of(cell.config) for cell in cells):
+    for name, embedding in dict.fromkeys(source_of(run.config) for run in runs):
         try:
             datasets.load(name, data_dir, download=download, embedding=embedding)
         except UserError as error:

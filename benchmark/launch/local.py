@@ -1,4 +1,4 @@
-"""``--launcher local``: this machine; several cells at once in processes that share its cores and GPUs."""
+"""``--launcher local``: this machine; several runs at once in processes that share its cores and GPUs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch.base import Ended, Launcher, Options, attempt
 from pfl_benchmark.launch.cores import confined, own_gpu, use_share
-from pfl_benchmark.launch.pool import Pool
+from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.launch.sequential import Sequential
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 __all__ = ["Processes", "automatic_jobs", "local"]
 
@@ -37,7 +37,7 @@ _ON_A_GPU = 4  # jobs, by ``auto``: so many have shared an H100; one that runs o
 
 @register("local", "this machine")
 def local(options: Options) -> Launcher:
-    """One cell after the other in this process, or several in processes of their own.
+    """One run after the other in this process, or several in processes of their own.
 
     Raises:
         UserError: more jobs than cores.
@@ -49,7 +49,7 @@ def local(options: Options) -> Launcher:
             f"--jobs {jobs}: every job needs a core, and there are {cores} here; give --jobs {cores} or "
             "fewer, or use more machines with --launcher slurm or --launcher ray"
         )
-    jobs = min(jobs, max(1, len(options.cells)))  # more would have nothing to do, and leave cores idle
+    jobs = min(jobs, max(1, len(options.runs)))  # more would have nothing to do, and leave cores idle
     return Sequential(options.execution) if jobs == 1 else Processes(jobs, options.execution)
 
 
@@ -68,7 +68,7 @@ class _Worker(NamedTuple):
     future: Future[Ended]
 
 
-class Processes(Pool):
+class Processes(WorkerPool):
     """A pool of processes, begun afresh (``spawn``, as CUDA demands) when they are first needed.
 
     Each is an executor of its own: one that dies breaks no other.
@@ -79,33 +79,33 @@ class Processes(Pool):
         super().__init__(jobs, f"on this machine, {jobs} at a time", execution)
         self._workers: dict[int, _Worker] = {}
 
-    def submit(self, cells: Sequence[Cell]) -> Sequence[Future[Ended]]:
-        """As `Pool.submit`."""
-        return [self._submit(cell) for cell in cells]
+    def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Future[Ended]]:
+        """As `WorkerPool.submit`."""
+        return [self._submit(run) for run in runs]
 
-    def _submit(self, cell: Cell) -> Future[Ended]:
+    def _submit(self, run: PlannedRun) -> Future[Ended]:
         workers = self._workers
         place = next(n for n in range(self.jobs) if n not in workers or workers[n].future.done())
         try:
-            future = workers[place].executor.submit(_run, cell, self._execution)
+            future = workers[place].executor.submit(_run, run, self._execution)
             workers[place] = workers[place]._replace(future=future)
         except (KeyError, BrokenProcessPool):  # there was none yet, or it is dead
-            self._start(place, cell)
+            self._start(place, run)
         return workers[place].future
 
-    def _start(self, place: int, cell: Cell) -> None:
+    def _start(self, place: int, run: PlannedRun) -> None:
         others = set(active_children())
         context = multiprocessing.get_context("spawn")
         executor = ProcessPoolExecutor(1, mp_context=context, initializer=_begin)
         # What is set here is inherited, so that it holds before the worker imports PyTorch.
         gpu = own_gpu(place, self._execution.device)
         with confined(place, self.jobs, **gpu), _interrupts_blocked():
-            future = executor.submit(_run, cell, self._execution)
+            future = executor.submit(_run, run, self._execution)
             (process,) = set(active_children()) - others
             self._workers[place] = _Worker(executor, process, future)  # before an interrupt can come
 
     def close(self) -> None:
-        """As `Pool.close`."""
+        """As `WorkerPool.close`."""
         for worker in self._workers.values():
             worker.process.terminate()
             worker.executor.shutdown(wait=False, cancel_futures=True)
@@ -168,5 +168,5 @@ def _begin() -> None:
     use_share()
 
 
-def _run(cell: Cell, execution: Execution) -> Ended:
-    return attempt(cell, execution, _Stopping())
+def _run(run: PlannedRun, execution: Execution) -> Ended:
+    return attempt(run, execution, _Stopping())

@@ -1,4 +1,4 @@
-"""Workers elsewhere: giving cells to them, following their rounds, and what to do when one is lost."""
+"""Workers elsewhere: giving runs to them, following their rounds, and what to do when one is lost."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from pfl_benchmark.experiment.estimate import Estimator
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.launch import base
-from pfl_benchmark.launch.base import Ended, Launcher, Outcome, Watcher
+from pfl_benchmark.launch.base import BatchReport, Ended, Launcher, Watcher
 from pfl_benchmark.resolve.run import resolve
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["ATTEMPTS", "Pool", "Task"]
+__all__ = ["ATTEMPTS", "Job", "WorkerPool"]
 
-ATTEMPTS = 3  # that a cell gets when its workers are lost
+ATTEMPTS = 3  # that a run gets when its workers are lost
 
 
-class Task(Protocol):
-    """A cell that a worker has, such as a `concurrent.futures.Future`."""
+class Job(Protocol):
+    """A run that a worker has, such as a `concurrent.futures.Future`."""
 
     def done(self) -> bool:
         """Whether `result` would return, or raise, at once."""
@@ -39,11 +39,11 @@ class Task(Protocol):
         """What `launch.base.attempt` returned; an exception means that the worker is lost."""
 
 
-class Pool(Launcher):
+class WorkerPool(Launcher):
     """A launcher with workers; one of its own defines `submit` and `close`.
 
     Attributes:
-        room: cells that `submit` takes at once; those beyond `jobs` wait where they are.
+        room: runs that `submit` takes at once; those beyond `jobs` wait where they are.
         pause: seconds between looks at the tasks.
     """
 
@@ -54,27 +54,27 @@ class Pool(Launcher):
         self.room = jobs
 
     @abstractmethod
-    def submit(self, cells: Sequence[Cell]) -> Sequence[Task]:
-        """Have cells run by `attempt`, each in a process of its own; a task for each of them."""
+    def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Job]:
+        """Have runs carried out by `attempt`, each in a process of its own; a task for each of them."""
 
     @abstractmethod
     def close(self) -> None:
         """End all workers, those at work as well; their checkpoints stay. Called after every `run`."""
 
-    def run(self, cells: Sequence[Cell], watcher: Watcher) -> Outcome:
+    def run(self, runs: Sequence[PlannedRun], watcher: Watcher) -> BatchReport:
         """As `Launcher.run`."""
         try:
-            return _Filling(self, self._execution, watcher).run(cells)
+            return _Filling(self, self._execution, watcher).run(runs)
         finally:
             self.close()
 
 
 @dataclass
 class _Running:
-    """A cell that a worker has, and the rounds that its record is known to have."""
+    """A run that a worker has, and the rounds that its record is known to have."""
 
-    cell: Cell
-    task: Task
+    run: PlannedRun
+    task: Job
     observer: Observer
     lines: Path
     rounds: int = 0
@@ -96,26 +96,26 @@ class _Running:
 
 
 class _Filling:
-    """Runs cells on a pool, by the rules of `launch.base.Launcher`."""
+    """Runs runs on a pool, by the rules of `launch.base.Launcher`."""
 
-    def __init__(self, pool: Pool, execution: Execution, watcher: Watcher) -> None:
+    def __init__(self, pool: WorkerPool, execution: Execution, watcher: Watcher) -> None:
         self._pool, self._root, self._watcher = pool, execution.results_dir, watcher
         self._estimator = Estimator((), dataclasses.replace(execution, device="cpu", executor="loop"))
-        self._outcome = Outcome()
-        self._queue: list[Cell] = []
-        self._busy: list[Cell] = []  # another process is at them
+        self._report = BatchReport()
+        self._queue: list[PlannedRun] = []
+        self._busy: list[PlannedRun] = []  # another process is at them
         self._looked = 0.0  # when one of them was last found busy
         self._running: list[_Running] = []
         self._losses: Counter[str] = Counter()
         self._proved = False  # that workers can be started at all
 
-    def run(self, cells: Sequence[Cell]) -> Outcome:
+    def run(self, runs: Sequence[PlannedRun]) -> BatchReport:
         """Run all of them.
 
         Raises:
             UserError: records cannot be written, or workers cannot be started.
         """
-        self._queue = list(cells)
+        self._queue = list(runs)
         while self._queue or self._busy or self._running:
             self._submit()
             if self._running:
@@ -125,30 +125,30 @@ class _Filling:
                 time.sleep(base.PATIENCE)
             if not self._queue and time.monotonic() - self._looked >= base.PATIENCE:
                 self._queue, self._busy = self._busy, []
-        return self._outcome
+        return self._report
 
     # -- giving work ------------------------------------------------------------------------------------
 
     def _submit(self) -> None:
-        chosen: list[Cell] = []
-        at_work = [(one.cell.config, one.rounds) for one in self._running]
+        chosen: list[PlannedRun] = []
+        at_work = [(one.run.config, one.rounds) for one in self._running]
         while self._queue and len(at_work) < self._pool.room:
             chosen.append(self._next(at_work))
             at_work.append((chosen[-1].config, 0))
         tasks = self._pool.submit(chosen) if chosen else ()
-        for cell, task in zip(chosen, tasks, strict=True):
-            observer = self._watcher.begin(cell)
-            folder = record_of(resolve(cell.config), self._root).folder
-            running = _Running(cell, task, observer, folder / "rounds.jsonl")
-            observer.start(cell.config.rounds, 0)
+        for run, task in zip(chosen, tasks, strict=True):
+            observer = self._watcher.begin(run)
+            folder = record_of(resolve(run.config), self._root).folder
+            running = _Running(run, task, observer, folder / "rounds.jsonl")
+            observer.start(run.config.rounds, 0)
             if (folder / "checkpoint.pt").exists():
                 running.follow()
             self._running.append(running)
 
-    def _next(self, at_work: Sequence[tuple[RunConfig, int]]) -> Cell:
-        """Take the first cell in line, but rather one whose common beginnings nobody is just training."""
+    def _next(self, at_work: Sequence[tuple[RunConfig, int]]) -> PlannedRun:
+        """Take the first run in line, but rather one whose common beginnings nobody is just training."""
         begun = {name for config, done in at_work for name in self._beginnings(config, done)}
-        alone = (n for n, cell in enumerate(self._queue) if not begun & self._beginnings(cell.config))
+        alone = (n for n, run in enumerate(self._queue) if not begun & self._beginnings(run.config))
         return self._queue.pop(next(alone, 0))
 
     def _beginnings(self, config: RunConfig, done: int = 0) -> set[str]:
@@ -176,29 +176,29 @@ class _Filling:
                 self._lost(one, " ".join(str(error).split()) or type(error).__name__)
             else:
                 self._proved = True
-                self._end(one.cell, result)
+                self._end(one.run, result)
 
-    def _end(self, cell: Cell, ended: Ended) -> None:
+    def _end(self, run: PlannedRun, ended: Ended) -> None:
         if ended.kind == "busy":
-            self._busy.append(cell)
+            self._busy.append(run)
             self._looked = time.monotonic()
         else:
-            self._outcome.add(cell, ended, self._watcher)
+            self._report.add(run, ended, self._watcher)
 
     def _lost(self, one: _Running, how: str) -> None:
-        """A worker is lost; its cell goes on from its checkpoint elsewhere, but not for ever."""
+        """A worker is lost; its run goes on from its checkpoint elsewhere, but not for ever."""
         if not self._proved and not one.lines.parent.exists():
             raise UserError(
                 f"a worker was lost before it had begun ({how}); see its messages above, lower --jobs if "
                 "memory has run out, or run without --jobs"
             )
-        self._losses[one.cell.config.hash] += 1
-        count = self._losses[one.cell.config.hash]
+        self._losses[one.run.config.hash] += 1
+        count = self._losses[one.run.config.hash]
         if count < ATTEMPTS:
             self._watcher.note(
-                f"the worker at {one.cell.title} was lost ({how}); another goes on from its checkpoint"
+                f"the worker at {one.run.title} was lost ({how}); another goes on from its checkpoint"
             )
-            self._queue.insert(0, one.cell)
+            self._queue.insert(0, one.run)
         else:
             problem = f"{count} workers were lost at it ({how}); lower --jobs if memory has run out"
-            self._end(one.cell, Ended("failed", problem=problem))
+            self._end(one.run, Ended("failed", problem=problem))

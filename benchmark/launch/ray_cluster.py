@@ -1,4 +1,4 @@
-"""``--launcher ray``: cells as tasks of a Ray cluster, or of one that is started on this machine for them."""
+"""``--launcher ray``: runs as tasks of a Ray cluster, or of one that is started on this machine for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.installation import PACKAGE
 from pfl_benchmark.launch.base import Ended, Options, absolute
-from pfl_benchmark.launch.pool import Pool
+from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.records.environment import COMMIT_VARIABLE, commit
@@ -29,7 +29,7 @@ from pfl_benchmark.records.same_data import Source, source_of
 from pfl_benchmark.records.writer import Busy
 from pfl_benchmark.resolve.plugins import VARIABLE
 from pfl_benchmark.resolve.run import resolve
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 __all__ = ["RayCluster", "connect", "divide"]
 
@@ -51,7 +51,7 @@ ADDRESS = {
 
 
 @register("ray", "a Ray cluster", address=ADDRESS)
-class RayCluster(Pool):
+class RayCluster(WorkerPool):
     """A pool of Ray tasks; this process holds the locks of their records.
 
     Raises:
@@ -66,7 +66,7 @@ class RayCluster(Pool):
         self._ours = connect(self._ray, address)
         have = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         machines = [(int(of["CPU"]), int(of.get("GPU", 0))) for of in have if of.get("CPU")]
-        jobs, cpus, gpus = divide(machines, options.jobs, len(options.cells), options.execution.device)
+        jobs, cpus, gpus = divide(machines, options.jobs, len(options.runs), options.execution.device)
         where = "this machine" if address == "local" else f"{len(machines)} machine(s) as fast as this one"
         execution = dataclasses.replace(absolute(options.execution), side_by_side=jobs)
         super().__init__(jobs, f"on a Ray cluster of {where}, {jobs} at a time", execution)
@@ -97,9 +97,9 @@ class RayCluster(Pool):
         selectors = [{"ray.io/node-id": node} for node in nodes]
         return [remote.options(label_selector=selector).remote(*arguments) for selector in selectors]
 
-    def unavailable(self, cells: Sequence[Cell], download: bool = True) -> dict[Source, str]:
+    def unavailable(self, runs: Sequence[PlannedRun], download: bool = True) -> dict[Source, str]:
         """As `Launcher.unavailable`: what some machine lacks; workers download nothing."""
-        samples = list({source_of(cell.config): cell for cell in cells}.values())
+        samples = list({source_of(run.config): run for run in runs}.values())
         answers = self._on_every_node(look, samples, self._execution.data_dir)
         try:
             found = self._ray.get(answers, timeout=_SECONDS_TO_LOOK)
@@ -115,20 +115,20 @@ class RayCluster(Pool):
             for source, problem in absent.items()
         }
 
-    def submit(self, cells: Sequence[Cell]) -> Sequence[Future[Ended]]:
-        """As `Pool.submit`."""
-        return [self._threads.submit(self._follow, cell) for cell in cells]
+    def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Future[Ended]]:
+        """As `WorkerPool.submit`."""
+        return [self._threads.submit(self._follow, run) for run in runs]
 
-    def _follow(self, cell: Cell) -> Ended:
-        """Have a cell run, and take in what comes of its record."""
-        record = record_of(resolve(cell.config), self._execution.results_dir)
+    def _follow(self, run: PlannedRun) -> Ended:
+        """Have a run run, and take in what comes of its record."""
+        record = record_of(resolve(run.config), self._execution.results_dir)
         try:
             record.acquire()
         except Busy as error:
             return Ended("busy", problem=str(error))
         try:
             files = read_files(record.folder)
-            stream = self._work.remote(cell, self._execution, files, self._scratch, self._variables)
+            stream = self._work.remote(run, self._execution, files, self._scratch, self._variables)
             self._streams.append(stream)
             if self._closed:  # too late for `close` to have seen it
                 self._ray.cancel(stream, force=True)
@@ -139,7 +139,7 @@ class RayCluster(Pool):
             record.release()
 
     def close(self) -> None:
-        """As `Pool.close`."""
+        """As `WorkerPool.close`."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         for stream in self._streams:
@@ -190,9 +190,9 @@ def connect(ray: Any, address: str) -> bool:
 
 
 def divide(
-    machines: Sequence[tuple[int, int]], jobs: int | None, cells: int, device: str
+    machines: Sequence[tuple[int, int]], jobs: int | None, runs: int, device: str
 ) -> tuple[int, int, float]:
-    """Cells at a time, and the CPUs and GPUs (perhaps a part of one) of each: so that all can be placed.
+    """Runs at a time, and the CPUs and GPUs (perhaps a part of one) of each: so that all can be placed.
 
     Args:
         machines: numbers of CPUs and GPUs.
@@ -215,10 +215,10 @@ def divide(
             f"--jobs {wanted}: every job needs a CPU, and the {whose} {most}; give --jobs {max(1, most)} or "
             "fewer, or add machines with `ray start --address`"
         )
-    wanted = min(wanted, max(1, cells))
+    wanted = min(wanted, max(1, runs))
 
     def room(share: int, on_each: int) -> int:
-        """For cells of `share` CPUs, of which `on_each` share a GPU."""
+        """For runs of `share` CPUs, of which `on_each` share a GPU."""
         return sum(min(cpus // share, slots * on_each) for cpus, slots in used)
 
     on_each = next(n for n in range(1, wanted + 1) if room(1, n) >= wanted)

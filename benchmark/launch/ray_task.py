@@ -25,7 +25,7 @@ from pfl_benchmark.records.files import write_bytes
 from pfl_benchmark.records.same_data import Source
 from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import resolve
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 __all__ = ["clean_up", "look", "read_files", "work", "write_files"]
 
@@ -38,16 +38,16 @@ _RARELY = 4  # times the engine's seconds between checkpoints: between those tha
 _LEAST = 0.1  # seconds between looks for a checkpoint
 
 
-def look(cells: Sequence[Cell], data_dir: Path | None) -> tuple[str, dict[Source, str]]:
-    """The name of this machine, and the sources of `cells` that are not on it, with the reason."""
+def look(runs: Sequence[PlannedRun], data_dir: Path | None) -> tuple[str, dict[Source, str]]:
+    """The name of this machine, and the sources of `runs` that are not on it, with the reason."""
     load_plugins()
-    return socket.gethostname(), unavailable(cells, data_dir, download=False)
+    return socket.gethostname(), unavailable(runs, data_dir, download=False)
 
 
 def work(
-    cell: Cell, execution: Execution, files: Files, scratch: str, variables: Mapping[str, str]
+    run: PlannedRun, execution: Execution, files: Files, scratch: str, variables: Mapping[str, str]
 ) -> Iterator[Files | Ended]:
-    """Run a cell: the files of its record as they come, last how it ended.
+    """Carry out a run: the files of its record as they come, last how it ended.
 
     Args:
         files: what there is of its record.
@@ -57,13 +57,13 @@ def work(
     os.environ.update(variables)
     load_plugins()
     execution = dataclasses.replace(execution, results_dir=_folder(scratch))
-    folder = record_of(resolve(cell.config), execution.results_dir).folder
+    folder = record_of(resolve(run.config), execution.results_dir).folder
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_files(folder, files)
     pause, sent = max(_LEAST, _RARELY * execution.checkpoint_seconds), 0
     with ThreadPoolExecutor(1, initializer=use_share) as thread:
-        running = thread.submit(attempt, cell, execution, Quiet())
+        running = thread.submit(attempt, run, execution, Quiet())
         while wait([running], timeout=pause).not_done:
             with contextlib.suppress(FileNotFoundError):  # no checkpoint yet, or the run ends just now
                 if (written := (folder / "checkpoint.pt").stat().st_mtime_ns) != sent:

@@ -21,7 +21,7 @@ class Entry:
     """A launcher that can be asked for."""
 
     make: Maker
-    where: str  # cells run, in a few words for the help text
+    where: str  # runs run, in a few words for the help text
     flags: Mapping[str, Mapping[str, Any]]  # its own, each with the keywords of argparse's `add_argument`
 
 
@@ -54,7 +54,7 @@ def find(name: str) -> Maker:
 def add_flags(group: argparse._ArgumentGroup) -> None:
     """Add ``--launcher`` and the flags of all launchers."""
     places = ", ".join(f"{name} ({entry.where})" for name, entry in LAUNCHERS.items())
-    add_flag(group, "--launcher NAME", f"where cells run: {places} (default: local)", default="local")
+    add_flag(group, "--launcher NAME", f"where runs run: {places} (default: local)", default="local")
     for entry in LAUNCHERS.values():
         for name, keywords in entry.flags.items():
             group.add_argument(flag(name), **keywords)

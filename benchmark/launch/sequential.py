@@ -1,4 +1,4 @@
-"""One cell after the other, in this process."""
+"""One run after the other, in this process."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch import base
-from pfl_benchmark.launch.base import Launcher, Outcome, Watcher, attempt
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.launch.base import BatchReport, Launcher, Watcher, attempt
+from pfl_benchmark.studies.grid import PlannedRun
 
 __all__ = ["Sequential"]
 
@@ -19,19 +19,19 @@ class Sequential(Launcher):
     def __init__(self, execution: Execution) -> None:
         super().__init__(1, "on this machine", execution)
 
-    def run(self, cells: Sequence[Cell], watcher: Watcher) -> Outcome:
+    def run(self, runs: Sequence[PlannedRun], watcher: Watcher) -> BatchReport:
         """As `Launcher.run`."""
-        outcome, waiting = Outcome(), list(cells)
+        report, waiting = BatchReport(), list(runs)
         while waiting:
             busy = []
-            for cell in waiting:
-                ended = attempt(cell, self._execution, watcher.begin(cell))
+            for run in waiting:
+                ended = attempt(run, self._execution, watcher.begin(run))
                 if ended.kind == "busy":
-                    busy.append(cell)
+                    busy.append(run)
                 else:
-                    outcome.add(cell, ended, watcher)
+                    report.add(run, ended, watcher)
             if len(busy) == len(waiting):
                 watcher.wait(busy)
                 time.sleep(base.PATIENCE)
             waiting = busy
-        return outcome
+        return report

@@ -1,4 +1,4 @@
-"""``--launcher slurm``: cells as a job array of a Slurm cluster, by submitit."""
+"""``--launcher slurm``: runs as a job array of a Slurm cluster, by submitit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch.base import Ended, Options, absolute, attempt
 from pfl_benchmark.launch.cores import use_share
-from pfl_benchmark.launch.pool import Pool, Task
+from pfl_benchmark.launch.pool import Job, WorkerPool
 from pfl_benchmark.launch.registry import register
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 __all__ = ["Slurm", "parameters"]
 
 _ROOM = 1000  # of an array, by Slurm's own default
 _AT_ONCE = 256  # of it, unless --jobs says otherwise
-_TIMEOUTS = 20  # after which a cell begins to count as lost; each time it goes on from its checkpoint
+_TIMEOUTS = 20  # after which a run begins to count as lost; each time it goes on from its checkpoint
 _OURS = ("array", "nodes", "ntasks", "ntasks_per_node", "output", "error", "signal", "requeue")
 
 
@@ -50,7 +50,7 @@ SLURM = {
 
 
 @register("slurm", "a job array", slurm=SLURM)
-class Slurm(Pool):
+class Slurm(WorkerPool):
     """A pool of Slurm jobs; the results folder and the data must be where all nodes see them.
 
     Args:
@@ -70,14 +70,14 @@ class Slurm(Pool):
                 "--launcher slurm needs Slurm's sbatch and srun on the path; call this on a login node of "
                 "the cluster, or use --launcher local"
             )
-        jobs = min(options.jobs or _AT_ONCE, max(1, len(options.cells)))
+        jobs = min(options.jobs or _AT_ONCE, max(1, len(options.runs)))
         super().__init__(jobs, f"on Slurm, {jobs} at a time", absolute(options.execution))
         self.room = _ROOM
         self._cluster = cluster
         self._jobs: list[Any] = []
 
-    def submit(self, cells: Sequence[Cell]) -> Sequence[Task]:
-        """As `Pool.submit`: one array.
+    def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Job]:
+        """As `WorkerPool.submit`: one array.
 
         Raises:
             UserError: Slurm does not take it.
@@ -90,7 +90,7 @@ class Slurm(Pool):
             executor.update_parameters(
                 name="pfl-benchmark", slurm_array_parallelism=self.jobs, **self._wanted
             )
-            jobs = executor.map_array(_Resumable(), cells, [self._execution] * len(cells))
+            jobs = executor.map_array(_Resumable(), runs, [self._execution] * len(runs))
         except Exception as error:  # of many kinds: a partition that is none, a limit of the account
             reason = " ".join(str(error).split())
             raise UserError(f"Slurm does not take the jobs: {reason}; mend --slurm") from error
@@ -98,7 +98,7 @@ class Slurm(Pool):
         return jobs
 
     def close(self) -> None:
-        """As `Pool.close`."""
+        """As `WorkerPool.close`."""
         for job in self._jobs:
             with contextlib.suppress(Exception):  # one that ends just now
                 if not job.done():
@@ -109,27 +109,27 @@ class Slurm(Pool):
 class _Resumable:
     """`attempt` in a job; at the end of its time, or when it is preempted, submitit queues it again."""
 
-    def __call__(self, cell: Cell, execution: Execution) -> Ended:
+    def __call__(self, run: PlannedRun, execution: Execution) -> Ended:
         use_share()
-        return attempt(cell, execution, Quiet())
+        return attempt(run, execution, Quiet())
 
-    def checkpoint(self, cell: Cell, execution: Execution) -> Any:
+    def checkpoint(self, run: PlannedRun, execution: Execution) -> Any:
         """The same once more: the run goes on from its own checkpoint."""
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self, cell, execution)
+        return DelayedSubmission(self, run, execution)
 
 
 def parameters(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """What ``--slurm KEY=VALUE ...`` asks of `submitit.AutoExecutor`; keys are sbatch's long options.
 
     Raises:
-        UserError: no time, one that is none, or an option that a cell cannot have.
+        UserError: no time, one that is none, or an option that a run cannot have.
     """
     wanted = {key.replace("-", "_"): value for key, value in given}
     if refused := [key for key in wanted if key in _OURS]:
         raise UserError(
-            f"--slurm {refused[0]}=...: a cell is one task on one node; drop it (--jobs sets how many)"
+            f"--slurm {refused[0]}=...: a run is one task on one node; drop it (--jobs sets how many)"
         )
     if "time" not in wanted:
         raise UserError("--launcher slurm needs a time limit for each job: add --slurm time=MINUTES")

@@ -24,7 +24,7 @@ class Recurrent(Layer):
 
     Its input [B, T, inputs + 1] holds a sequence of vectors and, in the last channel, 1 for valid steps and 0
     for those behind the end. An empty sequence leaves the state 0. Names, gate order, the two biases and the
-    initial law are those of torch.nn.LSTM and torch.nn.GRU.
+    initial partitioner are those of torch.nn.LSTM and torch.nn.GRU.
     """
 
     inputs: int

@@ -80,7 +80,7 @@ def imported(start: Iterable[str], sources: Mapping[str, bytes], home: str = _ME
     """Modules of the methods `start` (such as ``fedper``) and of those that they import; packages whole.
 
     Args:
-        home: the folder of the methods, or of what else has one file each, such as ``datasets/laws``.
+        home: the folder of the methods, or of what else has one file each, such as ``datasets/partitioners``.
     """
     found: set[str] = set()
     methods = list(start)

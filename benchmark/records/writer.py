@@ -260,7 +260,7 @@ def _clients(metrics: ClientMetrics) -> str:
 def slug(config: RunConfig) -> str:
     """The setting and seed as a person would say them; the hash behind it makes the folder unique."""
     network = "" if config.own_network else f"-{config.network}"
-    return f"{config.dataset}{network}-{config.law.slug}-seed{config.seed}"
+    return f"{config.dataset}{network}-{config.partitioner.slug}-seed{config.seed}"
 
 
 def as_float(value: float | np.floating) -> float:

@@ -27,7 +27,7 @@ _NOT_LOOSE = ("pfl_benchmark", "builtins", "abc", "torch", "torchvision")
 def code_of(config: RunConfig, network: Network | None = None) -> str:
     """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
 
-    What only other methods, networks, datasets and partition laws are made of does not count.
+    What only other methods, networks, datasets and partitioners are made of does not count.
 
     Args:
         network: `network_of` the configuration, if that is known already.
@@ -43,9 +43,9 @@ def installed_plugins(config: RunConfig, network: Network | None = None) -> list
 
 
 def _modules_of(config: RunConfig, network: Network) -> tuple[str, ...]:
-    """Of method, partition law, network and dataset, with their bases."""
+    """Of method, partitioner, network and dataset, with their bases."""
     layers = [part for layer in network.layers for part in layer.made_of]
-    made = (find(config.algo), type(config.law), type(network), *layers)
+    made = (find(config.algo), type(config.partitioner), type(network), *layers)
     modules = [cls.__module__ for part in made for cls in part.__mro__]
     if not config.own_network:
         modules.append(find_architecture(config.network).module)
@@ -77,14 +77,14 @@ def outdated(
 
 @cache
 def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
-    """`code_of`, with the modules of method, partition law and their bases, and the network in words."""
+    """`code_of`, with the modules of method, partitioner and their bases, and the network in words."""
     own: set[str] = set()
     plugins = {
         name: SOURCES[name]
         for name in sorted(SOURCES)
         if name.startswith("plugins/") and _is_within(name.split("/")[1], modules)
     }
-    for home in ("algorithms", "datasets/laws", _ARCHITECTURES):
+    for home in ("algorithms", "datasets/partitioners", _ARCHITECTURES):
         paths = [path_of(name) for name in modules]
         starts = [
             path.removeprefix(f"{home}/").split("/")[0] for path in paths if path.startswith(f"{home}/")
@@ -98,7 +98,7 @@ def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
     # A dataset's own network stands for the modules in which all are listed.
     some = (
         "algorithms/",
-        "datasets/laws/",
+        "datasets/partitioners/",
         "datasets/catalogue/",
         "datasets/own/",
         "benchmark/models/catalogue.py",

@@ -108,7 +108,7 @@ def _load(plugin: str, name: str) -> None:
     """Import a plugin as a module of this name."""
     from pfl_benchmark.algorithms import ALGORITHMS
     from pfl_benchmark.config.settings import SETTINGS, Setting
-    from pfl_benchmark.datasets.laws import LAWS
+    from pfl_benchmark.datasets.partitioners import PARTITIONERS
     from pfl_benchmark.datasets.registry import DATASETS, MODULES, DatasetInfo
     from pfl_benchmark.models import ARCHITECTURES, NETWORKS, Architecture, Network
     from pfl_benchmark.records.sources import SOURCES
@@ -121,7 +121,7 @@ def _load(plugin: str, name: str) -> None:
         ("setting", SETTINGS, Setting),
         ("network", NETWORKS, Network),
         ("network", ARCHITECTURES, Architecture),
-        ("partition law", LAWS, None),
+        ("partitioner", PARTITIONERS, None),
     ]
     registries: list[dict[str, Any]] = [*(registry for _, registry, _ in kinds), MODULES, SOURCES]
     before, modules = [dict(registry) for registry in registries], set(sys.modules)
@@ -178,8 +178,10 @@ def _check(kind: str, name: str, found: Any, expected: Any) -> None:
     from pfl_benchmark.datasets.api import DATASETS
     from pfl_benchmark.models import Architecture
 
-    if expected is None:  # a partition law: its options are fields and flags of all runs
-        raise ValueError(f"the {kind} '{name}' comes too late in a plugin; put its file into datasets/laws")
+    if expected is None:  # a partitioner: its options are fields and flags of all runs
+        raise ValueError(
+            f"the {kind} '{name}' comes too late in a plugin; put its file into datasets/partitioners"
+        )
     if not isinstance(found, expected):
         article = "an" if expected is Architecture else "a"
         raise ValueError(

@@ -121,7 +121,7 @@ def check_data(config: RunConfig) -> None:
     """
     info = datasets.DATASETS[config.dataset]
     holds = f"and '{info.name}' holds {info.unit}; drop it"
-    config.law.check(info.name, users=info.by_users)
+    config.partitioner.check(info.name, users=info.by_users)
     if config.augment and info.kind != "images":
         raise UserError(f"--augment is for images, {holds}")
     side = min(info.shape[1:], default=0)

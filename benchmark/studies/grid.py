@@ -15,14 +15,14 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.errors import NotDefined
 from pfl_benchmark.resolve.run import resolve
+from pfl_benchmark.studies.dry_run import canonical
 from pfl_benchmark.studies.printed import PrintedTable
-from pfl_benchmark.studies.rehearsal import canonical
 
 if TYPE_CHECKING:
     from pfl_benchmark.render.picture import Picture
     from pfl_benchmark.render.table import Table
 
-__all__ = ["Cell", "Column", "Computed", "Grid", "Profile", "Study", "Variant", "configure", "plan"]
+__all__ = ["Column", "Computed", "Grid", "PlannedRun", "Profile", "Study", "Variant", "configure", "plan"]
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Cell:
+class PlannedRun:
     """One run that is needed.
 
     Attributes:
@@ -199,7 +199,7 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
 
 def plan(
     studies: Iterable[Study], profile: Profile, seeds: Sequence[int], settings: Collection[str] = ()
-) -> list[Cell]:
+) -> list[PlannedRun]:
     """All runs that the studies need, each once: all of the first seed first, then by study and setting.
 
     Args:
@@ -215,7 +215,7 @@ def plan(
             if config is not None:
                 title = f"{_name(variant)} on {_setting(column)}, seed {seed}"
                 found.setdefault(config.hash, (config, title, {}))[2][study.name] = None
-    return [Cell(config, title, tuple(users)) for config, title, users in found.values()]
+    return [PlannedRun(config, title, tuple(users)) for config, title, users in found.values()]
 
 
 def _name(variant: Variant) -> str:

@@ -10,7 +10,7 @@ from statistics import fmean
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.network import knows_network
 from pfl_benchmark.records.store import Record
-from pfl_benchmark.studies.rehearsal import adapts
+from pfl_benchmark.studies.dry_run import adapts
 
 __all__ = ["Cost", "Reached", "Target", "at_last", "cost_to", "reached"]
 

@@ -36,7 +36,7 @@ def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
     """Read what ``folder:PATH`` or ``parquet:PATH`` names; ``PATH@32`` scales all images to 32 × 32 pixels.
 
     Where the data do not say what is for testing, every fifth image of a class is, at even distances. A
-    dataset with clients has users, who are divided by the law `natural`.
+    dataset with clients has users, who are divided by the partitioner `natural`.
 
     Returns:
         The dataset, and fields of `RunConfig` that suit it.
@@ -117,7 +117,7 @@ def _normalisation(x: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]
     return tuple(round(mean, 4) for mean in means), tuple(round(std, 4) or 1.0 for std in stds)
 
 
-# -- without clients: a law divides them --------------------------------------------------------------
+# -- without clients: a partitioner divides them -----------------------------------------------------------
 
 
 def _pooled(

@@ -1,4 +1,4 @@
-"""Pages made from the registries: methods, datasets, networks, partition laws, commands, configuration."""
+"""Pages made from the registries: methods, datasets, networks, partitioners, commands, configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pfl_benchmark.cli import parser_of
 from pfl_benchmark.commands import command_names, find_command
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.datasets.api import DATASETS, LAWS
+from pfl_benchmark.datasets.api import DATASETS, PARTITIONERS
 from pfl_benchmark.datasets.registry import MODULES
 from pfl_benchmark.errors import flag
 from pfl_benchmark.experiment.card import card_of
@@ -54,7 +54,7 @@ LANDING = {
     "README.md": ("index.md", ""),
     "CONTRIBUTING.md": ("extend/index.md", ""),
     "algorithms": ("methods/index.md", ""),
-    "datasets/laws": ("laws.md", ""),
+    "datasets/partitioners": ("partitioners.md", ""),
     "benchmark/config/run_config.py": ("configuration.md", ""),
 }
 
@@ -65,7 +65,7 @@ def pages(root: Path) -> dict[str, str]:
         **_methods(),
         **_datasets(root),
         **_networks(),
-        "laws.md": _laws(),
+        "partitioners.md": _partitioners(),
         "commands.md": _commands(),
         "configuration.md": _configuration(),
     }
@@ -84,7 +84,7 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
         {"Start": ["index.md", "quickstart.md", "python.md", "own-data.md", "faq.md"]},
         {"Protocol": ["protocol.md", "records.md", "configuration.md", "bound.md"]},
         {"Methods": all_of("methods")},
-        {"Data": [*all_of("datasets"), "laws.md"]},
+        {"Data": [*all_of("datasets"), "partitioners.md"]},
         {"Networks": all_of("networks")},
         {"Running": ["commands.md", "running.md", "performance.md", "reliability.md"]},
         {"Results": [*all_of("results"), *(["board.md"] if "board.md" in made else [])]},
@@ -170,8 +170,8 @@ def _dataset(name: str, copies: Mapping[str, str]) -> str:
     ]
     table = "\n".join(["| | |", "|---|---|", *(f"| {key} | {_cell(value)} |" for key, value in rows)])
     split = "\n".join(
-        f"| `{key}` | [{setting.values['partition']}](../laws.md#{setting.values['partition']}) | "
-        f"{RunConfig(**setting.values).law.describe()} | {setting.values.get('clients', RunConfig.clients)} |"
+        f"| `{key}` | [{setting.values['partition']}](../partitioners.md#{setting.values['partition']}) | "
+        f"{RunConfig(**setting.values).partitioner.describe()} | {setting.values.get('clients', RunConfig.clients)} |"
         for key, setting in settings.items()
     )
     more = "\n\n".join(module.split("\n\n")[1:])
@@ -181,7 +181,7 @@ def _dataset(name: str, copies: Mapping[str, str]) -> str:
         example = "python -m benchmark list datasets"
     return (
         f"# {name}\n\n{info.title}.\n\n{table}\n\n{more}\n\n## Split\n\n"
-        f"| setting | law | each client | clients |\n|---|---|---|---|\n{split}\n\n```\n{example}\n```\n"
+        f"| setting | partitioner | each client | clients |\n|---|---|---|---|\n{split}\n\n```\n{example}\n```\n"
     )
 
 
@@ -256,27 +256,27 @@ def _tensors(layer: Layer) -> str:
     return ", ".join(f"{name.replace(prefix, '')} {list(shape)}" for name, shape in layer.shapes().items())
 
 
-# -- laws, commands, configuration --------------------------------------------------------------------
+# -- partitioners, commands, configuration --------------------------------------------------------------------
 
 
-def _laws() -> str:
+def _partitioners() -> str:
     parts = [
-        "# Partition laws\n\nHow samples are dealt to clients: `--partition NAME`. Splits depend on the data and "
+        "# Partition partitioners\n\nHow samples are dealt to clients: `--partition NAME`. Splits depend on the data and "
         "`--seed` alone, so all methods have the same. `python -m benchmark data` shows one.\n\n"
         "```\npython -m benchmark list partitions\npython -m benchmark data --dataset digits --dirichlet 0.1\n```"
     ]
-    for name, law in LAWS.items():
-        doc = (inspect.getdoc(law) or "").replace("``", "`")
+    for name, partitioner in PARTITIONERS.items():
+        doc = (inspect.getdoc(partitioner) or "").replace("``", "`")
         options = "\n".join(
             f"* `{flag(option)}`{_default(spec)}: {spec.metadata['doc']}"
-            for option, spec in law.options().items()
+            for option, spec in partitioner.options().items()
         )
         parts.append(f"## {name}\n\n{doc}\n\n{options}".rstrip())
     return "\n\n".join(parts) + "\n"
 
 
 def _default(spec: dataclasses.Field[Any]) -> str:
-    """The default of an option of a law; those that have to be given say what is usual."""
+    """The default of an option of a partitioner; those that have to be given say what is usual."""
     if (usual := spec.metadata["such_as"]) is not None:
         return f" (no default, such as {usual:g})"
     return f" (default {spec.default:g})"
@@ -320,13 +320,15 @@ def _settings() -> str:
     for name, setting in SETTINGS.items():
         config = RunConfig(**setting.values)
         dataset = f"[{config.dataset}](datasets/{config.dataset}.md)"
-        law = f"[{config.partition}](laws.md#{config.partition}): {config.law.describe()}"
+        partitioner = (
+            f"[{config.partition}](partitioners.md#{config.partition}): {config.partitioner.describe()}"
+        )
         size = f"{config.clients}, {100 * config.participation:g} %"
         rows.append(
-            f"| `{name}` | {dataset} | {law} | {size} | {config.rounds} × {config.local_epochs} | {config.lr:g} | "
+            f"| `{name}` | {dataset} | {partitioner} | {size} | {config.rounds} × {config.local_epochs} | {config.lr:g} | "
             f"{'yes' if config.augment else 'no'} |"
         )
-    heads = "| setting | dataset | law | clients, in a round | rounds × epochs | rate | flips |"
+    heads = "| setting | dataset | partitioner | clients, in a round | rounds × epochs | rate | flips |"
     return (
         "## Settings\n\n`--setting NAME`; `--dataset NAME` alone takes the first setting of the dataset.\n\n"
         f"{heads}\n|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"

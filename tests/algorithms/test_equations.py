@@ -91,14 +91,14 @@ def test_a_step_is_split_into_batches_that_differ_by_at_most_one():
     x = torch.arange(2 * 5.0).view(2, 5, 1)
     step = quadratic_step({}, {}, x)
     step = dataclasses.replace(
-        step, count=torch.tensor([5, 2]), scale=torch.tensor([[0.2] * 5, [0.5, 0.5, 0, 0, 0]])
+        step, count=torch.tensor([5, 2]), sample_weights=torch.tensor([[0.2] * 5, [0.5, 0.5, 0, 0, 0]])
     )
     first, second = step.split(2)
     assert first.x[0].flatten().tolist() == [0, 2, 4]
     assert second.x[0].flatten().tolist() == [1, 3]
     assert (first.count.tolist(), second.count.tolist()) == ([3, 1], [2, 1])
-    close(first.scale, torch.tensor([[1 / 3] * 3, [1, 0, 0]]))
-    close(second.scale, torch.tensor([[0.5, 0.5], [1, 0]]))
+    close(first.sample_weights, torch.tensor([[1 / 3] * 3, [1, 0, 0]]))
+    close(second.sample_weights, torch.tensor([[0.5, 0.5], [1, 0]]))
 
 
 # FedProx

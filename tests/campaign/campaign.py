@@ -121,20 +121,20 @@ def test_kills(algo, tiny, tmp_path):
         shutil.rmtree(root)
 
 
-@pytest.mark.parametrize("kind", ["checkpoint", "trunk"])
+@pytest.mark.parametrize("kind", ["checkpoint", "shared rounds"])
 def test_flips(kind, tiny, tmp_path, capsys):
     """A flipped bit in a checkpoint or in shared rounds changes nothing: it is found, or does not matter."""
     algo = "fedper" if kind == "checkpoint" else "fedavg-ft"
     _go(tiny, algo, tmp_path / "whole")
     whole = record_of(resolve(tiny(algo)), tmp_path / "whole").folder
     start = tmp_path / "start"
-    if kind == "trunk":
+    if kind == "shared rounds":
         _go(tiny, "fedavg", start)
         shutil.rmtree(record_of(resolve(tiny("fedavg")), start).folder)
     else:
         with pytest.raises(KeyboardInterrupt):
             _stop(tiny(algo), start)
-    (file,) = start.rglob("checkpoint.pt" if kind == "checkpoint" else "trunk-*.pt")
+    (file,) = start.rglob("checkpoint.pt" if kind == "checkpoint" else "shared-*.pt")
     content, rng, told = file.read_bytes(), random.Random(kind), 0
     for _ in range(FLIPS // 2):
         root = tmp_path / "flipped"

@@ -20,7 +20,7 @@ KNOWN = {
     "settings": SETTINGS,
     "datasets": datasets.DATASETS,
     "networks": ARCHITECTURES,
-    "partitions": datasets.LAWS,
+    "partitions": datasets.PARTITIONERS,
     "studies": STUDIES,
 }
 
@@ -37,8 +37,8 @@ def test_list_for_people(command):
             assert f"--set {spec.name}=" in answer.out
         for name in method.ablations:
             assert f"--ablation {name} " in answer.out
-    for law in datasets.LAWS.values():
-        assert all(f"    {flag(name)} " in answer.out for name in law.options())
+    for partitioner in datasets.PARTITIONERS.values():
+        assert all(f"    {flag(name)} " in answer.out for name in partitioner.options())
     assert all(len(line) <= 110 and line == line.rstrip() for line in answer.out.splitlines())
 
 

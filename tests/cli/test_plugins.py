@@ -23,7 +23,7 @@ from pfl_benchmark.records.sources import SOURCES
 from pfl_benchmark.resolve import plugins
 from pfl_benchmark.resolve.code import _digest, code_of
 from pfl_benchmark.resolve.plugins import GROUP, INSTALLED, LOADED, VARIABLE, load_plugins
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 ROOT = Path(__file__).parents[2]
 REGISTRIES = (ALGORITHMS, ARCHITECTURES, DATASETS, MODULES, NETWORKS, SETTINGS, SOURCES, LOADED)
@@ -263,7 +263,7 @@ def test_an_installed_package_that_cannot_be_loaded_is_left_out_and_said_once(ki
 
 def test_workers_load_plugins(plugin, tiny, tmp_path):
     load_plugins([plugin(METHOD + DATASET)])
-    cell = Cell(tiny("own", dataset="own-digits"), "a cell", ())
+    cell = PlannedRun(tiny("own", dataset="own-digits"), "a run", ())
     execution = Execution(device="cpu", executor="loop", results_dir=tmp_path / "runs")
     with Processes(1, execution) as launcher:
         outcome = launcher.run([cell], Silent())
@@ -271,7 +271,7 @@ def test_workers_load_plugins(plugin, tiny, tmp_path):
 
 
 class Silent:
-    """A watcher of cells and rounds that does nothing."""
+    """A watcher of runs and rounds that does nothing."""
 
     def begin(self, cell):
         return self
@@ -303,10 +303,10 @@ PLACES = {
     "register": "pfl_benchmark.datasets.registry",
 }
 LAW = """
-from pfl_benchmark.datasets.laws import LAWS
-from pfl_benchmark.datasets.laws.base import register
+from pfl_benchmark.datasets.partitioners import PARTITIONERS
+from pfl_benchmark.datasets.partitioners.base import register
 
-register(type("Own", (LAWS["iid"],), {"name": "own"}))
+register(type("Own", (PARTITIONERS["iid"],), {"name": "own"}))
 """
 
 # What follows an import of the registry of that name.
@@ -340,7 +340,7 @@ BAD = {
     "a setting's field": (setting(**IID, round=3), ["did you mean 'rounds'"]),
     "a setting's value": (setting(**IID, rounds=0), ["--rounds is 0"]),
     "a setting's dataset": (setting(**{**IID, "dataset": "digit"}), ["did you mean 'digits'"]),
-    "a partition law": (LAW, ["partition law 'own'", "datasets/laws"]),
+    "a partitioner": (LAW, ["partitioner 'own'", "datasets/partitioners"]),
 }
 
 

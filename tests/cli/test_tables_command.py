@@ -89,9 +89,9 @@ def contents(folder):
 def test_fill_render_and_nothing_to_do(command, tiny_studies, tmp_path):
     first = command("--only pair again")
     assert first.code == 0
-    assert "2 of 2 cells to run" in first.err
+    assert "2 of 2 runs to do" in first.err
     assert re.search(r"\[2/2\] fedavg-ft on digits-s2, seed 0: accuracy \d+\.\d\d %", first.err)
-    assert "all 2 cells done; rendered pair, again" in first.out
+    assert "all 2 runs done; rendered pair, again" in first.out
     root = tmp_path / "results"
     names = {path.name for path in (*root.glob("tables/*"), *root.glob("figures/*"))}
     tables = [f"{name}.{ending}" for name in TABLES for ending in FORMATS]
@@ -109,7 +109,7 @@ def test_fill_render_and_nothing_to_do(command, tiny_studies, tmp_path):
     third = command("--only pair again")
     assert third.code == 0
     assert f"set aside as {damaged.name}.damaged: clients.csv" in third.err
-    assert "1 of 2 cells to run" in third.err
+    assert "1 of 2 runs to do" in third.err
     assert (damaged / "done").exists()
 
 
@@ -127,7 +127,7 @@ def test_a_diverged_cell_is_named_and_the_others_are_made(command, tiny_studies,
     answer = command("--only wild")
     assert answer.code == 0
     assert "no result: fedper on digits-s2, lr 1000000.0, seed 0: training diverged" in answer.err
-    assert "1 of 2 cells diverged" in answer.out
+    assert "1 of 2 runs diverged" in answer.out
     text = (tmp_path / "results" / "tables" / "wild.md").read_text()
     assert re.search(r"\| FedPer +\| +– \| +\*\*\d", text)
     assert "no record of FedPer on wild: training diverged" in text
@@ -141,18 +141,18 @@ def test_a_diverged_cell_is_not_run_again_until_its_folder_is_removed(command, t
     assert line.startswith("fedper on")
     assert "lr 1000000.0" in line
     assert "1 of    2 done, 1 diverged, about" in plan.out
-    assert "2 cells, 1 done, 1 diverged, 0 missing" in plan.out
+    assert "2 runs, 1 done, 1 diverged, 0 missing" in plan.out
     again = command("--only wild")
     assert again.code == 0
     assert "to run" not in again.err
     (line,) = (line for line in again.err.splitlines() if line.startswith("not run again: fedper on"))
     assert "training diverged" in line
-    assert "1 of 2 cells diverged" in again.out
+    assert "1 of 2 runs diverged" in again.out
     (folder,) = glob.glob(line.rpartition("remove ")[2])
     shutil.rmtree(folder)
     anew = command("--only wild")
     assert anew.code == 0
-    assert "1 of 2 cells to run" in anew.err
+    assert "1 of 2 runs to do" in anew.err
 
 
 def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_path):
@@ -170,7 +170,7 @@ def test_an_interrupted_call_goes_on(command, tiny_studies, monkeypatch, tmp_pat
         patch.setattr(base, "run_judged", interrupted)
         assert command("--only pair").code == 130
     answer = command("--only pair")
-    assert (answer.code, "1 of 2 cells to run" in answer.err) == (0, True)
+    assert (answer.code, "1 of 2 runs to do" in answer.err) == (0, True)
 
 
 def test_a_cell_that_fails_by_a_fault_of_the_program_is_a_failure_of_the_command(
@@ -182,7 +182,7 @@ def test_a_cell_that_fails_by_a_fault_of_the_program_is_a_failure_of_the_command
     answer = command("--only pair")
     assert answer.code == 1
     assert answer.err.count("ZeroDivisionError") >= 2
-    assert "2 cells" in answer.out
+    assert "2 runs" in answer.out
 
 
 def test_a_dry_run_changes_nothing(command, tiny_studies, tmp_path):
@@ -190,7 +190,7 @@ def test_a_dry_run_changes_nothing(command, tiny_studies, tmp_path):
     assert answer.code == 0
     assert not (tmp_path / "results").exists()
     assert re.search(r"fedavg on digits-s2, seed 0 +missing, about .* \[pair, again\]", answer.out)
-    assert "4 cells, 0 done, 4 missing" in answer.out
+    assert "4 runs, 0 done, 4 missing" in answer.out
     assert "measurement" in answer.out
 
 
@@ -235,9 +235,9 @@ def test_the_plan_names_absent_data(command, monkeypatch, tmp_path):
 def test_seeds_are_made_and_shown(command, own_catalogue, tmp_path):
     write_records(tmp_path / "results", FEW, catalogue.PROFILES["quick"], seeds=(0, 1, 2))
     table = tmp_path / "results" / "tables" / "few.md"
-    assert "all 4 cells done" in command("--only few").out
+    assert "all 4 runs done" in command("--only few").out
     assert "seeds 0, 1, 2" in table.read_text()
-    assert "all 8 cells done" in command("--only few --seeds 2").out
+    assert "all 8 runs done" in command("--only few --seeds 2").out
     assert "seeds 0, 1." in table.read_text()
 
 
@@ -248,7 +248,7 @@ def test_rendering_alone_runs_nothing_and_moves_nothing(command, own_catalogue, 
     answer = command("--only few --render-only")
     assert answer.code == 0
     assert f"damaged record, not used: {folders[0].name}" in answer.err
-    assert "1 of 4 cells missing; rendered few" in answer.out
+    assert "1 of 4 runs missing; rendered few" in answer.out
     assert folders[0].exists()
     assert "–" in (root / "tables" / "few.md").read_text()
 

@@ -8,8 +8,8 @@ import pytest
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.run_config import RunConfig
-from pfl_benchmark.datasets.laws import OPTIONS
-from pfl_benchmark.engine.trunks import common_fields
+from pfl_benchmark.datasets.partitioners import OPTIONS
+from pfl_benchmark.engine.shared_rounds import common_fields
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.resolve.run import method_label
 

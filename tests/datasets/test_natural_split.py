@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pfl_benchmark.datasets.api import LAWS, load
+from pfl_benchmark.datasets.api import PARTITIONERS, load
 from pfl_benchmark.errors import UserError
 
-BASE = LAWS["natural"](20, 1, 1, user_pool=20, test_share=0.25, least_test=8)
+BASE = PARTITIONERS["natural"](20, 1, 1, user_pool=20, test_share=0.25, least_test=8)
 
 
 @pytest.fixture(scope="module")

@@ -83,9 +83,9 @@ def test_without_a_test_folder_images_are_held_out(tmp_path):
         count = int((labels == label).sum())
         assert int((test.y == label).sum()) == count // 5
     assert len(train) + len(test) == 300
-    law = datasets.LAWS["dirichlet"]
+    partitioner = datasets.PARTITIONERS["dirichlet"]
     assert values["clients"] * values["samples_per_client"] <= len(train)
-    assert issubclass(law, datasets.LAWS[values["partition"]])
+    assert issubclass(partitioner, datasets.PARTITIONERS[values["partition"]])
 
 
 def test_the_smallest_class_limits_the_test_and_that_is_said(tmp_path):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from people_files import CHANNELS, write_hapt, write_play
 
-from pfl_benchmark.datasets.api import LAWS, Split, hold_out, load
+from pfl_benchmark.datasets.api import PARTITIONERS, Split, hold_out, load
 from pfl_benchmark.datasets.people.hapt import STEPS, windows
 from pfl_benchmark.datasets.people.pickled import Stub, load_arrays
 from pfl_benchmark.datasets.people.plays import ALPHABET, roles
@@ -23,8 +23,8 @@ def _no_cache_of_the_user(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def law(**changes):
-    return LAWS["chronological"](
+def partitioner(**changes):
+    return PARTITIONERS["chronological"](
         **{
             "clients": 6,
             "samples_per_client": 500,
@@ -57,7 +57,7 @@ def test_windows_lie_inside_of_a_recording_and_label_and_skip_nothing():
 def test_hapt_is_divided_in_time_without_overlap(tmp_path):
     write_hapt(tmp_path)
     dataset = load("hapt", tmp_path)
-    made = law().split(dataset, np.random.default_rng(0))
+    made = partitioner().split(dataset, np.random.default_rng(0))
     each = (STEPS * 5 - STEPS) // (STEPS // 2) + 1
     last = int(0.3 * each)
     assert made.train_sizes.tolist() == [6 * (each - last - 1)] * 6
@@ -80,8 +80,10 @@ def test_the_postural_transitions_are_read_on_request(name, activities, tmp_path
 def test_a_client_has_at_most_so_many_samples_at_even_distances(tmp_path):
     write_hapt(tmp_path)
     dataset = load("hapt", tmp_path)
-    whole = law().split(dataset, np.random.default_rng(0))
-    few = law(samples_per_client=10, test_samples_per_client=4).split(dataset, np.random.default_rng(0))
+    whole = partitioner().split(dataset, np.random.default_rng(0))
+    few = partitioner(samples_per_client=10, test_samples_per_client=4).split(
+        dataset, np.random.default_rng(0)
+    )
     for own, all_of_them in zip([*few.train, *few.test], [*whole.train, *whole.test], strict=True):
         places = np.searchsorted(np.sort(all_of_them), np.sort(own))
         assert np.isin(own, all_of_them).all()
@@ -231,7 +233,7 @@ def test_shakespeare_is_divided_in_time_without_overlap(tmp_path):
     write_play(tmp_path, "macbeth")
     dataset = load("shakespeare", tmp_path)
     assert dataset.users.max() == 5
-    made = law(test_share=0.2).split(dataset, np.random.default_rng(0))
+    made = partitioner(test_share=0.2).split(dataset, np.random.default_rng(0))
     for train, test in zip(made.train, made.test, strict=True):
         # The last character that training reads comes before the first that testing reads.
         assert (train.max() - test.min()) * STRIDE + LENGTH < 0
@@ -249,7 +251,7 @@ def test_plays_without_roles_and_folders_without_plays(tmp_path):
         load("shakespeare", tmp_path)
 
 
-# The law, and validation
+# The partitioner, and validation
 
 
 @pytest.mark.parametrize("name", ["hapt", "shakespeare"])
@@ -259,7 +261,7 @@ def test_validation_samples_are_the_last_in_time_and_share_nothing_with_training
     write_play(tmp_path)
     write_play(tmp_path, "macbeth")
     dataset = load(name, tmp_path)
-    whole = law(samples_per_client=most).split(dataset, np.random.default_rng(0))
+    whole = partitioner(samples_per_client=most).split(dataset, np.random.default_rng(0))
     validated, made = hold_out(dataset, whole, share, np.random.default_rng(1))
     assert validated.test is dataset.train
     for before, kept, held in zip(whole.train, made.train, made.test, strict=True):
@@ -294,7 +296,7 @@ def test_places_count_within_groups():
 
 def test_only_samples_in_the_order_of_time_can_be_divided_so():
     with pytest.raises(UserError, match=r"needs samples in the order of time.*use --partition natural"):
-        law(clients=2).split(load("synth-tweets"), np.random.default_rng(0))
+        partitioner(clients=2).split(load("synth-tweets"), np.random.default_rng(0))
 
 
 def test_users_without_test_samples_are_left_out(tmp_path):
@@ -307,9 +309,9 @@ def test_users_without_test_samples_are_left_out(tmp_path):
     smaller = dataclasses.replace(
         dataset, train=part, test=part, users=dataset.users[rows], groups=dataset.groups[rows]
     )
-    made = law(clients=5).split(smaller, np.random.default_rng(0))
+    made = partitioner(clients=5).split(smaller, np.random.default_rng(0))
     assert made.facts["qualified_users"] == 5
     with pytest.raises(
         UserError, match=r"only 5 of 6 users in .* have at least 1 test sample .* give at most 5 \(with"
     ):
-        law().split(smaller, np.random.default_rng(0))
+        partitioner().split(smaller, np.random.default_rng(0))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pfl_benchmark.datasets.api import LAWS, load
+from pfl_benchmark.datasets.api import PARTITIONERS, load
 from pfl_benchmark.datasets.describe import split_picture, split_table
 
 
@@ -15,8 +15,8 @@ def digits():
 
 @pytest.fixture(params=[("distinct", 2), ("dirichlet", 0.3)])
 def split(request, digits):
-    law, option = request.param
-    return LAWS[law](20, 30, 10, option).split(digits, np.random.default_rng(0))
+    partitioner, option = request.param
+    return PARTITIONERS[partitioner](20, 30, 10, option).split(digits, np.random.default_rng(0))
 
 
 def test_table(split, digits):

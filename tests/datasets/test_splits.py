@@ -1,13 +1,13 @@
-"""Splits by labels: what each law promises, over many sizes."""
+"""Splits by labels: what each partitioner promises, over many sizes."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from pfl_benchmark.datasets.api import LAWS, load
-from pfl_benchmark.datasets.laws.dirichlet import dirichlet_counts
-from pfl_benchmark.datasets.laws.distinct import deal_classes, repair_duplicates
+from pfl_benchmark.datasets.api import PARTITIONERS, load
+from pfl_benchmark.datasets.partitioners.dirichlet import dirichlet_counts
+from pfl_benchmark.datasets.partitioners.distinct import deal_classes, repair_duplicates
 from pfl_benchmark.datasets.pools import ClassPools, apportion
 from pfl_benchmark.errors import UserError
 
@@ -41,17 +41,17 @@ def labels_of(sizes):
 
 
 def spec_for(partition, **changes):
-    law = LAWS[partition]
+    partitioner = PARTITIONERS[partition]
     known = {"clients": 20, "samples_per_client": 40, "test_samples_per_client": 15}
     known |= {"classes_per_client": 3, "dirichlet": 0.5} | changes
-    return law(**{spec.name: known[spec.name] for spec in dataclasses.fields(law)})
+    return partitioner(**{spec.name: known[spec.name] for spec in dataclasses.fields(partitioner)})
 
 
 def split_of(dataset, spec, seed=0):
     return spec.split(dataset, np.random.default_rng(seed))
 
 
-# Any law
+# Any partitioner
 
 
 def test_checksum_is_the_same_everywhere():

@@ -21,7 +21,7 @@ from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets import api as datasets
-from pfl_benchmark.datasets.api import DATASETS, LAWS
+from pfl_benchmark.datasets.api import DATASETS, PARTITIONERS
 from pfl_benchmark.datasets.own import OWN_DATA
 from pfl_benchmark.datasets.registry import MODULES
 from pfl_benchmark.experiment.card import read_docstring
@@ -49,7 +49,7 @@ def test_everything_has_a_page():
         names = {name for name in registry if not name.startswith("notebook")}
         assert {f"{folder}/{name}.md" for name in names} <= made
     assert {f"results/{path.stem}.md" for path in (ROOT / "results").glob("[a-z]*.md")} <= made
-    for page, names in (("laws.md", LAWS), ("commands.md", command_names())):
+    for page, names in (("partitioners.md", PARTITIONERS), ("commands.md", command_names())):
         assert set(names) <= pages.anchors_of(site().pages[page])
     for field in RunConfig().to_dict():
         assert f"`{field}`" in site().pages["configuration.md"]

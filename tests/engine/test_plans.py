@@ -12,7 +12,7 @@ import pytest
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.resolve.run import with_hyper
-from pfl_benchmark.studies.rehearsal import rehearse
+from pfl_benchmark.studies.dry_run import dry_run
 
 PLANS = json.loads((Path(__file__).parent / "plans.json").read_text(encoding="utf-8"))
 
@@ -23,6 +23,6 @@ def test_plans_stay_what_they_were(key):
     if (setting, algo) == ("cifar10-s2", "phn"):
         pytest.skip("its hypernetwork has 30 million weights, drawn for every number of rounds that is tried")
     config = with_hyper(RunConfig(algo=algo, **{**SETTINGS[setting].values, "budget": budget}), {})
-    with rehearse(config, config.samples_per_client) as rehearsal:
-        plan = rehearsal.plan()
+    with dry_run(config, config.samples_per_client) as dry:
+        plan = dry.plan()
     assert [plan.rounds, plan.set_by, plan.limit, plan.planned] == PLANS[key]

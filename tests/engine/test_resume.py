@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pfl_benchmark.engine.clients as pieces
-import pfl_benchmark.engine.trunks as trunks
+import pfl_benchmark.engine.shared_rounds as shared_rounds
 import pfl_benchmark.experiment.prepare as prepare
 import pfl_benchmark.experiment.runner as runner
 import pfl_benchmark.records.origins as origins
@@ -21,7 +21,7 @@ from pfl_benchmark.algorithms.adaptation import FineTuning
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
 from pfl_benchmark.engine.executors import LoopExecutor
 from pfl_benchmark.engine.rounds import Diverged
-from pfl_benchmark.engine.trunks import TrunkStore
+from pfl_benchmark.engine.shared_rounds import SharedRoundsStore
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.resolve.code import code_of
 
@@ -119,7 +119,7 @@ def as_other_code(monkeypatch):
     def other():
         with monkeypatch.context() as patch:
             patch.setattr(runner, "code_of", lambda *_: "another commit's")
-            patch.setattr(trunks, "digest", lambda sources: "another commit's")
+            patch.setattr(shared_rounds, "digest", lambda sources: "another commit's")
             yield
 
     return other
@@ -324,15 +324,15 @@ def test_sharing_a_beginning_changes_nothing(algo, tiny, ready, launch, trained_
     """What FedAvg leaves after so many rounds, or else what the method itself has left."""
     config = tiny(algo, {"lg_warm": 2} if algo == "lg-fedavg" else {})
     alone = launch(config, tmp_path / "alone").content()
-    trunk = next(iter(trunks.trunks_of(ready(config).algorithm)), SharedRounds("fedavg", 0))
-    if trunk.key == "fedavg":
-        launch(tiny("fedavg", rounds=trunk.round or 4), tmp_path / "shared")
+    shared = next(iter(shared_rounds.shared_rounds_of(ready(config).algorithm)), SharedRounds("fedavg", 0))
+    if shared.key == "fedavg":
+        launch(tiny("fedavg", rounds=shared.round or 4), tmp_path / "shared")
     else:
         (tmp_path / "shared").mkdir()
         shutil.copytree(tmp_path / "alone" / ".cache", tmp_path / "shared" / ".cache")
     trained_rounds.clear()
     assert launch(config, tmp_path / "shared").content() == alone
-    assert min(trained_rounds, default=5) == trunk.round + 1
+    assert min(trained_rounds, default=5) == shared.round + 1
 
 
 def test_a_shared_beginning_is_trained_once(tiny, launch, trained_rounds, tmp_path):
@@ -379,13 +379,13 @@ def test_what_trains_otherwise_shares_nothing(own, shares, place, tiny, ready, m
         halved = type("Halved", (fedavg, type("Own", (Algorithm,), own)), naming)
         shares = shares and "shared_rounds" not in own
     monkeypatch.setitem(ALGORITHMS, "halved", halved)
-    assert bool(trunks.trunks_of(ready(tiny("halved")).algorithm)) == shares
+    assert bool(shared_rounds.shared_rounds_of(ready(tiny("halved")).algorithm)) == shares
 
 
 def test_no_registered_method_loses_its_beginning(algo, tiny, ready, play, differing):
     """Unless it trains otherwise than the method from which it inherits it."""
     algorithm = ready(tiny(algo)).algorithm
-    if trunks.trunks_of(algorithm) != algorithm.shared_rounds():
+    if shared_rounds.shared_rounds_of(algorithm) != algorithm.shared_rounds():
         home = next(base for base in type(algorithm).__mro__ if "shared_rounds" in vars(base))
         ours, theirs = play(tiny(algo)).algorithm.server, play(tiny(home.name)).algorithm.server
         assert differing(ours, theirs) == list(theirs)
@@ -489,50 +489,50 @@ def test_another_machine_trains_its_own_beginning(part, tiny, launch, trained_ro
 
 @pytest.mark.parametrize("part", ["split", "samples", "tf32"])
 def test_a_beginning_belongs_to_its_data_and_precision(part, tiny, tmp_path):
-    trunk = SharedRounds("fedavg", 2)
+    shared = SharedRounds("fedavg", 2)
     facts = {"split": "one", "samples": "these", "tf32": False}
 
     def store(facts):
         data = (facts["split"], facts["samples"])
-        return TrunkStore(tmp_path, tiny("fedavg"), data, {"tf32": facts["tf32"]})
+        return SharedRoundsStore(tmp_path, tiny("fedavg"), data, {"tf32": facts["tf32"]})
 
-    store(facts).save(trunk, {"weights": torch.ones(1)}, [{"round": 1}])
-    assert store(facts).load(trunk, torch.device("cpu"))["lines"] == [{"round": 1}]
-    assert store({**facts, part: "another"}).load(trunk, torch.device("cpu")) is None
+    store(facts).save(shared, {"weights": torch.ones(1)}, [{"round": 1}])
+    assert store(facts).load(shared, torch.device("cpu"))["lines"] == [{"round": 1}]
+    assert store({**facts, part: "another"}).load(shared, torch.device("cpu")) is None
 
 
 def test_a_damaged_beginning_is_trained_again(tiny, launch, unbroken, trained_rounds, tmp_path):
     launch(tiny("fedavg"), tmp_path)
-    (trunk,) = (tmp_path / ".cache").glob("trunk-*.pt")
-    trunk.write_bytes(b"no tensors in here")
+    (shared,) = (tmp_path / ".cache").glob("shared-*.pt")
+    shared.write_bytes(b"no tensors in here")
     trained_rounds.clear()
     assert launch(tiny("fedavg-ft"), tmp_path).content() == unbroken("fedavg-ft").content()
     assert trained_rounds[:4] == [1, 2, 3, 4]
-    assert torch.load(trunk, weights_only=True)["lines"]
+    assert torch.load(shared, weights_only=True)["lines"]
 
 
-@pytest.mark.parametrize("broken", ["cache", "trunk"])
+@pytest.mark.parametrize("broken", ["cache", "shared rounds"])
 def test_beginnings_that_cannot_be_opened_are_no_error(broken, tiny, launch, unbroken, tmp_path, capsys):
     if broken == "cache":
         (tmp_path / ".cache").write_text("no folder")
     else:
         launch(tiny("fedavg"), tmp_path)
-        (trunk,) = (tmp_path / ".cache").glob("trunk-*.pt")
-        trunk.unlink()
-        trunk.mkdir()
+        (shared,) = (tmp_path / ".cache").glob("shared-*.pt")
+        shared.unlink()
+        shared.mkdir()
     assert launch(tiny("fedavg-ft"), tmp_path).content() == unbroken("fedavg-ft").content()
     assert "common rounds are" in capsys.readouterr().err
 
 
 def test_beginnings_that_nobody_uses_are_deleted(tiny, launch, tmp_path):
     def kept():
-        return {path.name for path in (tmp_path / ".cache").glob("trunk-*.pt")}
+        return {path.name for path in (tmp_path / ".cache").glob("shared-*.pt")}
 
     launch(tiny("fedavg"), tmp_path)
     used = kept()
     launch(tiny("fedavg", seed=1), tmp_path)
     unused = kept() - used
-    (tmp_path / ".cache" / ".trunk-0.pt.1-2.tmp").write_bytes(b"a killed process left this")
+    (tmp_path / ".cache" / ".shared-0.pt.1-2.tmp").write_bytes(b"a killed process left this")
     for name in os.listdir(tmp_path / ".cache"):
         os.utime(tmp_path / ".cache" / name, (time.time() - 31 * 24 * 3600,) * 2)
     launch(tiny("fedavg-ft"), tmp_path)
@@ -540,7 +540,7 @@ def test_beginnings_that_nobody_uses_are_deleted(tiny, launch, tmp_path):
     launch(tiny("fedavg", seed=2), tmp_path)
     assert used < kept()
     assert not unused & kept()
-    assert not list((tmp_path / ".cache").glob(".trunk-*"))
+    assert not list((tmp_path / ".cache").glob(".shared-*"))
 
 
 def test_killed_in_the_beginning_of_a_shared_run(tiny, launch, unbroken, tmp_path):

@@ -9,7 +9,7 @@ from people_files import write_hapt, write_play
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
-from pfl_benchmark.datasets.api import LAWS, load
+from pfl_benchmark.datasets.api import PARTITIONERS, load
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.errors import UserError
@@ -91,8 +91,10 @@ def test_executors_agree(algo, dataset, changes, played):
 
 def test_series_are_normalised_by_the_training_samples(files):
     dataset = load("hapt", files)
-    law = LAWS["chronological"](clients=6, samples_per_client=44, test_samples_per_client=12, test_share=0.25)
-    split = law.split(dataset, np.random.default_rng(0))
+    partitioner = PARTITIONERS["chronological"](
+        clients=6, samples_per_client=44, test_samples_per_client=12, test_share=0.25
+    )
+    split = partitioner.split(dataset, np.random.default_rng(0))
     data = FederatedData(dataset, split, torch.device("cpu"))
     everything = torch.cat([data.inputs(client) for client in range(6)])
     torch.testing.assert_close(everything.mean((0, 2)), torch.zeros(6), atol=1e-5, rtol=0)

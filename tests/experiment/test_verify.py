@@ -129,7 +129,7 @@ def test_rounds_are_trained_not_taken_over(tiny, launch, trained_rounds, verify,
     folder = launch(tiny("ppfe", {"reduction": "none"}), tmp_path / "runs").folder
     assert json.loads((folder / "summary.json").read_text())[
         "shared_rounds"
-    ]  # of a trunk that is still there
+    ]  # of shared rounds that is still there
     trained_rounds.clear()
     assert verify(folder, "--rounds", 2)[0] == 0
     assert sorted(set(trained_rounds)) == [1, 2]

@@ -47,6 +47,6 @@ def quadratic_step(params, rates, x, **more):
 
     return Step(
         Network(()), params, rates=rates, x=x, y=torch.zeros(x.shape[:2], dtype=torch.int64),
-        scale=torch.full(x.shape[:2], 1 / x.shape[1]), count=count, noise=Noise(None, 1, 1),
+        sample_weights=torch.full(x.shape[:2], 1 / x.shape[1]), count=count, noise=Noise(None, 1, 1),
         descend=descend, **given,
     )  # fmt: skip

@@ -42,7 +42,7 @@ FOUR = _study(
     "four", "accuracy", "over-settings", rows=(LOCAL, FEDAVG, DITTO, REP),
     columns=tuple(Column(str(n), "digits-s2", {"samples_per_client": n}) for n in (20, 30, 40, 50)),
 )  # fmt: skip
-# What commands are tested with: studies with cells in common, on request, and of one profile alone.
+# What commands are tested with: studies with runs in common, on request, and of one profile alone.
 FEW = _study("few", "accuracy", "significance", rows=(FEDAVG, TUNED))
 PAIR = _study("pair", "accuracy", "significance", "worst10", rows=(FEDAVG, DITTO), paper=PRINTED)
 SIZES = _study(

@@ -75,7 +75,7 @@ def write_records(
     seeds: Iterable[int] = (0,),
     skip: tuple[str, ...] = (),
 ) -> list[Path]:
-    """A record for every cell of one study or several, but for the methods in `skip`."""
+    """A record for every run of one study or several, but for the methods in `skip`."""
     cells = plan([study] if isinstance(study, Study) else study, profile, list(seeds))
     return [write_record(root, cell.config) for cell in cells if cell.config.algo not in skip]
 

@@ -1,11 +1,11 @@
-"""What the tests of launchers share: small cells, and a watcher that remembers."""
+"""What the tests of launchers share: small runs, and a watcher that remembers."""
 
 import dataclasses
 
 import pytest
 from watching import Log
 
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 
 @pytest.fixture
@@ -15,6 +15,6 @@ def log():
 
 @pytest.fixture
 def cells(tiny):
-    """Three cells, which differ in their seed."""
+    """Three runs, which differ in their seed."""
     config = tiny("fedavg", rounds=2)
-    return [Cell(dataclasses.replace(config, seed=n), f"cell {n}", ("main",)) for n in range(3)]
+    return [PlannedRun(dataclasses.replace(config, seed=n), f"run {n}", ("main",)) for n in range(3)]

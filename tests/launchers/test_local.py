@@ -1,4 +1,4 @@
-"""Cells in processes of their own: real ones, one of which is killed, and all of which are interrupted."""
+"""Runs in processes of their own: real ones, one of which is killed, and all of which are interrupted."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch.cores import confined, own_gpu
 from pfl_benchmark.launch.local import Processes
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 pytestmark = pytest.mark.skipif(available_cores() < 2, reason="two workers need two cores")
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,12 +45,12 @@ def find(folder, cell):
 
 @pytest.fixture(scope="module")
 def filled(tiny, tmp_path_factory):
-    """Three cells on two workers, the first of which is killed at the first cell."""
+    """Three runs on two workers, the first of which is killed at the first cell."""
     folder, log = tmp_path_factory.mktemp("filled"), Killer(20)
     cells = [
-        Cell(tiny("fedper", rounds=ROUNDS), "long", ()),
-        Cell(tiny("fedavg", lr=1e30), "diverging", ()),
-        Cell(tiny("ppfe", rounds=8), "ppfe", ()),
+        PlannedRun(tiny("fedper", rounds=ROUNDS), "long", ()),
+        PlannedRun(tiny("fedavg", lr=1e30), "diverging", ()),
+        PlannedRun(tiny("ppfe", rounds=8), "ppfe", ()),
     ]
     return cells, folder, log, side_by_side(cells, folder, log)
 
@@ -93,7 +93,7 @@ def test_workers_have_their_share_of_the_cores(filled):
 
 def test_an_interrupt_ends_all_workers_and_leaves_their_checkpoints(tiny, tmp_path):
     """Signals that a terminal sends to everybody come while workers begin, and while they work."""
-    cells = [Cell(tiny("fedper", rounds=100_000, eval_every=0, seed=n), f"cell {n}", ()) for n in (0, 1)]
+    cells = [PlannedRun(tiny("fedper", rounds=100_000, eval_every=0, seed=n), f"run {n}", ()) for n in (0, 1)]
 
     class Interrupter(Log):
         def start(self, rounds, done):
@@ -131,13 +131,13 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.launch.local import Processes
 from pfl_benchmark.resolve.run import with_hyper
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 config = with_hyper(RunConfig(
     algo="fedper", dataset="digits", clients=6, samples_per_client=20, test_samples_per_client=10,
     rounds=100_000, eval_every=0), {})
 if __name__ == "__main__":
     execution = Execution(device="cpu", executor="loop", results_dir=Path(sys.argv[1]), checkpoint_seconds=0)
-    Processes(1, execution).submit([Cell(config, "cell", ())])
+    Processes(1, execution).submit([PlannedRun(config, "run", ())])
     print(*[process.pid for process in active_children()], flush=True)
     sys.stdin.read()
 """

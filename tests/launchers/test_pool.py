@@ -1,4 +1,4 @@
-"""What becomes of cells on a pool whose workers do what a script says; no process is started."""
+"""What becomes of runs on a pool whose workers do what a script says; no process is started."""
 
 import json
 
@@ -8,16 +8,16 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch import base
 from pfl_benchmark.launch.base import Ended
-from pfl_benchmark.launch.pool import ATTEMPTS, Pool
+from pfl_benchmark.launch.pool import ATTEMPTS, WorkerPool
 from pfl_benchmark.records.writer import RunRecord
 from pfl_benchmark.resolve.run import method_label
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 DONE = Ended("done", {"accuracy": 0.5})
 LOST = RuntimeError("killed by a test")
 
 
-class Scripted(Pool):
+class Scripted(WorkerPool):
     """A pool whose tasks go on by one step a look: rounds that the record then has, and at last the end."""
 
     pause = 0.0
@@ -35,7 +35,7 @@ class Scripted(Pool):
 
 class ScriptedTask:
     def __init__(self, pool, cell):
-        assert cell.title not in pool.open, "a cell is run twice at once"
+        assert cell.title not in pool.open, "a run is run twice at once"
         assert len(pool.open) < pool.room
         pool.open.add(cell.title)
         pool.sent.append(cell.title)
@@ -68,7 +68,7 @@ def impatient(monkeypatch):
 
 @pytest.fixture
 def run(tmp_path, log):
-    """``run(cells, jobs, scripts)``: the outcome, and the titles of the cells in the order of submission."""
+    """``run(runs, jobs, scripts)``: the outcome, and the titles of the runs in the order of submission."""
 
     def go(cells, jobs=2, scripts=None):
         pool = Scripted(tmp_path, jobs, scripts)
@@ -91,77 +91,77 @@ def test_all_cells_are_run_once(cells, run):
 
 
 def test_rounds_reach_the_observer(cells, run, log):
-    run(cells[:1], 1, {"cell 0": [[1, 2, 2, DONE]]})
+    run(cells[:1], 1, {"run 0": [[1, 2, 2, DONE]]})
     assert (log.starts, log.rounds) == ([0], [1, 2])
 
 
 def test_a_failing_cell_does_not_stop_the_others(cells, run):
     fault = Ended("failed", problem="RuntimeError: no", fault="Traceback")
-    outcome, _ = run(cells, 1, {"cell 1": [[fault]]})
-    assert titles(outcome.done) == ["cell 0", "cell 2"]
-    assert [(cell.title, problem) for cell, problem in outcome.failed] == [("cell 1", "RuntimeError: no")]
+    outcome, _ = run(cells, 1, {"run 1": [[fault]]})
+    assert titles(outcome.done) == ["run 0", "run 2"]
+    assert [(cell.title, problem) for cell, problem in outcome.failed] == [("run 1", "RuntimeError: no")]
     assert outcome.faults == ["Traceback"]
 
 
 def test_the_cell_of_a_lost_worker_comes_next(cells, run, log):
-    outcome, sent = run(cells, 1, {"cell 0": [[1, LOST], [2, DONE]]})
-    assert sent == ["cell 0", "cell 0", "cell 1", "cell 2"]
+    outcome, sent = run(cells, 1, {"run 0": [[1, LOST], [2, DONE]]})
+    assert sent == ["run 0", "run 0", "run 1", "run 2"]
     assert outcome.failed == []
     assert log.rounds == [1, 1, 2]  # the second begins where the first has been
     (note,) = log.notes
-    assert "cell 0 was lost (killed by a test)" in note
+    assert "run 0 was lost (killed by a test)" in note
 
 
 def test_a_cell_that_loses_its_workers_is_given_up(cells, run):
-    outcome, _ = run(cells, 1, {"cell 0": [[1, LOST] for _ in range(ATTEMPTS)]})
-    assert titles(outcome.done) == ["cell 1", "cell 2"]
+    outcome, _ = run(cells, 1, {"run 0": [[1, LOST] for _ in range(ATTEMPTS)]})
+    assert titles(outcome.done) == ["run 1", "run 2"]
     ((cell, problem),) = outcome.failed
-    assert cell.title == "cell 0"
+    assert cell.title == "run 0"
     assert "killed by a test" in problem
     assert "--jobs" in problem
 
 
 def test_workers_that_cannot_even_begin_end_everything(cells, run):
     with pytest.raises(UserError, match=r"lost before it had begun \(killed by a test\)"):
-        run(cells, 1, {"cell 0": [[LOST]]})
+        run(cells, 1, {"run 0": [[LOST]]})
 
 
 def test_a_cell_of_another_process_comes_last(cells, run, log):
     busy = [Ended("busy")]
-    outcome, _ = run(cells, 1, {"cell 0": [busy, busy, [DONE]]})
-    assert titles(outcome.done) == ["cell 1", "cell 2", "cell 0"]
+    outcome, _ = run(cells, 1, {"run 0": [busy, busy, [DONE]]})
+    assert titles(outcome.done) == ["run 1", "run 2", "run 0"]
     assert log.waits >= 1
 
 
 def test_a_folder_that_cannot_be_written_ends_everything(cells, run):
     with pytest.raises(UserError, match="no space"):
-        run(cells, 2, {"cell 0": [[Ended("stop", problem="no space")]]})
+        run(cells, 2, {"run 0": [[Ended("stop", problem="no space")]]})
 
 
 @pytest.fixture
 def variants(tiny):
-    """Two cells that begin alike, and one that does not."""
+    """Two runs that begin alike, and one that does not."""
     configs = [
         tiny("ppfe", rounds=8), tiny("ppfe", {"reduction": "none"}, rounds=8), tiny("fedper", rounds=8),
     ]  # fmt: skip
-    return [Cell(config, f"cell {n}", ()) for n, config in enumerate(configs)]
+    return [PlannedRun(config, f"run {n}", ()) for n, config in enumerate(configs)]
 
 
 def test_a_common_beginning_is_trained_by_one_worker(variants, run):
-    assert run(variants, 2, {"cell 0": [[8, DONE]]})[1] == ["cell 0", "cell 2", "cell 1"]
+    assert run(variants, 2, {"run 0": [[8, DONE]]})[1] == ["run 0", "run 2", "run 1"]
 
 
 def test_nobody_waits_for_a_common_beginning(variants, run):
-    assert run(variants[:2])[1] == ["cell 0", "cell 1"]
+    assert run(variants[:2])[1] == ["run 0", "run 1"]
 
 
 @pytest.mark.parametrize(("done", "chosen"), [(1, "other"), (3, "shorter"), (5, "longer")])
 def test_of_several_beginnings_those_count_that_are_being_trained(done, chosen, tiny, run):
     """Stages end with rounds 2 and 4: ``longer`` shares both with ``alike``, ``shorter`` only the first."""
     hypers = {"alike": {}, "longer": {"reduction": "none"}, "shorter": {"reweight": "no"}}
-    alike, *others = [Cell(tiny("ppfe", hyper, rounds=8), name, ()) for name, hyper in hypers.items()]
+    alike, *others = [PlannedRun(tiny("ppfe", hyper, rounds=8), name, ()) for name, hyper in hypers.items()]
     before, other = (
-        Cell(tiny("fedper", rounds=8, seed=n), name, ()) for n, name in enumerate(["before", "other"])
+        PlannedRun(tiny("fedper", rounds=8, seed=n), name, ()) for n, name in enumerate(["before", "other"])
     )
     scripts = {"alike": [[done] * 9 + [DONE]], "before": [[1, DONE]]}
     assert run([alike, before, *others, other], 2, scripts)[1][:3] == ["alike", "before", chosen]

@@ -1,4 +1,4 @@
-"""Cells on a real Ray cluster of this machine, two workers, one of which is killed in the middle of a run."""
+"""Runs on a real Ray cluster of this machine, two workers, one of which is killed in the middle of a run."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch.base import Options
 from pfl_benchmark.launch.ray_cluster import RayCluster, connect
 from pfl_benchmark.records.writer import Busy, RunRecord
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 pytestmark = [
     pytest.mark.skipif(not find_spec("ray"), reason="the optional package ray is not installed"),
@@ -41,7 +41,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def start(tmp_path):
-    """``start(cells)``: a launcher of two jobs that checkpoint after every round."""
+    """``start(runs)``: a launcher of two jobs that checkpoint after every round."""
     with contextlib.ExitStack() as stack:
 
         def go(cells):
@@ -58,14 +58,18 @@ def start(tmp_path):
 
 @pytest.fixture
 def work(tiny):
-    """A cell that takes seconds, a common one, and one that diverges."""
-    long = Cell(tiny("fedper", rounds=ROUNDS, local_epochs=5, samples_per_client=60), "long", ())
-    return [long, Cell(tiny("ppfe", rounds=8), "ppfe", ()), Cell(tiny("fedavg", lr=1e30), "diverging", ())]
+    """A run that takes seconds, a common one, and one that diverges."""
+    long = PlannedRun(tiny("fedper", rounds=ROUNDS, local_epochs=5, samples_per_client=60), "long", ())
+    return [
+        long,
+        PlannedRun(tiny("ppfe", rounds=8), "ppfe", ()),
+        PlannedRun(tiny("fedavg", lr=1e30), "diverging", ()),
+    ]
 
 
 @pytest.fixture(scope="module")
 def alone(launch, tmp_path_factory):
-    """``alone(cell)``: the record that this process makes of a cell, once."""
+    """``alone(run)``: the record that this process makes of a run, once."""
     folder, made = tmp_path_factory.mktemp("alone"), {}
 
     def get(cell):
@@ -77,7 +81,7 @@ def alone(launch, tmp_path_factory):
 
 
 def check(outcome, watcher, cells, folder, alone):
-    """The long cell has gone on from its checkpoint, and all records are those of this process."""
+    """The long run has gone on from its checkpoint, and all records are those of this process."""
     assert sorted(cell.title for cell in outcome.done) == ["long", "ppfe"]
     ((cell, problem),) = outcome.failed
     assert cell.title == "diverging"
@@ -104,7 +108,7 @@ def test_records_are_those_of_this_process_and_a_killed_worker_is_replaced(start
     launcher, folder = start(work)
     assert launcher.jobs == 2
     assert launcher.unavailable(work) == {}
-    elsewhere = Cell(dataclasses.replace(work[0].config, dataset="emnist"), "elsewhere", ())
+    elsewhere = PlannedRun(dataclasses.replace(work[0].config, dataset="emnist"), "elsewhere", ())
     absent = launcher.unavailable([*work, elsewhere])
     assert list(absent) == [("emnist", 0)]
     assert "on Ray worker" in absent["emnist", 0]
@@ -117,7 +121,7 @@ def test_records_are_those_of_this_process_and_a_killed_worker_is_replaced(start
 
 
 def test_an_interrupt_ends_the_workers_and_leaves_their_checkpoints(tiny, tmp_path):
-    cell = Cell(tiny("fedper", rounds=100_000, eval_every=0), "endless", ())
+    cell = PlannedRun(tiny("fedper", rounds=100_000, eval_every=0), "endless", ())
     execution = Execution(device="cpu", executor="loop", results_dir=tmp_path, checkpoint_seconds=0)
 
     class Interrupter(Log):

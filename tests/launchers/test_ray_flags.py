@@ -73,7 +73,7 @@ TWO, WITH_GPU = [(3, 0), (5, 0)], [(8, 0), (16, 2)]
         (TWO, 8, 99, "auto", (8, 1, 0.0)),
         (TWO, 3, 99, "auto", (3, 2, 0.0)),  # 1 on three CPUs, 2 on five
         (TWO, 2, 99, "auto", (2, 3, 0.0)),
-        (TWO, None, 2, "auto", (2, 3, 0.0)),  # two cells: no use for more workers
+        (TWO, None, 2, "auto", (2, 3, 0.0)),  # two runs: no use for more workers
         (WITH_GPU, None, 99, "auto", (2, 8, 1.0)),
         (WITH_GPU, 4, 99, "cuda", (4, 4, 0.5)),
         (WITH_GPU, 3, 99, "auto", (3, 5, 0.5)),

@@ -1,4 +1,4 @@
-"""Cells one after the other: whatever becomes of one, the others are made, and nothing is made twice."""
+"""Runs one after the other: whatever becomes of one, the others are made, and nothing is made twice."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from pfl_benchmark.launch import base
 from pfl_benchmark.launch.base import unavailable
 from pfl_benchmark.launch.sequential import Sequential
 from pfl_benchmark.records.writer import Busy, RunRecord
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 
 def fill(cells, execution, log):
@@ -45,19 +45,19 @@ def caused(error, cause):
 def test_a_failing_cell_does_not_stop_the_others(error, script, cells, log):
     script(0.5, error, 0.6)
     outcome = fill(cells, Execution(), log)
-    assert [cell.title for cell in outcome.done] == ["cell 0", "cell 2"]
+    assert [cell.title for cell in outcome.done] == ["run 0", "run 2"]
     ((cell, problem),) = outcome.failed
-    assert cell.title == "cell 1"
+    assert cell.title == "run 1"
     assert str(error) in problem
     assert bool(outcome.faults) == isinstance(error, RuntimeError)
-    assert [title for title, _ in log.ends] == ["cell 0", "cell 1", "cell 2"]
+    assert [title for title, _ in log.ends] == ["run 0", "run 1", "run 2"]
 
 
 def test_a_cell_of_another_process_comes_last(script, cells, log):
     taken = Busy("another process is at it")
     script(taken, 0.5, 0.6, taken, 0.7)
     outcome = fill(cells, Execution(), log)
-    assert [cell.title for cell in outcome.done] == ["cell 1", "cell 2", "cell 0"]
+    assert [cell.title for cell in outcome.done] == ["run 1", "run 2", "run 0"]
     assert outcome.failed == []
     assert log.waits == 1
 
@@ -88,14 +88,14 @@ def test_two_processes_make_each_cell_once(tmp_path, monkeypatch, cells, log):
 
 def test_absent_datasets_are_named_once(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    cells = [Cell(RunConfig(dataset=name), name, ("main",)) for name in ("emnist", "emnist", "digits")]
+    cells = [PlannedRun(RunConfig(dataset=name), name, ("main",)) for name in ("emnist", "emnist", "digits")]
     found = unavailable(cells, tmp_path, download=False)
     assert list(found) == [("emnist", 0)]
     assert "emnist" in found["emnist", 0]
 
 
 def test_cells_of_other_embeddings_are_run(tmp_path, monkeypatch):
-    """Texts read by vectors that are not here leave out the cells of these vectors alone."""
+    """Texts read by vectors that are not here leave out the runs of these vectors alone."""
     asked = []
 
     def load(name, *_, embedding, **__):
@@ -105,6 +105,6 @@ def test_cells_of_other_embeddings_are_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr(base.datasets, "load", load)
     configs = [RunConfig(dataset="sent140", embedding=width) for width in (300, 50, 300)]
-    cells = [Cell(config, "cell", ("main",)) for config in configs]
+    cells = [PlannedRun(config, "cell", ("main",)) for config in configs]
     assert unavailable(cells, tmp_path) == {("sent140", 300): "no vectors"}
     assert asked == [("sent140", 300), ("sent140", 50)]

@@ -1,4 +1,4 @@
-"""Cells as submitit's jobs, which its local executor runs on this machine; and what is refused."""
+"""Runs as submitit's jobs, which its local executor runs on this machine; and what is refused."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch import find
 from pfl_benchmark.launch.base import Options
 from pfl_benchmark.launch.slurm import Slurm, parameters
-from pfl_benchmark.studies.grid import Cell
+from pfl_benchmark.studies.grid import PlannedRun
 
 TIME = [("time", "30")]
 
@@ -23,8 +23,8 @@ def test_cells_run_as_jobs_and_a_killed_one_goes_on(tiny, launch, tmp_path, monk
     monkeypatch.setattr(Slurm, "pause", 0.05)
     monkeypatch.setenv(CORES_VARIABLE, "1")  # tiny tensors lose much by a second thread
     cells = [
-        Cell(tiny("fedper", rounds=60), "long", ()),
-        Cell(tiny("fedavg", lr=1e30), "diverging", ()),
+        PlannedRun(tiny("fedper", rounds=60), "long", ()),
+        PlannedRun(tiny("fedavg", lr=1e30), "diverging", ()),
     ]
     folder = tmp_path / "results"
     execution = Execution(device="cpu", executor="loop", results_dir=folder, checkpoint_seconds=0)
@@ -59,7 +59,7 @@ def test_options_of_sbatch():
         ([("partition", "gpu")], "add --slurm time=MINUTES"),
         ([("time", "soon")], "time=soon: expected minutes"),
         ([("time", "0")], "expected minutes"),
-        ([*TIME, ("nodes", "2")], "a cell is one task on one node"),
+        ([*TIME, ("nodes", "2")], "a run is one task on one node"),
         ([*TIME, ("cpus-per-task", "many")], "cpus_per_task=many: expected a whole number"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Watchers of cells that remember, and one that kills."""
+"""Watchers of runs that remember, and one that kills."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ class Log:
 
 
 class Killer(Log):
-    """A watcher that kills the worker of the cell called ``long`` after some rounds, once."""
+    """A watcher that kills the worker of the run called ``long`` after some rounds, once."""
 
     def __init__(self, rounds):
         super().__init__()

@@ -105,10 +105,10 @@ def edited(monkeypatch):
         ("benchmark/models/catalogue.py", False),
         ("benchmark/experiment/prepare.py", True),
         ("datasets/splits.py", True),
-        ("datasets/laws/base.py", True),
-        ("datasets/laws/distinct.py", True),
-        ("datasets/laws/shards.py", False),
-        ("datasets/laws/new.py", False),
+        ("datasets/partitioners/base.py", True),
+        ("datasets/partitioners/distinct.py", True),
+        ("datasets/partitioners/shards.py", False),
+        ("datasets/partitioners/new.py", False),
         ("datasets/catalogue/digits.py", True),
         ("datasets/catalogue/new.py", False),
     ],
@@ -121,9 +121,9 @@ def test_edits_of_what_computes_a_run_make_its_record_outdated(name, counts, tin
     assert outdated(config, summary) == counts
 
 
-def test_the_law_behind_a_law_counts(tiny, edited):
+def test_the_base_of_a_partitioner_counts(tiny, edited):
     before = code_of(tiny("fedper", partition="shards"))
-    edited("datasets/laws/distinct.py")
+    edited("datasets/partitioners/distinct.py")
     assert code_of(tiny("fedper", partition="shards")) != before
 
 

@@ -31,7 +31,7 @@ from pfl_benchmark.engine.sgd import Update, quick, take
 from pfl_benchmark.engine.step import Draw, Noise, Objective, Rule, Step
 from pfl_benchmark.models import DropoutSource, Network, Params
 
-__all__ = ["Inputs", "Pool", "Program", "Signature", "signature"]
+__all__ = ["InputBuffer", "Inputs", "Program", "Signature", "signature"]
 
 
 # Group, name, shape of one client's, and type of some tensors.
@@ -39,7 +39,7 @@ Shapes = tuple[tuple[str, str, tuple[int, ...], torch.dtype], ...]
 
 
 @dataclass(frozen=True)
-class Pool:
+class InputBuffer:
     """Input that is not read from the stored data: one place for each sample of each client.
 
     Attributes:
@@ -72,7 +72,7 @@ class Signature:
     batch: int
     steps: int  # room in the tables
     most: int  # samples of the largest client
-    pool: Pool | None  # None: samples come from the stored data
+    buffer: InputBuffer | None  # None: samples come from the stored data
 
 
 def _shapes(groups: Mapping[str, Params], stacked: bool) -> Shapes:
@@ -89,7 +89,7 @@ def signature(
     start: int,
     batch: int,
     most: int,
-    pool: Pool | None,
+    buffer: InputBuffer | None,
 ) -> Signature:
     """The signature of a phase; tables have room for a client of `most` samples, whoever takes part.
 
@@ -115,7 +115,7 @@ def signature(
         batch=batch,
         steps=phase.epochs * -(-most // batch),
         most=most,
-        pool=pool,
+        buffer=buffer,
     )
 
 
@@ -168,12 +168,12 @@ class Program:
 
         stored, labels = data.stored()
         self._source = stored
-        if key.pool is not None:
-            self._source = self._zeros(m * key.most, *key.pool.shape, dtype=key.pool.dtype)
-        self._first = key.most * torch.arange(m, device=self._device)[:, None]  # of each client in a pool
+        if key.buffer is not None:
+            self._source = self._zeros(m * key.most, *key.buffer.shape, dtype=key.buffer.dtype)
+        self._first = key.most * torch.arange(m, device=self._device)[:, None]  # of each client in a buffer
         self._rows = self._zeros(key.steps, m * key.batch, dtype=torch.int64)
         self._targets = self._zeros(key.steps, m * key.batch, dtype=labels.dtype)
-        self._scale = self._zeros(key.steps, m, key.batch)
+        self._sample_weights = self._zeros(key.steps, m, key.batch)
         self._present = self._zeros(key.steps, m)
         self._counts = self._zeros(key.steps, m, dtype=torch.int64)
         self._share = self._zeros(key.steps, m)
@@ -201,7 +201,7 @@ class Program:
         return table.index_select(0, self._counter)[0]
 
     def _encoded(self, x: Tensor) -> Tensor:
-        return x if self.key.pool is not None and self.key.pool.encoded else self._data.encode(x)
+        return x if self.key.buffer is not None and self.key.buffer.encoded else self._data.encode(x)
 
     def _noise(self) -> DropoutSource:
         tables: Iterator[Tensor] = iter(self._kept)
@@ -235,7 +235,7 @@ class Program:
         key = self.key
         logits = key.network.apply_stacked(self._params, x, start, None, noise)
         losses = F.cross_entropy(logits.flatten(0, 1), self._row(self._targets), reduction="none")
-        return (losses.view(key.clients, key.batch) * self._row(self._scale)).sum(1)
+        return (losses.view(key.clients, key.batch) * self._row(self._sample_weights)).sum(1)
 
     def _gradients(self, x: Tensor) -> tuple[Params, Tensor]:
         """Gradients and values of `_losses` as `Step.gradient` returns them."""
@@ -249,7 +249,7 @@ class Program:
         key = self.key
         step = Step(
             key.network, self._params, self._constants, self._update.rates,
-            x, self._row(self._targets).view(key.clients, key.batch), self._row(self._scale),
+            x, self._row(self._targets).view(key.clients, key.batch), self._row(self._sample_weights),
             self._row(self._counts), Noise(self._noise(), key.batch, 1),
             partial(self._update.descend, present=present), key.objective, self._cut,
             quick=partial(self._gradients, x) if self._quick else None,
@@ -280,14 +280,14 @@ class Program:
             draws: those of each `Phase.draws`.
         """
         phase, tables, key = inputs.phase, inputs.tables, self.key
-        for name, buffer in self._params.items():
-            buffer.copy_(inputs.params[name])
+        for name, tensor in self._params.items():
+            tensor.copy_(inputs.params[name])
         for name, mask in self._masks.items():
             mask.copy_((phase.masks or {})[name])
         for buffers, given in ((self._common, phase.constants), (self._own, inputs.constants)):
             for group, tensors in buffers.items():
-                for name, buffer in tensors.items():
-                    buffer.copy_(given[group][name])
+                for name, tensor in tensors.items():
+                    tensor.copy_(given[group][name])
         torch._foreach_zero_([*self._update.buffers, self._loss])
         self._counter.zero_()
         places = self._upload(tables.rows)
@@ -296,9 +296,9 @@ class Program:
         scale = self._upload(tables.scale)
         if inputs.weights is not None:
             scale = scale * inputs.weights[stack, places]
-        self._fill(self._rows, stored if key.pool is None else (places + self._first).flatten(1))
+        self._fill(self._rows, stored if key.buffer is None else (places + self._first).flatten(1))
         self._fill(self._targets, self._data.stored()[1][stored])
-        self._fill(self._scale, scale)
+        self._fill(self._sample_weights, scale)
         self._fill(self._present, self._upload(tables.counts > 0))
         self._fill(self._counts, self._upload(tables.counts))
         self._fill(self._share, self._upload(tables.share))
@@ -315,7 +315,7 @@ class Program:
         table[: len(rows)].copy_(rows)
 
     def refill(self, x: Tensor) -> None:
-        """Put the clients' samples [m, n, ...] into the pool."""
+        """Put the clients' samples [m, n, ...] into the buffer."""
         self._source.unflatten(0, (self.key.clients, self.key.most))[:, : x.shape[1]].copy_(x)
 
     def run(self, steps: int) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from pfl_benchmark.engine.data import Part, draw_crops
 from pfl_benchmark.engine.executors.base import Executor
 from pfl_benchmark.engine.executors.memory import clients_that_fit, free_bytes, ran_out, step_bytes
-from pfl_benchmark.engine.executors.program import Inputs, Pool, Program, Signature, signature
+from pfl_benchmark.engine.executors.program import InputBuffer, Inputs, Program, Signature, signature
 from pfl_benchmark.engine.executors.replay import Recorder
 from pfl_benchmark.engine.executors.tables import draw_tables
 from pfl_benchmark.engine.executors.threads import CorePool
@@ -225,13 +225,13 @@ class StackedExecutor(Executor):
     ) -> Program:
         """The recorded step for a phase, made now or in an earlier round."""
         config = self._work.config
-        pool = None
+        buffer = None
         if hidden is not None:
-            pool = Pool(tuple(hidden.shape[2:]), hidden.dtype, encoded=True)
+            buffer = InputBuffer(tuple(hidden.shape[2:]), hidden.dtype, encoded=True)
         elif config.augment:
             stored = self.data.stored()[0]
-            pool = Pool(tuple(stored.shape[1:]), stored.dtype, encoded=False)
-        key = signature(network, inputs, start, places, max(self.data.train_sizes), pool)
+            buffer = InputBuffer(tuple(stored.shape[1:]), stored.dtype, encoded=False)
+        key = signature(network, inputs, start, places, max(self.data.train_sizes), buffer)
         programs = self._programs[slot]
         if key not in programs:
             if (

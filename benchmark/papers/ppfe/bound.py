@@ -21,7 +21,7 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.prepare import split_of
-from pfl_benchmark.studies.rehearsal import rehearse
+from pfl_benchmark.studies.dry_run import dry_run
 
 __all__ = [
     "Bound",
@@ -162,12 +162,12 @@ def sizes_of(config: RunConfig, data_dir: Path | None) -> Sizes:
     try:
         dataset = datasets.load(config.dataset, data_dir, download=False, embedding=config.embedding)
     except UserError as error:
-        if not config.law.sizes:
+        if not config.partitioner.sizes:
             raise UserError(
                 f"the sizes of a {config.partition} split follow from the data, and '{config.dataset}' was "
                 "not found; give --data-dir or another partition"
             ) from error
-        source = f"from the configuration, since {config.dataset} was not found; {config.law.sizes}"
+        source = f"from the configuration, since {config.dataset} was not found; {config.partitioner.sizes}"
         return Sizes((config.samples_per_client,) * config.clients, source)
     split = split_of(config, dataset)
     return Sizes(tuple(map(int, split.train_sizes)), f"from split {split.checksum} of {dataset.source}")
@@ -175,5 +175,5 @@ def sizes_of(config: RunConfig, data_dir: Path | None) -> Sizes:
 
 def capacities_of(config: RunConfig) -> list[tuple[int, int]]:
     """(shared, personal) parameters of each stage of the configured method, built but not trained."""
-    with rehearse(config, 1) as rehearsal:
-        return rehearsal.make(config.rounds).capacities()
+    with dry_run(config, 1) as dry:
+        return dry.make(config.rounds).capacities()

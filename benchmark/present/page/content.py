@@ -1,4 +1,4 @@
-"""What the page is about: the studies' runs, the cells they should have, and what is missing."""
+"""What the page is about: the studies' runs, the runs they should have, and what is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 
 from pfl_benchmark import __version__
 from pfl_benchmark.records.store import Record, Store
-from pfl_benchmark.studies.grid import Cell, Profile, Study, plan
+from pfl_benchmark.studies.grid import PlannedRun, Profile, Study, plan
 
 __all__ = ["Content"]
 
@@ -33,36 +33,36 @@ class Content:
         return sorted(found, key=lambda record: record.folder.name)
 
     @cached_property
-    def planned(self) -> dict[str, Cell]:
-        """The cells of the studies, for all seeds that are wanted or have records, by hash."""
+    def planned(self) -> dict[str, PlannedRun]:
+        """The runs of the studies, for all seeds that are wanted or have records, by hash."""
         seeds = dict.fromkeys([*self._wanted, *(record.config.seed for record in self.records)])
-        return {cell.config.hash: cell for cell in plan(self.studies, self.profile, [*seeds])}
+        return {run.config.hash: run for run in plan(self.studies, self.profile, [*seeds])}
 
     @cached_property
-    def cells(self) -> list[Cell]:
+    def runs(self) -> list[PlannedRun]:
         """Those that should have a record."""
-        return [cell for cell in self.planned.values() if cell.config.seed in self._wanted]
+        return [run for run in self.planned.values() if run.config.seed in self._wanted]
 
     @cached_property
-    def missing(self) -> list[Cell]:
+    def missing(self) -> list[PlannedRun]:
         """Those that have none."""
-        return [cell for cell in self.cells if self.store.find(cell.config) is None]
+        return [run for run in self.runs if self.store.find(run.config) is None]
 
     def of(self, study: Study) -> tuple[int, int]:
-        """How many cells of a study are done, and how many there are."""
-        total = sum(study.name in cell.studies for cell in self.cells)
-        return total - sum(study.name in cell.studies for cell in self.missing), total
+        """How many runs of a study are done, and how many there are."""
+        total = sum(study.name in run.studies for run in self.runs)
+        return total - sum(study.name in run.studies for run in self.missing), total
 
     @property
     def gaps(self) -> dict[str, list[str]]:
-        """The cells that have not been run, those that failed, and damaged records, under headings."""
+        """The runs that have not been run, those that failed, and damaged records, under headings."""
         failed, damaged = self.store.failed, self.store.damaged
         waiting: dict[str, list[str]] = {}
-        for cell in self.missing:
-            if cell.config.hash not in failed:
-                name, _, seed = cell.title.rpartition(", seed ")
+        for run in self.missing:
+            if run.config.hash not in failed:
+                name, _, seed = run.title.rpartition(", seed ")
                 waiting.setdefault(name, []).append(seed)
-        titles = {key: cell.title for key, cell in self.planned.items()}
+        titles = {key: run.title for key, run in self.planned.items()}
         return {
             f"Not run yet: {sum(map(len, waiting.values())):,}": [
                 f"{name}, seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}" for name, seeds in waiting.items()

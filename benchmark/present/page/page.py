@@ -88,7 +88,7 @@ def write_page(
 
 
 def _html(content: Content) -> str:
-    records, total, missing = content.records, len(content.cells), len(content.missing)
+    records, total, missing = content.records, len(content.runs), len(content.missing)
     return template(_HERE / "page.html").render(
         name=f"{content.profile.name} profile",
         profile=content.profile,

@@ -79,7 +79,7 @@ def protocol(results: Results) -> str:
     text += f"{_dropout(configs)}."
     held_out = [100 * config.validation for config in configs if config.validation]
     if held_out:
-        where = "" if len(held_out) == len(configs) else ", in some cells"
+        where = "" if len(held_out) == len(configs) else ", in some runs"
         text += (
             f" Instead of test samples{where}: {_range(held_out)} % of each client's training samples, "
             "held out of training."
@@ -136,7 +136,7 @@ def augmentation(config: RunConfig) -> str:
 
 
 def notes(results: Results) -> tuple[str, ...]:
-    """What is peculiar to single cells: fewer seeds than the others, or why there is no record."""
+    """What is peculiar to single runs: fewer seeds than the others, or why there is no record."""
     lines = []
     most = max(map(len, results.records.values()), default=0)
     short = [place for place, found in results.records.items() if len(found) < most]
@@ -154,7 +154,7 @@ def most_seeds(results: Results, column: str) -> int:
 
 
 def absent(results: Results) -> tuple[str, ...]:
-    """Why there is no record of single cells, other than that nobody has run them."""
+    """Why there is no record of single runs, other than that nobody has run them."""
     lines = []
     for row, column in results.failed:
         lines.append(f"no record of {row} on {column}: {reason(results, (row, column))}")

@@ -37,9 +37,9 @@ def clients(results: Results) -> Table:
 def _fixed(results: Results, column: str) -> bool:
     configs = [config for place, config in results.configs.items() if place[1] == column]
     return all(
-        config.law.by_user
+        config.partitioner.by_user
         and config.clients <= _MOST
-        and getattr(config.law, "user_pool", 0) in (0, config.clients)
+        and getattr(config.partitioner, "user_pool", 0) in (0, config.clients)
         for config in configs
     )
 

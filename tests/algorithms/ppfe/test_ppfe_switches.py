@@ -64,7 +64,7 @@ def test_held_out_samples_are_trained_on_in_no_stage(staged, ready, advance, dif
 
 def test_a_first_stage_that_is_no_common_fedavg_is_not_shared(staged, ready):
     def shares_fedavg(hyper):
-        return "fedavg" in [trunk.key for trunk in ready(staged(hyper)).algorithm.shared_rounds()]
+        return "fedavg" in [shared.key for shared in ready(staged(hyper)).algorithm.shared_rounds()]
 
     assert shares_fedavg({})
     assert not shares_fedavg({"beta_data": "holdout20"})

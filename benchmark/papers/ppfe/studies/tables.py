@@ -1,6 +1,6 @@
 """The studies of the paper, as data: what is run for every table and figure of the paper.
 
-Counted in `Grid`s of methods × settings; cells that two studies have in common are run once.
+Counted in `Grid`s of methods × settings; runs that two studies have in common are run once.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ import torch
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.api import Dataset, Split
-from pfl_benchmark.datasets.laws import Law
 from pfl_benchmark.datasets.noise import noise
+from pfl_benchmark.datasets.partitioners import Partitioner
 from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.budget import Plan, plan_rounds
 from pfl_benchmark.engine.data import FederatedData
@@ -24,11 +24,11 @@ from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.resolve.run import method_of
 
-__all__ = ["Rehearsal", "adapts", "canonical", "rehearse"]
+__all__ = ["DryRun", "adapts", "canonical", "dry_run"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Rehearsal:
+class DryRun:
     """Everything of a run but its data and rounds; `make` builds the method for a number of rounds.
 
     As a context it closes the executor of its task at the end.
@@ -52,12 +52,12 @@ class Rehearsal:
         return plan_rounds(self.task.config, self.make)
 
 
-def rehearse(
+def dry_run(
     config: RunConfig, samples: int, device: torch.device | None = None, executor: str = "loop"
-) -> Rehearsal:
+) -> DryRun:
     """A run on noise, of which all clients share `samples` samples; no dataset is needed.
 
-    The executor of its task is to be closed (see `Rehearsal`).
+    The executor of its task is to be closed (see `DryRun`).
     """
     streams, (method, hyper, network) = Streams(config.seed), method_of(config)
     device = device or torch.device("cpu")
@@ -72,7 +72,7 @@ def rehearse(
         network.init(streams.get("init"), device),
         EXECUTORS[executor](config, data, streams),
     )
-    return Rehearsal(task, lambda rounds: method(dataclasses.replace(task, rounds=rounds), hyper))
+    return DryRun(task, lambda rounds: method(dataclasses.replace(task, rounds=rounds), hyper))
 
 
 def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:
@@ -90,7 +90,7 @@ def canonical(config: RunConfig) -> RunConfig:
     if config.eval_adapted and not adapts(config):
         config = dataclasses.replace(config, eval_adapted=False)
     # Samples are known in advance if clients have equally many.
-    known = config.law.sizes == Law.sizes and not config.validation
+    known = config.partitioner.sizes == Partitioner.sizes and not config.validation
     if config.budget == "rounds" or (config.budget == "samples" and not known):
         return config
     if _allowed(dataclasses.replace(config, seed=0).identity) != config.rounds:
@@ -107,16 +107,16 @@ def adapts(config: RunConfig) -> bool:
 @cache
 def _adapts(identity: str) -> bool:
     config = RunConfig.from_dict(json.loads(identity))
-    with rehearse(config, 1) as rehearsal:
-        return bool(rehearsal.make(config.rounds).adaptation())
+    with dry_run(config, 1) as dry:
+        return bool(dry.make(config.rounds).adaptation())
 
 
 @cache
 def _allowed(identity: str) -> int:
     """The number of rounds that the budget of a configuration allows; 0: not one, which running it tells."""
     config = RunConfig.from_dict(json.loads(identity))
-    with rehearse(config, config.samples_per_client) as rehearsal:
+    with dry_run(config, config.samples_per_client) as dry:
         try:
-            return rehearsal.plan().rounds
+            return dry.plan().rounds
         except UserError:
             return 0

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from pfl_benchmark.datasets.data import Dataset
-from pfl_benchmark.datasets.laws.base import register
-from pfl_benchmark.datasets.laws.natural import Natural
+from pfl_benchmark.datasets.partitioners.base import register
+from pfl_benchmark.datasets.partitioners.natural import Natural
 from pfl_benchmark.errors import UserError
 
 

@@ -23,10 +23,12 @@ from pfl_benchmark.records.origins import deciding
 from pfl_benchmark.records.sources import SOURCES, digest
 from pfl_benchmark.records.writer import FORMAT
 
-__all__ = ["TrunkStore", "common_fields", "trunks_of"]
+__all__ = ["SharedRoundsStore", "common_fields", "shared_rounds_of"]
 
-_KEPT = 30 * 24 * 3600.0  # seconds that a trunk is kept after its last use: other code never finds it again
-# What does not matter to the rounds of a trunk: its key and length stand for the method.
+_KEPT = (
+    30 * 24 * 3600.0
+)  # seconds that shared rounds is kept after its last use: other code never finds it again
+# What does not matter to the rounds of shared rounds: its key and length stand for the method.
 _FREE = (
     "algo", "hyper", "rounds", "budget", "byte_budget", "sample_budget", "compute_cap", "adapt_epochs",
     "tuning_trials",
@@ -40,7 +42,7 @@ _AFTERWARDS = {
 }  # fmt: skip
 
 
-def trunks_of(algorithm: Algorithm) -> list[SharedRounds]:
+def shared_rounds_of(algorithm: Algorithm) -> list[SharedRounds]:
     """The beginnings that a run may share: those that its class names, or inherits with all that makes them.
 
     A subclass of FedAvg that trains otherwise is not FedAvg: it shares nothing, unless it says what.
@@ -59,18 +61,18 @@ def common_fields(config: RunConfig) -> dict[str, Any]:
     return {name: value for name, value in config.identifying.items() if name not in _FREE}
 
 
-class TrunkStore:
-    """Trunks of one results folder, under ``<results-dir>/.cache``; safe to delete at any time.
+class SharedRoundsStore:
+    """Shared rounds of one results folder, under ``<results-dir>/.cache``; safe to delete at any time.
 
     A folder that cannot be used is no error: a line says so, and rounds are trained again.
 
     Args:
         data: checksums of the split and of what it divides.
         environment: of the run. Only the code (of all methods: any may have made it), libraries and hardware
-            that made a trunk find it again, so that a run has the same floats with it and without (on CUDA
-            but for the size of stacks, which follows the memory that is free).
+            that made them find them again, so that a run has the same floats with it and without (on
+            CUDA but for the size of stacks, which follows the memory that is free).
 
-    What nobody has used for a month is deleted when another trunk is kept.
+    What nobody has used for a month is deleted when others are kept.
     """
 
     def __init__(
@@ -80,31 +82,31 @@ class TrunkStore:
         made = {"data": list(data), "format": FORMAT, **deciding(environment), "code": digest(SOURCES)}
         self._common = {**common_fields(config), **made}
 
-    def path(self, trunk: SharedRounds) -> Path:
-        """Where a trunk is kept."""
-        return self._folder / f"trunk-{hashlib.sha256(self._name(trunk).encode()).hexdigest()[:16]}.pt"
+    def path(self, shared: SharedRounds) -> Path:
+        """Where shared rounds is kept."""
+        return self._folder / f"shared-{hashlib.sha256(self._name(shared).encode()).hexdigest()[:16]}.pt"
 
-    def _name(self, trunk: SharedRounds) -> str:
-        return json.dumps([self._common, trunk.key, trunk.round], sort_keys=True)
+    def _name(self, shared: SharedRounds) -> str:
+        return json.dumps([self._common, shared.key, shared.round], sort_keys=True)
 
-    def save(self, trunk: SharedRounds, state: Mapping[str, Any], lines: list[dict[str, Any]]) -> None:
-        """Keep the state after the last round of `trunk`, unless it is there."""
-        path = self.path(trunk)
+    def save(self, shared: SharedRounds, state: Mapping[str, Any], lines: list[dict[str, Any]]) -> None:
+        """Keep the state after the last round of `shared`, unless it is there."""
+        path = self.path(shared)
         try:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._prune()
-                save_tensors(path, {"of": self._name(trunk), "state": dict(state), "lines": lines})
+                save_tensors(path, {"of": self._name(shared), "state": dict(state), "lines": lines})
         except (OSError, UserError) as error:
             print(f"common rounds are not kept: {error}", file=sys.stderr)
 
-    def load(self, trunk: SharedRounds, device: torch.device) -> dict[str, Any] | None:
+    def load(self, shared: SharedRounds, device: torch.device) -> dict[str, Any] | None:
         """What `save` kept, or None.
 
         Raises:
             ValueError: it is damaged, or another trunk.
         """
-        path = self.path(trunk)
+        path = self.path(shared)
         try:
             if not path.exists():
                 return None
@@ -114,13 +116,13 @@ class TrunkStore:
         except OSError as error:
             print(f"common rounds are trained again: {error}", file=sys.stderr)
             return None
-        if not isinstance(found, dict) or found.get("of") != self._name(trunk):
+        if not isinstance(found, dict) or found.get("of") != self._name(shared):
             raise ValueError("it has other rounds")
         return found
 
     def _prune(self) -> None:
-        killed = self._folder.glob(".trunk-*.tmp")  # half-written, by processes that were killed
-        for path in (*self._folder.glob("trunk-*.pt"), *killed):
+        killed = self._folder.glob(".shared-*.tmp")  # half-written, by processes that were killed
+        for path in (*self._folder.glob("shared-*.pt"), *killed):
             with contextlib.suppress(OSError):  # another process may be deleting it as well
                 if time.time() - path.stat().st_mtime > _KEPT:
                     path.unlink()

@@ -11,29 +11,29 @@ from pfl_benchmark.console.terminal import duration, say
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.experiment.display import CellProgress
+from pfl_benchmark.experiment.display import RunsProgress
 from pfl_benchmark.experiment.estimate import Estimator, network_label, together
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of
-from pfl_benchmark.launch.base import Launcher, Options, Outcome
+from pfl_benchmark.launch.base import BatchReport, Launcher, Options
 from pfl_benchmark.launch.cores import confined
 from pfl_benchmark.launch.registry import find
 from pfl_benchmark.records.same_data import Kind, data_for, refuse_other_data, source_of
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.records.writer import open_store
 from pfl_benchmark.resolve.run import resolve
-from pfl_benchmark.studies.grid import Cell, Profile, Study, plan
+from pfl_benchmark.studies.grid import PlannedRun, Profile, Study, plan
 
-__all__ = ["Job"]
+__all__ = ["Batch"]
 
 
-class Job:
+class Batch:
     """The runs of some studies in one results folder.
 
     Args:
         seeds: the seeds to make; None stands for the profile's.
         settings: names of the only settings to make runs on; none: all.
-        launcher, jobs, flags: where cells run, how many at a time (`launch.Options`).
+        launcher, jobs, flags: where runs are carried out, how many at a time (`launch.Options`).
 
     Raises:
         UserError: an unknown launcher.
@@ -57,23 +57,23 @@ class Job:
         self._here = launcher == "local"
 
     @cached_property
-    def cells(self) -> list[Cell]:
+    def runs(self) -> list[PlannedRun]:
         """All runs that the studies need, done or not."""
         return plan(self.studies, self.profile, self.seeds or self.profile.seeds, self._settings)
 
     @property
-    def missing(self) -> list[Cell]:
+    def missing(self) -> list[PlannedRun]:
         """The runs that are not done and not known to diverge."""
-        return [cell for cell in self._unfinished if cell.config.hash not in self.store.failed]
+        return [run for run in self._unfinished if run.config.hash not in self.store.failed]
 
     @property
-    def diverged(self) -> list[Cell]:
+    def diverged(self) -> list[PlannedRun]:
         """The runs whose training has diverged, as it would again with the same code: not run again."""
-        return [cell for cell in self._unfinished if cell.config.hash in self.store.failed]
+        return [run for run in self._unfinished if run.config.hash in self.store.failed]
 
     @property
-    def _unfinished(self) -> list[Cell]:
-        return [cell for cell in self.cells if self.store.find(cell.config) is None]
+    def _unfinished(self) -> list[PlannedRun]:
+        return [run for run in self.runs if self.store.find(run.config) is None]
 
     @property
     def outdated(self) -> list[Study]:
@@ -100,10 +100,10 @@ class Job:
         open_store(self.store.root)
         for line in self.store.set_aside():
             say(line)
-        for cell in diverged:
+        for run in diverged:
             say(
-                f"not run again: {cell.title}: {self.store.failed[cell.config.hash].split(';')[0]}; to try "
-                f"again (for example with other code), remove {self.store.root}/*-{cell.config.hash}"
+                f"not run again: {run.title}: {self.store.failed[run.config.hash].split(';')[0]}; to try "
+                f"again (for example with other code), remove {self.store.root}/*-{run.config.hash}"
             )
         for study in self.outdated:
             if study.computed:
@@ -112,39 +112,41 @@ class Job:
         if launcher is None:
             return 0
         with launcher:
-            outcome = self._run(missing, launcher, unseen)
-        for fault in outcome.faults:
+            report = self._run(missing, launcher, unseen)
+        for fault in report.faults:
             say(fault)
-        for cell, problem in outcome.failed:
-            say(f"no result: {cell.title}: {problem}")
-        return sum(cell.config.hash not in self.store.failed for cell, _ in outcome.failed)
+        for run, problem in report.failed:
+            say(f"no result: {run.title}: {problem}")
+        return sum(run.config.hash not in self.store.failed for run, _ in report.failed)
 
-    def _run(self, missing: Sequence[Cell], launcher: Launcher, unseen: Sequence[Cell]) -> Outcome:
-        """Run the cells whose data can be had (those of `unseen` were not here), and take up the records."""
+    def _run(
+        self, missing: Sequence[PlannedRun], launcher: Launcher, unseen: Sequence[PlannedRun]
+    ) -> BatchReport:
+        """Carry out the runs whose data can be had (`unseen`: not here), and take up the records."""
         absent = launcher.unavailable(missing)
         for source, problem in absent.items():
-            count = sum(source_of(cell.config) == source for cell in missing)
-            say(f"{count} cells stay missing: {problem}")
-        missing = [cell for cell in missing if source_of(cell.config) not in absent]
+            count = sum(source_of(run.config) == source for run in missing)
+            say(f"{count} runs stay missing: {problem}")
+        missing = [run for run in missing if source_of(run.config) not in absent]
         if not missing:
-            return Outcome()
+            return BatchReport()
         self._refuse_other_data(unseen)  # which may have been downloaded just now
-        estimates = {cell.config.hash: time for cell, time in self._estimated(missing, launcher.jobs)[0]}
+        estimates = {run.config.hash: time for run, time in self._estimated(missing, launcher.jobs)[0]}
         say(
-            f"{self.profile.name}: {len(missing)} of {len(self.cells)} cells to run, "
+            f"{self.profile.name}: {len(missing)} of {len(self.runs)} runs to do, "
             f"about {duration(together(estimates.values(), launcher.jobs))} {launcher.place}"
         )
-        with CellProgress(missing, estimates, launcher.jobs) as progress:
-            outcome = launcher.run(missing, progress)
-        for cell in missing:
-            self.store.add(record_of(resolve(cell.config), self.store.root).folder)
-        return outcome
+        with RunsProgress(missing, estimates, launcher.jobs) as progress:
+            report = launcher.run(missing, progress)
+        for run in missing:
+            self.store.add(record_of(resolve(run.config), self.store.root).folder)
+        return report
 
-    def _refuse_other_data(self, cells: Sequence[Cell]) -> list[Cell]:
+    def _refuse_other_data(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Before the first run, as far as the data are on this machine and the runs will be.
 
         Returns:
-            The cells whose data are not here to be compared with those of records.
+            The runs whose data are not here to be compared with those of records.
 
         Raises:
             UserError: the folder has records of some dataset that were made on another copy of it.
@@ -152,7 +154,7 @@ class Job:
         folder, unseen = self.execution.data_dir, set()
         finished = {record.folder.name: record.data for record in self.store.records()} if self._here else {}
         known = {data.kind for data in finished.values()}
-        for kind, config in {Kind.of(cell.config): cell.config for cell in cells}.items():
+        for kind, config in {Kind.of(run.config): run.config for run in runs}.items():
             if kind not in known:
                 continue
             try:
@@ -161,41 +163,43 @@ class Job:
                 unseen.add(kind)
                 continue
             refuse_other_data(self.store.root, data_for(config, dataset), finished)
-        return [cell for cell in cells if Kind.of(cell.config) in unseen]
+        return [run for run in runs if Kind.of(run.config) in unseen]
 
-    def _launcher(self, missing: Sequence[Cell]) -> Launcher:
+    def _launcher(self, missing: Sequence[PlannedRun]) -> Launcher:
         return self._make(Options(self._jobs, self.execution, missing, self._flags))
 
-    def _estimated(self, cells: Sequence[Cell], jobs: int) -> tuple[list[tuple[Cell, float]], dict[str, str]]:
-        """Expected seconds of cells in this order, beside others, and what they rest on by network."""
+    def _estimated(
+        self, runs: Sequence[PlannedRun], jobs: int
+    ) -> tuple[list[tuple[PlannedRun, float]], dict[str, str]]:
+        """Expected seconds of runs in this order, beside others, and what they rest on by network."""
         execution = dataclasses.replace(self.execution, side_by_side=jobs)
         if not self._here:  # a GPU elsewhere says nothing about this machine
             execution = dataclasses.replace(execution, device="auto")
         with confined(0, min(jobs, available_cores())):
             estimator = Estimator(self.store.records(), execution)
-            seconds = estimator.in_turn(cell.config for cell in cells)
-            return list(zip(cells, seconds, strict=True)), estimator.basis
+            seconds = estimator.in_turn(run.config for run in runs)
+            return list(zip(runs, seconds, strict=True)), estimator.basis
 
     # -- the plan -------------------------------------------------------------------------------------
 
     def show(self) -> None:
-        """Print every cell with its state, and what is left to do in time."""
+        """Print every run with its state, and what is left to do in time."""
         missing, diverged = self.missing, self.diverged
         with self._launcher(missing) as launcher:
             jobs, place = launcher.jobs, launcher.place
             absent = launcher.unavailable(missing, download=False)
         estimated, basis = self._estimated(missing, jobs)
-        seconds = {cell.config.hash: expected for cell, expected in estimated}
-        width = max((len(cell.title) for cell in self.cells), default=0)
-        hopeless = {cell.config.hash for cell in diverged}
-        for cell in self.cells:
-            expected = seconds.get(cell.config.hash)
+        seconds = {run.config.hash: expected for run, expected in estimated}
+        width = max((len(run.title) for run in self.runs), default=0)
+        hopeless = {run.config.hash for run in diverged}
+        for run in self.runs:
+            expected = seconds.get(run.config.hash)
             state = "done" if expected is None else f"missing, about {duration(expected)}"
-            if cell.config.hash in hopeless:
+            if run.config.hash in hopeless:
                 state = "diverged before, not run again"
-            if expected is not None and source_of(cell.config) in absent:
-                state += f", {cell.config.dataset} is not here yet"
-            print(f"{cell.title:{width}}  {state}  [{', '.join(cell.studies)}]")
+            if expected is not None and source_of(run.config) in absent:
+                state += f", {run.config.dataset} is not here yet"
+            print(f"{run.title:{width}}  {state}  [{', '.join(run.studies)}]")
         for study in self.outdated:
             print(f"{study.name}: to be computed")
         for study in self.studies:
@@ -203,21 +207,21 @@ class Job:
                 print(f"{study.name}: no runs of its own; shows those of other studies")
         print()
         for study in self.studies:
-            own = [cell for cell in missing if study.name in cell.studies]
-            count = sum(study.name in cell.studies for cell in self.cells)
+            own = [run for run in missing if study.name in run.studies]
+            count = sum(study.name in run.studies for run in self.runs)
             if count:
-                lost = sum(study.name in cell.studies for cell in diverged)
+                lost = sum(study.name in run.studies for run in diverged)
                 done = count - len(own) - lost
-                time = duration(together((seconds[cell.config.hash] for cell in own), jobs))
+                time = duration(together((seconds[run.config.hash] for run in own), jobs))
                 some = f", {lost} diverged" * bool(lost)
                 print(f"{study.name:14} {done:4} of {count:4} done{some}, about {time} left")
         total = duration(together(seconds.values(), jobs))
         print(
-            f"{self.profile.name}: {len(self.cells)} cells, "
-            f"{len(self.cells) - len(missing) - len(diverged)} done, "
+            f"{self.profile.name}: {len(self.runs)} runs, "
+            f"{len(self.runs) - len(missing) - len(diverged)} done, "
             f"{f'{len(diverged)} diverged, ' * bool(diverged)}{len(missing)} missing: about {total} {place}"
         )
-        for where in dict.fromkeys(network_label(cell.config) for cell in missing):
+        for where in dict.fromkeys(network_label(run.config) for run in missing):
             print(f"  times on {where}: {basis[where]}")
         try:
             self._refuse_other_data(missing)

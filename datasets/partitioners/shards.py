@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from pfl_benchmark.datasets.laws.base import Dealt, register
-from pfl_benchmark.datasets.laws.distinct import Distinct, count_classes, deal_classes
+from pfl_benchmark.datasets.partitioners.base import Dealt, register
+from pfl_benchmark.datasets.partitioners.distinct import Distinct, count_classes, deal_classes
 from pfl_benchmark.datasets.pools import ClassPools
 from pfl_benchmark.datasets.splits import Split
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pfl_benchmark.datasets.laws.base import ByLabels, Dealt, option, register
+from pfl_benchmark.datasets.partitioners.base import ByLabels, Dealt, option, register
 from pfl_benchmark.datasets.pools import ClassPools
 from pfl_benchmark.errors import UserError
 

@@ -46,7 +46,7 @@ def shared_with_default(staged, ready):
     """The rounds up to which a variant may start from what the default has left."""
     kept = ready(staged()).algorithm.shared_rounds()
     return lambda ablation, hyper: [
-        trunk.round for trunk in ready(staged(hyper, ablation)).algorithm.shared_rounds() if trunk in kept
+        shared.round for shared in ready(staged(hyper, ablation)).algorithm.shared_rounds() if shared in kept
     ]
 
 
@@ -81,7 +81,7 @@ def test_weights_from_an_ensemble_depend_on_its_space(staged, ready):
         ready(staged({"rw_target": "ensemble", "ens_space": space})).algorithm.shared_rounds()
         for space in ("logit", "probability")
     )
-    assert [trunk.round for trunk in logits if trunk in probabilities] == [2]
+    assert [shared.round for shared in logits if shared in probabilities] == [2]
 
 
 def test_the_default_goes_on_after_a_variant(staged, launch, trained_rounds, tmp_path):
@@ -94,7 +94,7 @@ def test_the_default_goes_on_after_a_variant(staged, launch, trained_rounds, tmp
 
 def test_without_the_longer_beginning_the_shorter_one_serves(staged, launch, trained_rounds, tmp_path):
     launch(staged(), tmp_path)
-    longer = max((tmp_path / ".cache").glob("trunk-*.pt"), key=lambda path: path.stat().st_mtime_ns)
+    longer = max((tmp_path / ".cache").glob("shared-*.pt"), key=lambda path: path.stat().st_mtime_ns)
     longer.write_bytes(b"no tensors in here")
     trained_rounds.clear()
     launch(staged(ablation="no-reduction"), tmp_path)

@@ -1,4 +1,4 @@
-"""What a partition law is: a request for a split, with its checks, its words, and the way to deal it."""
+"""What a partitioner is: a request for a split, with its checks, its words, and the way to deal it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pfl_benchmark.datasets.pools import ClassPools, apportion
 from pfl_benchmark.datasets.splits import Split
 from pfl_benchmark.errors import UserError, check_range, flag, unknown
 
-__all__ = ["LAWS", "ByLabels", "Dealt", "Law", "find_law", "option", "register"]
+__all__ = ["PARTITIONERS", "ByLabels", "Dealt", "Partitioner", "find_partitioner", "option", "register"]
 
-LAWS: dict[str, type[Law]] = {}
+PARTITIONERS: dict[str, type[Partitioner]] = {}
 Dealt = tuple[list[np.ndarray], np.ndarray]  # see `ByLabels.deal`
 
 _COUNT = {"within": "[1, 1e7]"}
 
 
 def option(default: float, doc: str, within: str, such_as: Any = None, always: bool = False) -> Any:
-    """A field of a law that is a field of `RunConfig` and a flag, too.
+    """A field of a partitioner that is a field of `RunConfig` and a flag, too.
 
     Args:
-        default: its type is the option's, int or float. Outside of `within`: the law needs a value.
+        default: its type is the option's, int or float. Outside of `within`: the partitioner needs a value.
         within: the interval of numbers allowed, as in `check_range`.
         such_as: an example for messages; needed where the default is outside of `within`.
         always: it counts in the identity of every run, also at its default, as it does in the first records;
@@ -39,16 +39,16 @@ def option(default: float, doc: str, within: str, such_as: Any = None, always: b
 
 
 @dataclass(frozen=True)
-class Law(ABC):
-    """A request for a split; each law is a subclass, a frozen dataclass with its options as fields.
+class Partitioner(ABC):
+    """A request for a split; each partitioner is a subclass, a frozen dataclass with its options as fields.
 
     clients: number of clients K.
     samples_per_client, test_samples_per_client: training and test samples of a client, exactly or on average.
 
     Of the class:
 
-    name: what ``--partition`` calls the law; the first line of the docstring tells it in lists.
-    by_user: whether it keeps samples with their users; only such laws divide datasets with users.
+    name: what ``--partition`` calls the partitioner; the first line of the docstring tells it in lists.
+    by_user: whether it keeps samples with their users; only such partitioners divide datasets with users.
     ignores: fields that mean nothing to it.
     sizes: how far the clients' sizes are those of the request, as the end of a sentence; empty: not
         known before the data are.
@@ -82,7 +82,7 @@ class Law(ABC):
 
     @property
     def slug(self) -> str:
-        """Law and options as a part of folder names; the same for as long as there are records."""
+        """Partitioner and options as a part of folder names; the same for as long as there are records."""
         return self.name + "-".join(f"{getattr(self, name):g}" for name in self.options())
 
     @abstractmethod
@@ -102,7 +102,7 @@ class Law(ABC):
         Raises UserError.
         """
         if users and not cls.by_user:
-            others = " or ".join(name for name, law in LAWS.items() if law.by_user)
+            others = " or ".join(name for name, partitioner in PARTITIONERS.items() if partitioner.by_user)
             raise UserError(
                 f"--partition {cls.name} is not for '{dataset}', whose samples stay with their users; "
                 f"use --partition {others}"
@@ -121,8 +121,8 @@ class Law(ABC):
 
 
 @dataclass(frozen=True)
-class ByLabels(Law):
-    """A law that only looks at labels. A subclass says in `deal` who gets which training samples.
+class ByLabels(Partitioner):
+    """A partitioner that only looks at labels. A subclass says in `deal` who gets which training samples.
 
     Training parts are disjoint. Test parts have the classes of the training parts, and are disjoint where the
     test samples suffice; elsewhere samples are shared between clients as evenly as possible, never repeated
@@ -186,36 +186,36 @@ class ByLabels(Law):
         return Split(tuple(train), tuple(test))
 
 
-L = TypeVar("L", bound=Law)
+L = TypeVar("L", bound=Partitioner)
 
 
 def register(cls: type[L]) -> type[L]:
-    """Class decorator: make a law known by its `name`.
+    """Class decorator: make a partitioner known by its `name`.
 
     Raises:
         ValueError: the name is missing, the name or an option is taken, or a field is no `option`.
     """
     if not getattr(cls, "name", ""):
         raise ValueError(f"{cls.__module__}.{cls.__name__} has no `name`: give it one")
-    if cls.name in LAWS:
-        raise ValueError(f"two partition laws are called '{cls.name}'")
+    if cls.name in PARTITIONERS:
+        raise ValueError(f"two partitioners are called '{cls.name}'")
     for spec in dataclasses.fields(cls):
         if "within" not in spec.metadata:
             raise ValueError(f"{spec.name} of '{cls.name}' is no `option(default, doc, within)`")
-    for name, law in LAWS.items():
+    for name, partitioner in PARTITIONERS.items():
         for spec in cls.options().values():
-            if law.options().get(spec.name, spec) is not spec:
+            if partitioner.options().get(spec.name, spec) is not spec:
                 raise ValueError(f"the option {spec.name} of '{cls.name}' is one of '{name}' already")
-    LAWS[cls.name] = cls
+    PARTITIONERS[cls.name] = cls
     return cls
 
 
-def find_law(name: str) -> type[Law]:
-    """The law of that name.
+def find_partitioner(name: str) -> type[Partitioner]:
+    """The partitioner of that name.
 
     Raises:
         UserError: unknown; suggests the nearest.
     """
-    if name not in LAWS:
-        raise unknown("partition", name, LAWS)
-    return LAWS[name]
+    if name not in PARTITIONERS:
+        raise unknown("partition", name, PARTITIONERS)
+    return PARTITIONERS[name]

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from pfl_benchmark.datasets.data import Dataset
-from pfl_benchmark.datasets.laws.base import Law, option, register
+from pfl_benchmark.datasets.partitioners.base import Partitioner, option, register
 from pfl_benchmark.datasets.pools import apportion
 from pfl_benchmark.datasets.splits import Split
 from pfl_benchmark.errors import UserError
@@ -17,7 +17,7 @@ from pfl_benchmark.errors import UserError
 
 @register
 @dataclass(frozen=True)
-class Natural(Law):
+class Natural(Partitioner):
     """A client is one of the users to whom the samples belong.
 
     floor(`test_share` · n) of a user's n samples are held out, in the proportions of the user's classes. Of
