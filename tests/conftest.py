@@ -72,7 +72,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture
 def own_catalogue(monkeypatch):
-    """The catalogue holds the studies of tests, and none of a pack."""
+    """The catalogue holds the studies of tests, and none of a paper."""
     from own_studies import replace_catalogue
 
     replace_catalogue(monkeypatch)

@@ -1,4 +1,4 @@
-"""The commands, one module each; a module put here or into a pack is a command, without any other edit.
+"""The commands, one module each; a module put here or into a paper is a command, without any other edit.
 
 A module is what `Command` says. Its name is the command's, with underscores for hyphens. It imports what is
 slow (PyTorch) only when it is executed, or for its flags where launchers declare them (`tables`).
@@ -13,7 +13,7 @@ import sys
 from typing import Protocol, cast
 
 from pfl_benchmark.errors import unknown
-from pfl_benchmark.studies.packs import offered
+from pfl_benchmark.studies.papers import offered
 
 __all__ = ["Command", "command_names", "find_command"]
 

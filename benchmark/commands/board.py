@@ -1,4 +1,4 @@
-"""``board``: methods × settings over several results folders and packs, as one static page."""
+"""``board``: methods × settings over several results folders and bundles, as one static page."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 from pfl_benchmark.config.flags import add_flag, file_of, path
 from pfl_benchmark.console.terminal import say, shown_path
 
-HELP = "one static page over several results folders or packs: methods × settings, verified or not"
-USAGE = "FOLDER|PACK.zip [...] [--out FILE.html]"
+HELP = "one static page over several results folders or bundles: methods × settings, verified or not"
+USAGE = "FOLDER|BUNDLE.zip [...] [--out FILE.html]"
 EXAMPLES = """\
   python -m benchmark board results/paper results/runs
   python -m benchmark board results/paper theirs.zip --out site/index.html
 
-Nothing in a pack is run. Its records count as verified where `python -m benchmark verify PACK.zip` has found
-them so on this side (PACK.zip.verified.json), never by what the pack itself says. The page needs no network;
-docs/board.md has the rules for results on a board."""
+Nothing in a bundle is run. Its records count as verified where `python -m benchmark verify BUNDLE.zip` has
+found them so on this side (BUNDLE.zip.verified.json), never by what the bundle itself says. The page
+needs no network; docs/board.md has the rules for results on a board."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    add_flag(parser, "FOLDER ...", "results folder, or pack (`pack`)", path, dest="folders")
+    add_flag(parser, "FOLDER ...", "results folder, or bundle (made by `pack`)", path, dest="folders")
     text = "the page to write (default: board.html)"
     add_flag(parser, "--out FILE.html", text, file_of(".html", ".htm"), default=Path("board.html"))
 
@@ -31,11 +31,11 @@ def execute(arguments: argparse.Namespace) -> None:
     """Read all sources, then write the page.
 
     Raises:
-        UserError: a folder without finished runs, a pack that cannot be used, or a page that cannot be
+        UserError: a folder without finished runs, a bundle that cannot be used, or a page that cannot be
             written.
     """
-    from pfl_benchmark.present.page.board import board_page, source_of_folder, source_of_pack
-    from pfl_benchmark.records.archive import unpacked
+    from pfl_benchmark.present.page.board import board_page, source_of_bundle, source_of_folder
+    from pfl_benchmark.records.bundle import unpacked
     from pfl_benchmark.records.files import make_folder_of, write_text
     from pfl_benchmark.records.gather import gather
 
@@ -43,7 +43,7 @@ def execute(arguments: argparse.Namespace) -> None:
         sources = []
         for place in {place.resolve(): place for place in arguments.folders}.values():
             if place.suffix.lower() == ".zip" and not place.is_dir():
-                sources.append(source_of_pack(shown_path(place), stack.enter_context(unpacked(place))))
+                sources.append(source_of_bundle(shown_path(place), stack.enter_context(unpacked(place))))
                 continue
             gathered = gather([place])
             sources.append(source_of_folder(shown_path(place), gathered.records, gathered.left_out))
@@ -53,4 +53,4 @@ def execute(arguments: argparse.Namespace) -> None:
     make_folder_of(arguments.out)
     write_text(arguments.out, page)
     records = sum(len(source.records) for source in sources)
-    print(f"{shown_path(arguments.out)}: {records} records of {len(sources)} folders and packs")
+    print(f"{shown_path(arguments.out)}: {records} records of {len(sources)} folders and bundles")

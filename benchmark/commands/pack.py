@@ -14,7 +14,7 @@ EXAMPLES = """\
   python -m benchmark pack results/runs/mine-* --plugin mine.py --out mine.zip
   python -m benchmark verify quick.zip                       whoever has the file
 
-The pack has the files of every record, their SHA-256, the checksums of the data, versions, and the plugin
+The bundle has the files of every record, their SHA-256, the checksums of the data, versions, and the plugin
 files that the runs were made with, which have to be given. Predictions, models and verdicts stay where they
 are. The same records make the same pack. docs/board.md says what is expected of results for a board."""
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     text = "results folder, or record of a finished run"
     add_flag(parser, "RESULTS ...", text, path, dest="results")
-    add_flag(parser, "--out FILE.zip", "required: the pack to write", file_of(".zip"))
+    add_flag(parser, "--out FILE.zip", "required: the bundle to write", file_of(".zip"))
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -33,16 +33,16 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: no finished run, one that cannot be packed, or a file that cannot be written.
     """
     if arguments.out is None:
-        raise UserError("--out is required; give the pack's name, such as --out results.zip")
+        raise UserError("--out is required; give the bundle's name, such as --out results.zip")
 
     from pfl_benchmark.console.terminal import say, shown_path
-    from pfl_benchmark.records.archive import plugins_of, write_pack
+    from pfl_benchmark.records.bundle import plugins_of, write_bundle
     from pfl_benchmark.records.gather import gather
     from pfl_benchmark.render.forms import size
     from pfl_benchmark.resolve.code import outdated
 
     gathered = gather(arguments.results)
-    made = write_pack(gathered.records, arguments.out)
+    made = write_bundle(gathered.records, arguments.out)
     for line in gathered.left_out:
         say(f"left out: {line}")
     own = [record for record in gathered.records if plugins_of(record)]

@@ -16,17 +16,17 @@ from pfl_benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
     from pfl_benchmark.experiment.verify import Verdict
-    from pfl_benchmark.records.archive import Pack
+    from pfl_benchmark.records.bundle import Bundle
     from pfl_benchmark.records.gather import Gathered
     from pfl_benchmark.records.record import Record
 
 HELP = "repeat rounds of finished runs: does the present code give the recorded figures?"
-USAGE = "RECORD|PACK.zip [RECORD ...] [--sample N] [--rounds N | --all] [flags]"
+USAGE = "RECORD|BUNDLE.zip [RECORD ...] [--sample N] [--rounds N | --all] [flags]"
 EXAMPLES = """\
   python -m benchmark verify results/runs/fedper-digits-s2-seed0-*            the first 3 rounds
   python -m benchmark verify results/paper/ppfe-cifar10-* --rounds 10
   python -m benchmark verify results/runs --all                               all records there, all rounds
-  python -m benchmark verify quick.zip --sample 5 --by "A. Smith"            5 records of somebody's pack
+  python -m benchmark verify quick.zip --sample 5 --by "A. Smith"            5 records of somebody's bundle
   python -m benchmark verify results/runs --json | jq '.[] | {record, verdict}'
 
 The verdict is bit-equal, equal within tolerance (0.001, or a thousandth of figures above 1; counts must be
@@ -37,20 +37,20 @@ grow with the rounds: after some tens of rounds, even correct code is different 
 compared. The verdict is saved in the record as verified.json; `run`, `tables` and `report` then no longer
 call it computed by other code.
 
-Of a pack (`python -m benchmark pack`) all files are checked first; then some records, drawn at random, are
-verified, and the verdicts are saved beside the pack, in PACK.zip.verified.json. Plugin files in a pack are
-somebody else's code. They are listed, and run only under --trust-plugins; records that need them are left out
-otherwise."""
+Of a bundle (`python -m benchmark pack`) all files are checked first; then some records, drawn at random, are
+verified, and the verdicts are saved beside the bundle, in BUNDLE.zip.verified.json. Plugin files in
+it are somebody else's code. They are listed, and run only under --trust-plugins; records that need them
+are left out otherwise."""
 
-SAMPLE = 3  # records of a pack that are verified if nothing else is asked for
+SAMPLE = 3  # records of a bundle that are verified if nothing else is asked for
 _SHOWN = 3  # differences a record that are printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    text = "folder of a finished run, or a results folder: all finished runs that are in it; or one pack"
+    text = "folder of a finished run, or a results folder: all finished runs that are in it; or one bundle"
     add_flag(parser, "RECORD ...", text, path, dest="records")
-    text = "verify N records, drawn at random (default: all of folders, 3 of a pack)"
+    text = "verify N records, drawn at random (default: all of folders, 3 of a bundle)"
     add_flag(parser, "--sample N", text, count)
     length = parser.add_mutually_exclusive_group()
     add_flag(length, "--rounds N", "number of rounds to repeat, from the first (default: 3)", count)
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_dir(execution)
     add_execution(execution)
     add_flag(parser, "--by NAME", "who verifies, for the record and the board (default: not named)")
-    add_flag(parser, "--trust-plugins", "run the plugin files of a pack, which are its maker's code")
+    add_flag(parser, "--trust-plugins", "run the plugin files of a bundle, which are its maker's code")
     add_flag(parser, "--json", "print one JSON list instead")
 
 
@@ -69,28 +69,28 @@ def execute(arguments: argparse.Namespace) -> None:
     """Check all records, then run and compare one after the other.
 
     Raises:
-        UserError: a pack, a record or data that cannot be used; told before anything is trained.
+        UserError: a bundle, a record or data that cannot be used; told before anything is trained.
         SystemExit: with code 1, if a record is different.
     """
-    from pfl_benchmark.records.archive import unpacked
+    from pfl_benchmark.records.bundle import unpacked
     from pfl_benchmark.records.gather import gather
 
     if arguments.by is not None and not (arguments.by.strip() and arguments.by.isprintable()):
         raise UserError(f"--by is {arguments.by!r:.60}; expected a name")
-    packs = [path for path in arguments.records if path.suffix.lower() == ".zip" and not path.is_dir()]
-    if packs and len(arguments.records) > 1:
-        raise UserError(f"{packs[0]} is a pack; verify one pack at a time, without folders beside it")
-    if not packs:
+    bundles = [path for path in arguments.records if path.suffix.lower() == ".zip" and not path.is_dir()]
+    if bundles and len(arguments.records) > 1:
+        raise UserError(f"{bundles[0]} is a bundle; verify one bundle at a time, without folders beside it")
+    if not bundles:
         if arguments.trust_plugins:
-            raise UserError("--trust-plugins is for packs; for records in folders give --plugin FILE.py")
+            raise UserError("--trust-plugins is for bundles; for records in folders give --plugin FILE.py")
         _verify(arguments, gather(arguments.records), None)
         return
-    with unpacked(packs[0]) as pack:
-        _verify(arguments, _trusted(pack, arguments.trust_plugins), pack)
+    with unpacked(bundles[0]) as bundle:
+        _verify(arguments, _trusted(bundle, arguments.trust_plugins), bundle)
 
 
-def _trusted(pack: Pack, trusted: bool) -> Gathered:
-    """The records of a pack that may be run here; loads its plugins if they are trusted.
+def _trusted(bundle: Bundle, trusted: bool) -> Gathered:
+    """The records of a bundle that may be run here; loads its plugins if they are trusted.
 
     Raises:
         UserError: there is none, or a plugin cannot be loaded.
@@ -98,34 +98,34 @@ def _trusted(pack: Pack, trusted: bool) -> Gathered:
     import hashlib
 
     from pfl_benchmark.console.terminal import say
-    from pfl_benchmark.records.archive import plugins_of
+    from pfl_benchmark.records.bundle import plugins_of
     from pfl_benchmark.records.gather import Gathered
     from pfl_benchmark.resolve.plugins import LOADED, load_plugins
 
-    for plugin in pack.plugins:
+    for plugin in bundle.plugins:
         content = plugin.read_bytes()
         what = f"{len(content):,} bytes, SHA-256 {hashlib.sha256(content).hexdigest()}"
-        say(f"{'runs' if trusted else 'not run'}: plugins/{plugin.name} of the pack ({what})")
+        say(f"{'runs' if trusted else 'not run'}: plugins/{plugin.name} of the bundle ({what})")
     if trusted:
-        load_plugins([str(plugin) for plugin in pack.plugins])
-        return Gathered([*pack.records])
+        load_plugins([str(plugin) for plugin in bundle.plugins])
+        return Gathered([*bundle.records])
     loaded = {Path(plugin).name for plugin in LOADED}
-    own = [record for record in pack.records if loaded.issuperset(plugins_of(record))]
+    own = [record for record in bundle.records if loaded.issuperset(plugins_of(record))]
     if not own:
         raise UserError(
-            f"all records of {pack.path} were made with its plugins, which are its maker's code; "
+            f"all records of {bundle.path} were made with its plugins, which are its maker's code; "
             "read them first (unzip), then give --trust-plugins"
         )
     left_out = []
-    if others := [record for record in pack.records if record not in own]:
+    if others := [record for record in bundle.records if record not in own]:
         left_out.append(
-            f"{len(others)} made with plugins of the pack, such as {others[0].folder.name}; read these "
+            f"{len(others)} made with plugins of the bundle, such as {others[0].folder.name}; read these "
             "plugins first, then give --trust-plugins"
         )
     return Gathered(own, left_out)
 
 
-def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None) -> None:
+def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | None) -> None:
     """Verify gathered records, or some of them drawn at random; keep the verdicts and print them.
 
     Raises:
@@ -142,7 +142,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         verify,
     )
     from pfl_benchmark.launch.cores import at_most
-    from pfl_benchmark.records.archive import write_verdicts
+    from pfl_benchmark.records.bundle import write_verdicts
     from pfl_benchmark.records.same_data import source_of
     from pfl_benchmark.records.verdicts import DIFFERENT
     from pfl_benchmark.resolve.run import resolve
@@ -150,7 +150,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
     asked = execution_of(arguments)
     asked.check_executor()
     usable, elsewhere = _with_data(gathered.records)
-    records = _drawn(usable, arguments.sample or (SAMPLE if pack else None))
+    records = _drawn(usable, arguments.sample or (SAMPLE if bundle else None))
     if len(records) < len(usable):
         say(f"drawn at random: {len(records)} of {len(usable)} records (--sample N draws more)")
     data = load_data(records, asked.data_dir)
@@ -166,7 +166,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         work.append((record, run, rounds, execution, dataset))
     verdicts, kept = [], None
     for place, (record, run, rounds, execution, dataset) in enumerate(work, start=1):
-        name = record.folder.name if pack else shown_path(record.folder)
+        name = record.folder.name if bundle else shown_path(record.folder)
         headline = f"{place}/{len(work)} {name}: {_span(rounds, len(record.rounds))} again"
         cores = at_most(cores_for(record, run))
         with cores, RunProgress(headline, headline, resumes=False) as progress:
@@ -176,8 +176,8 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, pack: Pack | None
         if not arguments.json:
             print("\n".join(_lines(name, verdict)), flush=True)
         try:
-            if pack:
-                kept = write_verdicts(pack, {record.folder.name: told})
+            if bundle:
+                kept = write_verdicts(bundle, {record.folder.name: told})
             else:
                 verdict.save(arguments.by or "")
         except UserError as error:
@@ -205,7 +205,7 @@ def _with_data(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
 
 
 def _drawn(records: Sequence[Record], count: int | None) -> list[Record]:
-    """So many records (None: all), drawn at random: whoever made a pack must not know which."""
+    """So many records (None: all), drawn at random: whoever made a bundle must not know which."""
     if count is None or count >= len(records):
         return list(records)
     places = sorted(random.SystemRandom().sample(range(len(records)), count))

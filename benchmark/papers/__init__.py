@@ -1,1 +1,1 @@
-"""Packs: one package for everything that only one publication needs (`studies.packs`)."""
+"""Papers: one package for everything that only one publication needs (`studies.papers`)."""

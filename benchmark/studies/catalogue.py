@@ -1,4 +1,4 @@
-"""The profiles, and all studies: those of the packs, and what is made of every method without a paper."""
+"""The profiles, and all studies: those of the papers, and what is made of every method without a paper."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant
-from pfl_benchmark.studies.packs import offered
+from pfl_benchmark.studies.papers import offered
 from pfl_benchmark.studies.points import at_rates, validation, with_points
 
 __all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
@@ -104,7 +104,7 @@ _NATURAL_RATES = Study(
 STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
-        *(study for pack in offered("studies") for study in pack.STUDIES),
+        *(study for paper in offered("studies") for study in paper.STUDIES),
         _OWN,
         _RATES,
         _OWN_POINTS,

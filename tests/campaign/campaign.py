@@ -28,11 +28,11 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of, run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
-from pfl_benchmark.records.archive import unpacked, write_pack
+from pfl_benchmark.records.bundle import unpacked, write_bundle
 from pfl_benchmark.records.record import BadRecord, read_record
 from pfl_benchmark.resolve.run import resolve
 
-DIGITS, PAIRS, LINES, KILLS, FLIPS, FILES, PACKS = 1000, 1000, 700, 200, 200, 200, 800
+DIGITS, PAIRS, LINES, KILLS, FLIPS, FILES, BUNDLES = 1000, 1000, 700, 200, 200, 200, 800
 METHODS = ("fedper", "ditto", "ppfe", "fedavg-ft")
 
 
@@ -52,24 +52,24 @@ def test_digits(tmp_path):
     assert believed == []
 
 
-def test_packs(tmp_path):
-    """A pack with a flipped bit anywhere, cut off, or with some other bytes is refused or holds the same."""
+def test_bundles(tmp_path):
+    """A bundle with a flipped bit anywhere, cut off, or changed is refused or holds the same."""
     path, rng = tmp_path / "some.zip", random.Random(0)
     record = read_record(write_record(tmp_path / "runs", CONFIG))
-    write_pack([record], path)
+    write_bundle([record], path)
     whole = path.read_bytes()
     damaged = [whole[:n] for n in range(0, len(whole), 7)]
     for place, byte in enumerate(whole):
         damaged.append(whole[:place] + bytes([byte ^ 1 << rng.randrange(8)]) + whole[place + 1 :])
-    for _ in range(PACKS):
+    for _ in range(BUNDLES):
         some = bytearray(whole)
         for _ in range(rng.randrange(2, 8)):
             some[rng.randrange(len(some))] = rng.randrange(256)
         damaged.append(bytes(some))
     for content in damaged:
         path.write_bytes(content)
-        with contextlib.suppress(UserError), unpacked(path) as pack:
-            assert [found.digest for found in pack.records] == [record.digest]
+        with contextlib.suppress(UserError), unpacked(path) as bundle:
+            assert [found.digest for found in bundle.records] == [record.digest]
 
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "older"])

@@ -89,7 +89,7 @@ EVERY = (MAIN, AS_ROWS, AGAINST, BYTES, FOUR, SPENT, REACHED, NEW, RATED, POINTE
 
 
 def replace_catalogue(patch) -> None:
-    """Put these studies in the place of those of the catalogue, packs' included."""
+    """Put these studies in the place of those of the catalogue, papers' included."""
     for name in reversed(list(STUDIES)):  # what is undone in reverse comes back in its order
         patch.delitem(STUDIES, name)
     for study in CATALOGUE:

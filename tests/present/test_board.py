@@ -1,4 +1,4 @@
-"""The board: methods × settings over folders and packs."""
+"""The board: methods × settings over folders and bundles."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from record_folders import amend, with_seed, write_record
 from pfl_benchmark.cli import main
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.records.archive import unpacked, write_pack, write_verdicts
+from pfl_benchmark.records.bundle import unpacked, write_bundle, write_verdicts
 from pfl_benchmark.records.gather import gather
 from pfl_benchmark.records.verdicts import write_verdict
 
@@ -25,7 +25,7 @@ def verdict(record, **changes):
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Our results folder, two seeds of one method verified, and a pack of somebody else's."""
+    """Our results folder, two seeds of one method verified, and a bundle of somebody else's."""
     root = tmp_path_factory.mktemp("board")
     for algo, seed in (("fedavg", 0), ("fedavg", 1), ("ditto", 0), ("fedper", 0)):
         write_record(root / "ours", with_seed(configured(algo), seed))
@@ -35,7 +35,7 @@ def folders(tmp_path_factory):
     for record in gather([root / "ours"]).records:
         if record.config.algo == "fedavg":
             write_verdict(record.folder, verdict(record))
-    write_pack(gather([root / "theirs"]).records, root / "theirs.zip")
+    write_bundle(gather([root / "theirs"]).records, root / "theirs.zip")
     return root
 
 
@@ -109,9 +109,11 @@ def test_it_says_who_verified_with_which_code(board, folders):
 
 def test_a_packs_numbers_are_verified_only_beside_it(board, folders):
     assert "✓" not in rows(board("theirs.zip"))["fedrep"][0]
-    with unpacked(folders / "theirs.zip") as pack:
+    with unpacked(folders / "theirs.zip") as bundle:
         for name, mark in (("bit-equal", "✓"), ("different", "✗")):
-            file = write_verdicts(pack, {pack.records[0].folder.name: verdict(pack.records[0], verdict=name)})
+            file = write_verdicts(
+                bundle, {bundle.records[0].folder.name: verdict(bundle.records[0], verdict=name)}
+            )
             assert mark in rows(board("theirs.zip"))["fedrep"][0]
     file.unlink()
 

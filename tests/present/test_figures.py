@@ -18,7 +18,7 @@ from pfl_benchmark.present.figures.curves import curve
 from pfl_benchmark.present.figures.style import color_of, panels, spread_out
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
-from pfl_benchmark.studies.packs import makers
+from pfl_benchmark.studies.papers import makers
 from pfl_benchmark.studies.results import collect
 
 WITH_FIGURES = [*DRAWN, *(s for s in STUDIES.values() if s.figures and "quick" in s.grids)]

@@ -21,7 +21,7 @@ from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
 from pfl_benchmark.studies.results import collect
 
 QUICK = PROFILES["quick"]
-OF_PACKS = [study for study in STUDIES.values() if "quick" in study.grids]
+OF_PAPERS = [study for study in STUDIES.values() if "quick" in study.grids]
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +30,17 @@ def store(tmp_path_factory):
     root = tmp_path_factory.mktemp("records")
     write_records(root, EVERY, PROFILE, skip=("fedrep",))
     write_records(root, EVERY, PROFILE, (1,), skip=("fedrep", "fedavg"))
-    write_records(root / "packs", OF_PACKS, QUICK, skip=("pfedfda",))
-    return Store.scan(root), Store.scan(root / "packs")
+    write_records(root / "papers", OF_PAPERS, QUICK, skip=("pfedfda",))
+    return Store.scan(root), Store.scan(root / "papers")
 
 
-@pytest.fixture(scope="module", params=[*EVERY, *OF_PACKS], ids=lambda study: f"{study.name}")
+@pytest.fixture(scope="module", params=[*EVERY, *OF_PAPERS], ids=lambda study: f"{study.name}")
 def tables(request, store):
     """All tables of a study."""
-    study, (own, packs) = request.param, store
+    study, (own, papers) = request.param, store
     if study in EVERY:
         return make_tables(results_of(study, own))
-    return make_tables(collect(study, QUICK, packs, None))
+    return make_tables(collect(study, QUICK, papers, None))
 
 
 class Cells(HTMLParser):

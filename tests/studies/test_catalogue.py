@@ -1,4 +1,4 @@
-"""What holds of the catalogue, whichever packs there are: its rows and columns exist and are runs."""
+"""What holds of the catalogue, whichever papers there are: its rows and columns exist and are runs."""
 
 import pytest
 

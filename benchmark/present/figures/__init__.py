@@ -1,4 +1,4 @@
-"""Figures made from the records of a study, as SVG and PNG; packs add their own."""
+"""Figures made from the records of a study, as SVG and PNG; papers add their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pfl_benchmark.present.figures.clients import client_accuracies
 from pfl_benchmark.present.figures.curves import CURVES
 from pfl_benchmark.present.figures.sweep import sweep
 from pfl_benchmark.render.picture import Picture
-from pfl_benchmark.studies.packs import makers
+from pfl_benchmark.studies.papers import makers
 from pfl_benchmark.studies.results import Results
 
 __all__ = ["GENERAL", "make_figures"]

@@ -1,4 +1,4 @@
-"""The board: methods × settings over several results folders and packs, as one static page."""
+"""The board: methods × settings over several results folders and bundles, as one static page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.present.page.command import command
 from pfl_benchmark.present.page.mixtures import UNKNOWN
-from pfl_benchmark.records.archive import Pack, read_verdicts
+from pfl_benchmark.records.bundle import Bundle, read_verdicts
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.records.verdicts import DIFFERENT
 from pfl_benchmark.render.forms import percent, size
@@ -23,7 +23,7 @@ from pfl_benchmark.render.markup import template
 from pfl_benchmark.render.table import Head
 from pfl_benchmark.resolve.run import method_label
 
-__all__ = ["Source", "board_page", "source_of_folder", "source_of_pack"]
+__all__ = ["Source", "board_page", "source_of_bundle", "source_of_folder"]
 
 _HERE = Path(__file__).resolve().parent
 _SHORT = 12  # digits of a checksum that are shown
@@ -42,10 +42,10 @@ class Source:
     """Where records of a board come from.
 
     Attributes:
-        name: of the folder or pack, as it was given.
-        digest: SHA-256 of the pack; empty for a folder.
-        verdicts: what `verify` found, by the record's folder. For packs these are the verdicts in the file
-            beside it: what a pack says of itself is no verification.
+        name: of the folder or bundle, as it was given.
+        digest: SHA-256 of the bundle; empty for a folder.
+        verdicts: what `verify` found, by the record's folder. For bundles these are the verdicts in the file
+            beside it: what a bundle says of itself is no verification.
     """
 
     name: str
@@ -66,9 +66,9 @@ def source_of_folder(name: str, records: Sequence[Record], left_out: Sequence[st
     return Source(name, "", records, verdicts, left_out)
 
 
-def source_of_pack(name: str, pack: Pack) -> Source:
-    """A pack, which has to be unpacked until the board is made."""
-    return Source(name, pack.digest, pack.records, read_verdicts(pack))
+def source_of_bundle(name: str, bundle: Bundle) -> Source:
+    """A bundle, which has to be unpacked until the board is made."""
+    return Source(name, bundle.digest, bundle.records, read_verdicts(bundle))
 
 
 @dataclass(frozen=True, eq=False)

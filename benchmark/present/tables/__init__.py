@@ -1,4 +1,4 @@
-"""Tables made from the records of a study; packs add their own."""
+"""Tables made from the records of a study; papers add their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pfl_benchmark.present.tables.spent import spent
 from pfl_benchmark.present.tables.targets import targets
 from pfl_benchmark.present.tables.tuning import points, rates, tuning
 from pfl_benchmark.render.table import Table
-from pfl_benchmark.studies.packs import makers
+from pfl_benchmark.studies.papers import makers
 from pfl_benchmark.studies.results import Results
 
 __all__ = ["GENERAL", "make_table", "make_tables"]

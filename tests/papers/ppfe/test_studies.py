@@ -17,7 +17,7 @@ from pfl_benchmark.present import figures, tables
 from pfl_benchmark.resolve.run import resolve, with_hyper
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES, find_profile, find_studies
 from pfl_benchmark.studies.grid import Column, Grid, plan
-from pfl_benchmark.studies.packs import makers
+from pfl_benchmark.studies.papers import makers
 
 GRIDS = {(study.name, profile): grid for study in STUDIES.values() for profile, grid in study.grids.items()}
 

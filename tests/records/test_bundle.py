@@ -1,4 +1,4 @@
-"""Packs: what they hold, and what is refused in a stranger's."""
+"""Bundles: what they hold, and what is refused in a stranger's."""
 
 import hashlib
 import json
@@ -10,10 +10,10 @@ from answers import refused
 from damages import CONFIG, damages
 from record_folders import amend, with_seed, write_record
 
+import pfl_benchmark.records.bundle as archive
 from pfl_benchmark.cli import main
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.records import archive
-from pfl_benchmark.records.archive import read_verdicts, unpacked, write_pack, write_verdicts
+from pfl_benchmark.records.bundle import read_verdicts, unpacked, write_bundle, write_verdicts
 from pfl_benchmark.records.gather import gather
 from pfl_benchmark.records.seal import seal_of
 from pfl_benchmark.records.sources import SOURCES
@@ -29,9 +29,9 @@ def records(tmp_path_factory):
 
 
 @pytest.fixture
-def pack(records, tmp_path):
+def bundle(records, tmp_path):
     path = tmp_path / "some.zip"
-    write_pack(records, path)
+    write_bundle(records, path)
     return path
 
 
@@ -48,14 +48,14 @@ def rewrite(path, content, *more):
 
 
 def relisted(content):
-    """The same members with a pack.json that lists them as they are: what a forger would do."""
+    """The same members with a bundle.json that lists them as they are: what a forger would do."""
     about = json.loads(content["pack.json"])
     about["files"] = {n: hashlib.sha256(f).hexdigest() for n, f in content.items() if n != "pack.json"}
     return {**content, "pack.json": json.dumps(about).encode()}
 
 
 def reason(path):
-    """Why a pack is refused."""
+    """Why a bundle is refused."""
     with pytest.raises(UserError) as caught, unpacked(path):
         pass
     assert "\n" not in str(caught.value)
@@ -64,7 +64,7 @@ def reason(path):
 
 
 def complaint(path):
-    """Why a pack is refused; empty if it is not."""
+    """Why a bundle is refused; empty if it is not."""
     try:
         with unpacked(path) as found:
             return "" if len(found.records) == 2 else "other records"
@@ -72,29 +72,29 @@ def complaint(path):
         return str(error)
 
 
-def test_records_come_out_as_they_went_in(records, pack):
-    with unpacked(pack) as found:
+def test_records_come_out_as_they_went_in(records, bundle):
+    with unpacked(bundle) as found:
         assert {r.folder.name: r.digest for r in found.records} == {r.folder.name: r.digest for r in records}
-        assert found.digest == hashlib.sha256(pack.read_bytes()).hexdigest()
+        assert found.digest == hashlib.sha256(bundle.read_bytes()).hexdigest()
         assert not found.plugins
         inside = found.records[0].folder
     assert not inside.exists()
 
 
-def test_the_same_records_make_the_same_pack(records, pack, tmp_path):
-    write_pack(records[::-1], tmp_path / "again.zip")
-    assert (tmp_path / "again.zip").read_bytes() == pack.read_bytes()
+def test_the_same_records_make_the_same_pack(records, bundle, tmp_path):
+    write_bundle(records[::-1], tmp_path / "again.zip")
+    assert (tmp_path / "again.zip").read_bytes() == bundle.read_bytes()
 
 
-def test_it_names_data_versions_and_environments(records, pack):
-    about = json.loads(members(pack)["pack.json"])
+def test_it_names_data_versions_and_environments(records, bundle):
+    about = json.loads(members(bundle)["pack.json"])
     assert {data["dataset"] for data in about["data"]} == {"digits"}
     assert "torch" in about["packages"]
     assert sum(each["records"] for each in about["environments"]) == len(records)
 
 
-def test_only_sealed_files_are_packed(records, pack):
-    names = {name.rpartition("/")[2] for name in members(pack)}
+def test_only_sealed_files_are_packed(records, bundle):
+    names = {name.rpartition("/")[2] for name in members(bundle)}
     assert names == {"pack.json", "config.json", "rounds.jsonl", "clients.csv", "summary.json", "done"}
 
 
@@ -119,85 +119,85 @@ ODD = (
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_no_path_leads_outside(name, pack, tmp_path):
-    rewrite(pack, relisted({**members(pack), name: b"evil"}))
+def test_no_path_leads_outside(name, bundle, tmp_path):
+    rewrite(bundle, relisted({**members(bundle), name: b"evil"}))
     before = sorted(tmp_path.rglob("*"))
-    assert "leads outside" in reason(pack)
+    assert "leads outside" in reason(bundle)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_other_files_are_refused(name, pack):
-    rewrite(pack, relisted({**members(pack), name: b"evil"}))
-    assert f"{name} is no name of a file in a pack" in reason(pack)
+def test_other_files_are_refused(name, bundle):
+    rewrite(bundle, relisted({**members(bundle), name: b"evil"}))
+    assert f"{name} is no name of a file in a bundle" in reason(bundle)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_file_that_is_there_twice_is_refused(pack):
-    content = members(pack)
+def test_a_file_that_is_there_twice_is_refused(bundle):
+    content = members(bundle)
     name = next(name for name in content if name.endswith("done"))
-    rewrite(pack, content, (name, b"other"))
-    assert f"{name} is there twice" in reason(pack)
+    rewrite(bundle, content, (name, b"other"))
+    assert f"{name} is there twice" in reason(bundle)
     other = name.replace("fedavg", "FedAvg")
-    rewrite(pack, relisted({**content, other: content[name]}))
-    assert "is there twice" in reason(pack)
+    rewrite(bundle, relisted({**content, other: content[name]}))
+    assert "is there twice" in reason(bundle)
 
 
 @pytest.mark.parametrize(
     "name", ["pack.json", "config.json", "rounds.jsonl", "clients.csv", "summary.json", "done"]
 )
-def test_a_file_that_is_missing_is_named(name, pack):
-    content = members(pack)
+def test_a_file_that_is_missing_is_named(name, bundle):
+    content = members(bundle)
     gone = next(each for each in content if each.endswith(name))
     del content[gone]
-    rewrite(pack, content)
-    assert gone in reason(pack)
+    rewrite(bundle, content)
+    assert gone in reason(bundle)
     if name != "pack.json":
-        rewrite(pack, relisted(content))
-        assert gone in reason(pack)
+        rewrite(bundle, relisted(content))
+        assert gone in reason(bundle)
 
 
-def test_a_file_that_is_not_listed_is_named(pack):
+def test_a_file_that_is_not_listed_is_named(bundle):
     name = "plugins/more.py"
-    rewrite(pack, {**members(pack), name: b"evil"})
-    assert f"{name} is not listed" in reason(pack)
+    rewrite(bundle, {**members(bundle), name: b"evil"})
+    assert f"{name} is not listed" in reason(bundle)
 
 
-def test_one_changed_digit_is_found(pack):
+def test_one_changed_digit_is_found(bundle):
     """By the pack's checksums; if these were made again by the seal; if that was, too, by other figures."""
-    content = members(pack)
+    content = members(bundle)
     name = next(each for each in content if each.endswith("summary.json"))
     changed = {**content, name: content[name].replace(b'"accuracy": 0.', b'"accuracy": 0.1', 1)}
-    rewrite(pack, changed)
-    assert f"{name} is not as it was packed" in reason(pack)
-    rewrite(pack, relisted(changed))
-    assert "summary.json is not as it was sealed" in reason(pack)
+    rewrite(bundle, changed)
+    assert f"{name} is not as it was packed" in reason(bundle)
+    rewrite(bundle, relisted(changed))
+    assert "summary.json is not as it was sealed" in reason(bundle)
     folder = name.removesuffix("summary.json")
     inner = {each.removeprefix(folder): file for each, file in changed.items() if each.startswith(folder)}
     del inner["done"]
-    rewrite(pack, relisted({**changed, f"{folder}done": seal_of(inner).encode()}))
-    assert "accuracy" in reason(pack)
+    rewrite(bundle, relisted({**changed, f"{folder}done": seal_of(inner).encode()}))
+    assert "accuracy" in reason(bundle)
 
 
 @pytest.mark.parametrize("damage", [*damages()][::6])
-def test_records_are_read_as_carefully_as_in_folders(damage, pack):
+def test_records_are_read_as_carefully_as_in_folders(damage, bundle):
     file, change = damages()[damage]
-    content = members(pack)
+    content = members(bundle)
     places = [name for name in content if name.endswith(f"/{file}")]
     for name in places[:1]:
         content[name] = change(content[name])
-    rewrite(pack, relisted(content))
+    rewrite(bundle, relisted(content))
     # Without its seal a record may be used as it is, like one of an older version.
-    assert complaint(pack).count("\n") == 0
-    assert complaint(pack) == "" or complaint(pack).startswith(f"{pack} cannot be used as a pack: ")
+    assert complaint(bundle).count("\n") == 0
+    assert complaint(bundle) == "" or complaint(bundle).startswith(f"{bundle} cannot be used as a bundle")
 
 
 @pytest.mark.parametrize(
     "about", [b"", b"[]", b"{}", b'{"format": 1}', b"[" * 100_000, b"\xff", b'{"format": 2}']
 )
-def test_a_pack_without_a_list_of_its_files_is_refused(about, pack):
-    rewrite(pack, {**members(pack), "pack.json": about})
-    assert "pack.json" in reason(pack)
+def test_a_pack_without_a_list_of_its_files_is_refused(about, bundle):
+    rewrite(bundle, {**members(bundle), "pack.json": about})
+    assert "pack.json" in reason(bundle)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\3\4" + b"\0" * 100, b"text"])
@@ -207,49 +207,51 @@ def test_what_is_no_zip_file_is_refused(content, tmp_path):
     reason(path)
 
 
-def test_half_a_zip_file_and_every_flipped_byte_is_refused(pack):
-    whole = pack.read_bytes()
-    pack.write_bytes(whole[: len(whole) // 2])
-    reason(pack)
+def test_half_a_zip_file_and_every_flipped_byte_is_refused(bundle):
+    whole = bundle.read_bytes()
+    bundle.write_bytes(whole[: len(whole) // 2])
+    reason(bundle)
     for place in range(40, len(whole), len(whole) // 40):
-        pack.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+        bundle.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
         # Some bytes mean nothing, such as the moment of a file.
-        assert complaint(pack) == "" or complaint(pack).startswith(f"{pack} cannot be used as a pack: ")
-        assert "\n" not in complaint(pack)
+        assert complaint(bundle) == "" or complaint(bundle).startswith(
+            f"{bundle} cannot be used as a bundle: "
+        )
+        assert "\n" not in complaint(bundle)
 
 
-def test_too_much_is_refused_before_it_is_unpacked(pack, monkeypatch):
-    content = members(pack)
+def test_too_much_is_refused_before_it_is_unpacked(bundle, monkeypatch):
+    content = members(bundle)
     name = next(each for each in content if each.endswith("rounds.jsonl"))
     monkeypatch.setattr(archive, "LARGEST", 10_000)
-    rewrite(pack, relisted({**content, name: b"0" * 1_000_000}))
+    rewrite(bundle, relisted({**content, name: b"0" * 1_000_000}))
     monkeypatch.setattr(zipfile.ZipFile, "open", None)
-    assert "1,000,000 bytes; expected at most 10,000" in reason(pack)
+    assert "1,000,000 bytes; expected at most 10,000" in reason(bundle)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST", 5), ("LARGEST_IN_ALL", 100), ("LARGEST", 100)])
 def test_limits_hold_for_those_who_write_as_well(limit, value, records, tmp_path, monkeypatch):
     monkeypatch.setattr(archive, limit, value)
-    with pytest.raises(UserError, match="make several packs"):
-        write_pack(records, tmp_path / "some.zip")
+    with pytest.raises(UserError, match="make several bundles"):
+        write_bundle(records, tmp_path / "some.zip")
     assert not (tmp_path / "some.zip").exists()
 
 
-def test_links_and_encrypted_files_are_refused(pack):
-    content = members(pack)
+def test_links_and_encrypted_files_are_refused(bundle):
+    content = members(bundle)
     name = next(each for each in content if each.endswith("done"))
     link = zipfile.ZipInfo(name)
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     file = content.pop(name)
-    rewrite(pack, content, (link, file))
-    assert "no regular file" in reason(pack)
+    rewrite(bundle, content, (link, file))
+    assert "no regular file" in reason(bundle)
 
 
 def test_records_without_a_seal_are_not_packed(tmp_path):
     folder = write_record(tmp_path / "runs", CONFIG)
     (folder / "done").write_bytes(b"")
     with pytest.raises(UserError, match="seal"):
-        write_pack(gather([folder]).records, tmp_path / "some.zip")
+        write_bundle(gather([folder]).records, tmp_path / "some.zip")
 
 
 @pytest.fixture
@@ -265,7 +267,7 @@ def of_plugin(tmp_path):
 
 def test_plugins_that_records_need_have_to_be_loaded(of_plugin, tmp_path):
     with pytest.raises(UserError, match=r"--plugin mine\.py"):
-        write_pack(of_plugin, tmp_path / "site" / "some.zip")
+        write_bundle(of_plugin, tmp_path / "site" / "some.zip")
     assert not (tmp_path / "site").exists()
 
 
@@ -277,12 +279,12 @@ def plugin(monkeypatch):
 
 
 def test_a_pack_without_a_plugin_of_its_records_is_refused(of_plugin, plugin, tmp_path):
-    pack = tmp_path / "some.zip"
-    write_pack(of_plugin, pack)
-    content = members(pack)
+    bundle = tmp_path / "some.zip"
+    write_bundle(of_plugin, bundle)
+    content = members(bundle)
     assert content.pop("plugins/mine.py") == b""
-    rewrite(pack, relisted(content))
-    assert f"plugins/mine.py is missing, with which {of_plugin[0].folder.name} was made" in reason(pack)
+    rewrite(bundle, relisted(content))
+    assert f"plugins/mine.py is missing, with which {of_plugin[0].folder.name} was made" in reason(bundle)
 
 
 def test_packing_says_that_a_plugin_may_have_changed_since(of_plugin, plugin, tmp_path, capsys):
@@ -293,9 +295,9 @@ def test_packing_says_that_a_plugin_may_have_changed_since(of_plugin, plugin, tm
     assert f"1 records of plugins, such as {folder.name}, were made by other code" in answer.err
 
 
-def test_verdicts_stand_beside_the_pack_and_are_about_these_records(records, pack):
+def test_verdicts_stand_beside_the_pack_and_are_about_these_records(records, bundle):
     verdict = {"verdict": "bit-equal", "record_digest": records[0].digest}
-    with unpacked(pack) as found:
+    with unpacked(bundle) as found:
         assert read_verdicts(found) == {}
         file = write_verdicts(found, {records[0].folder.name: verdict})
         write_verdicts(found, {records[1].folder.name: verdict})  # of another record: not taken
@@ -304,8 +306,8 @@ def test_verdicts_stand_beside_the_pack_and_are_about_these_records(records, pac
         file.write_text(text.replace("bit-equal", "different"))
         assert read_verdicts(found) == {}
         file.write_text(text)
-    write_pack(records[:1], pack)
-    with unpacked(pack) as found:  # another pack of that name
+    write_bundle(records[:1], bundle)
+    with unpacked(bundle) as found:  # another bundle of that name
         assert read_verdicts(found) == {}
 
 

@@ -1,4 +1,4 @@
-"""`verify` of packs: which records are run again, where the verdicts go, and whose code runs."""
+"""`verify` of bundles: which records are run again, where the verdicts go, and whose code runs."""
 
 import json
 import os
@@ -57,23 +57,23 @@ def runs(unbroken, tmp_path):
 
 
 @pytest.fixture
-def pack(runs, run, tmp_path):
+def bundle(runs, run, tmp_path):
     assert run("pack", runs, "--out", tmp_path / "some.zip")[0] == 0
     return tmp_path / "some.zip"
 
 
-def verdicts(pack):
-    return json.loads(pack.with_name(f"{pack.name}.verified.json").read_text())["records"]
+def verdicts(bundle):
+    return json.loads(bundle.with_name(f"{bundle.name}.verified.json").read_text())["records"]
 
 
-def test_a_pack_verifies_bit_for_bit_and_says_by_whom(run, pack, runs):
+def test_a_pack_verifies_bit_for_bit_and_says_by_whom(run, bundle, runs):
     shutil.rmtree(runs)
-    before = pack.read_bytes()
-    code, out, _ = run("verify", pack, "--all", "--by", "A. Smith")
+    before = bundle.read_bytes()
+    code, out, _ = run("verify", bundle, "--all", "--by", "A. Smith")
     assert (code, out.count("bit-equal")) == (0, 3)
-    assert pack.read_bytes() == before
-    assert {verdict["verdict"] for verdict in verdicts(pack).values()} == {"bit-equal"}
-    assert {verdict["by"] for verdict in verdicts(pack).values()} == {"A. Smith"}
+    assert bundle.read_bytes() == before
+    assert {verdict["verdict"] for verdict in verdicts(bundle).values()} == {"bit-equal"}
+    assert {verdict["by"] for verdict in verdicts(bundle).values()} == {"A. Smith"}
 
 
 def test_a_figure_that_was_changed_with_all_checksums_is_found(run, runs, tmp_path):
@@ -86,12 +86,12 @@ def test_a_figure_that_was_changed_with_all_checksums_is_found(run, runs, tmp_pa
     assert verdicts(tmp_path / "some.zip")[folder.name]["verdict"] == "different"
 
 
-def test_samples_are_drawn_and_verdicts_add_up(run, pack):
-    code, out, err = run("verify", pack, "--sample", 1, "--rounds", 1)
-    assert (code, out.count("bit-equal"), len(verdicts(pack))) == (0, 1, 1)
+def test_samples_are_drawn_and_verdicts_add_up(run, bundle):
+    code, out, err = run("verify", bundle, "--sample", 1, "--rounds", 1)
+    assert (code, out.count("bit-equal"), len(verdicts(bundle))) == (0, 1, 1)
     assert "drawn at random: 1 of 3 records" in err
-    assert run("verify", pack, "--sample", 99, "--rounds", 1)[0] == 0
-    assert len(verdicts(pack)) == 3
+    assert run("verify", bundle, "--sample", 99, "--rounds", 1)[0] == 0
+    assert len(verdicts(bundle)) == 3
 
 
 def test_folders_are_sampled_as_well(run, runs):
@@ -101,7 +101,7 @@ def test_folders_are_sampled_as_well(run, runs):
 
 @pytest.fixture
 def foreign(run, runs, tmp_path, tiny, launch):
-    """A pack of a fedper run and of one of a plugin's method, which writes a file whenever it is run."""
+    """A bundle of a fedper run and of one of a plugin's method, which writes a file whenever it is run."""
     from pfl_benchmark.algorithms import ALGORITHMS
 
     before = [(registry, dict(registry)) for registry in (ALGORITHMS, SOURCES, LOADED)]
@@ -131,15 +131,15 @@ def foreign(run, runs, tmp_path, tiny, launch):
 
 
 def test_a_strangers_code_runs_only_if_it_is_trusted(run, foreign):
-    pack, marker, plain = foreign
-    code, out, err = run("verify", pack, "--rounds", 1)
+    bundle, marker, plain = foreign
+    code, out, err = run("verify", bundle, "--rounds", 1)
     assert (code, out.count("bit-equal"), marker.exists()) == (0, 1, False)
     assert plain in out
     assert "not run: plugins/mine.py" in err
-    assert "left out: 1 made with plugins of the pack" in err
-    assert run("board", pack, "--out", pack.with_name("board.html"))[0] == 0
+    assert "left out: 1 made with plugins of the bundle" in err
+    assert run("board", bundle, "--out", bundle.with_name("board.html"))[0] == 0
     assert not marker.exists()
-    code, out, err = run("verify", pack, "--rounds", 1, "--trust-plugins")
+    code, out, err = run("verify", bundle, "--rounds", 1, "--trust-plugins")
     assert (code, out.count("bit-equal"), marker.exists()) == (0, 2, True)
     assert "runs: plugins/mine.py" in err
 
@@ -147,15 +147,15 @@ def test_a_strangers_code_runs_only_if_it_is_trusted(run, foreign):
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (("{pack}", "{runs}"), ("one pack at a time",)),
-        (("{runs}", "--trust-plugins"), ("is for packs",)),
+        (("{bundle}", "{runs}"), ("one bundle at a time",)),
+        (("{runs}", "--trust-plugins"), ("is for bundles",)),
         (("{tmp}/nowhere.zip",), ("nowhere.zip cannot be read",)),
-        (("{pack}", "--sample", "0"), ("--sample",)),
-        (("{pack}", "--by", " "), ("--by",)),
-        (("{pack}", "--rounds", "99"), ("--rounds is 99",)),
+        (("{bundle}", "--sample", "0"), ("--sample",)),
+        (("{bundle}", "--by", " "), ("--by",)),
+        (("{bundle}", "--rounds", "99"), ("--rounds is 99",)),
     ],
 )
-def test_bad_input(words, parts, run, pack, runs, tmp_path):
-    refused(run("verify", *(w.format(pack=pack, runs=runs, tmp=tmp_path) for w in words)), *parts)
-    assert not pack.with_name("some.zip.verified.json").exists()
+def test_bad_input(words, parts, run, bundle, runs, tmp_path):
+    refused(run("verify", *(w.format(bundle=bundle, runs=runs, tmp=tmp_path) for w in words)), *parts)
+    assert not bundle.with_name("some.zip.verified.json").exists()
     assert not list(runs.glob("*/verified.json"))

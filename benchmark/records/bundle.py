@@ -1,15 +1,15 @@
-"""Packs: finished records in one zip file that others can check.
+"""Bundles: finished records in one zip file that others can check.
 
 ::
 
-    pack.json                    what is in the pack: SHA-256 of every other file, data, versions
+    pack.json                    what is in the bundle: SHA-256 of every other file, data, versions
     records/<folder>/<file>      the sealed files of each record, and its seal
     plugins/<name>.py            plugin files that the runs were made with
 
-A pack is somebody else's file. Its names are compared with these patterns before anything is read, so no path
-leads elsewhere; every file must be listed in pack.json, and every listed file must be there once, with its
-SHA-256. Records are read as data. Nothing is unpickled, and plugin files are only copied: who wants them run
-has to load them. What is read goes to a temporary folder.
+A bundle is somebody else's file. Its names are compared with these patterns before anything is read, so no
+path leads elsewhere; every file must be listed in pack.json, and every listed file must be there once,
+with its SHA-256. Records are read as data. Nothing is unpickled, and plugin files are only copied:
+who wants them run has to load them. What is read goes to a temporary folder.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from pfl_benchmark.records.sources import SOURCES
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.records.verdicts import checked_verdict, with_checksum
 
-__all__ = ["Pack", "plugins_of", "read_verdicts", "unpacked", "write_pack", "write_verdicts"]
+__all__ = ["Bundle", "plugins_of", "read_verdicts", "unpacked", "write_bundle", "write_verdicts"]
 
 FORMAT = 1
 LARGEST = 2**26  # bytes of one file
@@ -56,7 +56,7 @@ _RECORD = re.compile(
     r"records/(?P<folder>[A-Za-z0-9_][A-Za-z0-9_.,=+-]{0,200}-[0-9a-f]{10})/(?P<file>[a-z.]+)"
 )
 _PLUGIN = re.compile(r"plugins/[A-Za-z_][A-Za-z0-9_]{0,100}\.py")
-_MOMENT = (1980, 1, 1, 0, 0, 0)  # of all files, so that the same content makes the same pack
+_MOMENT = (1980, 1, 1, 0, 0, 0)  # of all files, so that the same content makes the same bundle
 # What zipfile raises on damaged files.
 _DAMAGED = (
     ValueError,
@@ -73,15 +73,15 @@ _LIST = Allowed((list,), "a list of objects", of=OBJECT)
 # -- writing ----------------------------------------------------------------------------------------
 
 
-def write_pack(records: Sequence[Record], out: Path) -> dict[str, int]:
+def write_bundle(records: Sequence[Record], out: Path) -> dict[str, int]:
     """Write records and the plugin files that they need as one zip file.
 
     Returns:
         How many records, plugins and bytes there are in it.
 
     Raises:
-        UserError: a record has no seal or a name that packs cannot hold, a plugin that it needs is not
-            loaded, the pack would be too large, or the file cannot be written.
+        UserError: a record has no seal or a name that bundles cannot hold, a plugin that it needs is not
+            loaded, the bundle would be too large, or the file cannot be written.
     """
     content: dict[str, bytes] = {}
     for record in records:
@@ -98,7 +98,7 @@ def write_pack(records: Sequence[Record], out: Path) -> dict[str, int]:
     try:
         _check_sizes({name: len(file) for name, file in content.items()})
     except ValueError as error:
-        raise UserError(f"cannot write {out}: {error}; make several packs") from error
+        raise UserError(f"cannot write {out}: {error}; make several bundles") from error
     about = json.dumps(_about(records, content), indent=1, allow_nan=False).encode() + b"\n"
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -106,7 +106,7 @@ def write_pack(records: Sequence[Record], out: Path) -> dict[str, int]:
             entry = zipfile.ZipInfo(name, _MOMENT)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, (stat.S_IFREG | 0o644) << 16
             archive.writestr(entry, file)
-    make_folder_of(out)  # last of all: a pack that is refused leaves no folder
+    make_folder_of(out)  # last of all: a bundle that is refused leaves no folder
     write_bytes(out, written.getvalue())
     return {
         "records": len(records),
@@ -135,7 +135,7 @@ def _plugin_files(records: Sequence[Record]) -> dict[str, bytes]:
             path, name = loaded[plugin]
             if path == name:
                 raise UserError(
-                    f"{record.folder.name} was made with the plugin {plugin}, a module; packs hold plugins "
+                    f"{record.folder.name} was made with the plugin {plugin}, a module; bundles hold plugins "
                     "of one file each: leave its records out"
                 )
             found[f"plugins/{plugin}"] = SOURCES[f"plugins/{name}/{name}.py"]
@@ -179,8 +179,8 @@ def _packages() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Pack:
-    """A pack whose files are all there and as they were packed.
+class Bundle:
+    """A bundle whose files are all there and as they were packed.
 
     Attributes:
         records: all that it holds, in a temporary folder.
@@ -195,27 +195,27 @@ class Pack:
 
 
 @contextlib.contextmanager
-def unpacked(path: Path) -> Iterator[Pack]:
-    """The checked content of a pack in a temporary folder, which is removed afterwards.
+def unpacked(path: Path) -> Iterator[Bundle]:
+    """The checked content of a bundle in a temporary folder, which is removed afterwards.
 
     Raises:
-        UserError: it is no pack, or has files that it should not have, twice, not, or not as packed.
+        UserError: it is no bundle, or has files that it should not have, twice, not, or not as packed.
     """
     with tempfile.TemporaryDirectory(prefix="pfl-pack-") as temporary:
         try:
-            pack = _unpack(path, Path(temporary))
+            bundle = _unpack(path, Path(temporary))
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror or error}; give the zip file") from error
         except _DAMAGED as error:
             reason = str(error).splitlines()[0] if str(error) else "it is damaged"
             raise UserError(
-                f"{path} cannot be used as a pack: {reason}; get it again, or have it made again by "
+                f"{path} cannot be used as a bundle: {reason}; get it again, or have it made again by "
                 "python -m benchmark pack"
             ) from error
-        yield pack
+        yield bundle
 
 
-def _unpack(path: Path, root: Path) -> Pack:
+def _unpack(path: Path, root: Path) -> Bundle:
     """As `unpacked`; raises ValueError and what reading damaged zip files raises."""
     if path.stat().st_size > LARGEST_IN_ALL:
         raise ValueError(f"it has more than {LARGEST_IN_ALL:,} bytes")
@@ -251,11 +251,11 @@ def _unpack(path: Path, root: Path) -> Pack:
         for plugin in plugins_of(record):
             if f"plugins/{plugin}" not in names:
                 raise ValueError(f"plugins/{plugin} is missing, with which {record.folder.name} was made")
-    return Pack(path, records, plugins, digest)
+    return Bundle(path, records, plugins, digest)
 
 
 def _check_names(entries: Sequence[zipfile.ZipInfo]) -> None:
-    """Refuse names that a pack does not have, before any of them is used."""
+    """Refuse names that a bundle does not have, before any of them is used."""
     seen: set[str] = set()
     for entry in entries:
         name = entry.filename
@@ -263,7 +263,7 @@ def _check_names(entries: Sequence[zipfile.ZipInfo]) -> None:
         mode = entry.external_attr >> 16
         if name != entry.orig_filename or (name != _ABOUT and not _known(name)):
             outside = name.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", name) or name[1:2] == ":"
-            what = "leads outside of the pack" if outside else "is no name of a file in a pack"
+            what = "leads outside of the bundle" if outside else "is no name of a file in a bundle"
             raise ValueError(f"{shown[:200]} {what}")
         if name.lower() in seen:  # file systems that ignore case would hold one of two
             raise ValueError(f"{shown} is there twice")
@@ -279,13 +279,13 @@ def _check_names(entries: Sequence[zipfile.ZipInfo]) -> None:
 
 
 def _known(name: str) -> bool:
-    """Whether a pack may have a file of this name, besides pack.json."""
+    """Whether a bundle may have a file of this name, besides pack.json."""
     record = _RECORD.fullmatch(name)
     return record["file"] in (*SEALED, _SEAL) if record else bool(_PLUGIN.fullmatch(name))
 
 
 def _check_sizes(sizes: Mapping[str, int]) -> None:
-    """Refuse more than a pack may hold."""
+    """Refuse more than a bundle may hold."""
     if large := next((name for name, size in sizes.items() if size > LARGEST), None):
         raise ValueError(f"{large} has {sizes[large]:,} bytes; expected at most {LARGEST:,}")
     if len(sizes) > MOST:
@@ -317,7 +317,7 @@ def _listed(about: Any) -> dict[str, str]:
 
 
 def _check_records(names: set[str]) -> None:
-    """Refuse a pack without records, or with half of one."""
+    """Refuse a bundle without records, or with half of one."""
     folders: dict[str, set[str]] = {}
     for name in names:
         if record := _RECORD.fullmatch(name):
@@ -330,11 +330,11 @@ def _check_records(names: set[str]) -> None:
                 raise ValueError(f"records/{folder}/{file} is missing")
 
 
-# -- verdicts about a pack, in a file beside it -----------------------------------------------------
+# -- verdicts about a bundle, in a file beside it -----------------------------------------------------
 
 
-def write_verdicts(pack: Pack, verdicts: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Add what `verify` found about records of a pack to the file beside it, ``NAME.zip.verified.json``.
+def write_verdicts(bundle: Bundle, verdicts: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Add what `verify` found about records of a bundle to the file beside it, ``NAME.zip.verified.json``.
 
     Args:
         verdicts: by folder of the record, as in verified.json.
@@ -345,16 +345,16 @@ def write_verdicts(pack: Pack, verdicts: Mapping[str, Mapping[str, Any]]) -> Pat
     Raises:
         UserError: it cannot be written.
     """
-    path = _beside(pack.path)
+    path = _beside(bundle.path)
     new = {folder: with_checksum(verdict) for folder, verdict in verdicts.items()}
-    write_json(path, {"pack": pack.digest, "records": {**_verdicts(pack), **new}})
+    write_json(path, {"pack": bundle.digest, "records": {**_verdicts(bundle), **new}})
     return path
 
 
-def read_verdicts(pack: Pack) -> dict[str, Mapping[str, Any]]:
-    """What `write_verdicts` kept about the records of this very pack, by folder."""
-    found, known = _verdicts(pack), {}
-    for record in pack.records:
+def read_verdicts(bundle: Bundle) -> dict[str, Mapping[str, Any]]:
+    """What `write_verdicts` kept about the records of this very bundle, by folder."""
+    found, known = _verdicts(bundle), {}
+    for record in bundle.records:
         if verdict := checked_verdict(found.get(record.folder.name), record.digest):
             known[record.folder.name] = verdict
     return known
@@ -364,11 +364,11 @@ def _beside(path: Path) -> Path:
     return path.with_name(f"{path.name}.verified.json")
 
 
-def _verdicts(pack: Pack) -> dict[str, Any]:
-    """The entries of the file beside a pack; none if it is about another one or cannot be read."""
+def _verdicts(bundle: Bundle) -> dict[str, Any]:
+    """The entries of the file beside a bundle; none if it is about another one or cannot be read."""
     try:
-        found = read_json(_beside(pack.path))
+        found = read_json(_beside(bundle.path))
     except (OSError, ValueError):
         return {}
     records = found.get("records")
-    return records if found.get("pack") == pack.digest and isinstance(records, dict) else {}
+    return records if found.get("pack") == bundle.digest and isinstance(records, dict) else {}
