@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from pfl_benchmark.method import Algorithm, Network, Phase, UserError, option
 
-__all__ = ["FineTuning", "check_fine_tuning", "fine_tuning"]
-
 
 @dataclass(frozen=True)
 class FineTuning:

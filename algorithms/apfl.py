@@ -27,8 +27,6 @@ from pfl_benchmark.method import (
     strip_prefix,
 )
 
-__all__ = ["APFL"]
-
 PERSONAL = "personal"
 SHRINK = 0.02  # flow_utils.py: weight of α itself in its gradient
 

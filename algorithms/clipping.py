@@ -9,8 +9,6 @@ from torch import Tensor
 
 from pfl_benchmark.method import Rule, Step, along
 
-__all__ = ["Clipped"]
-
 TINY = 1e-6  # added to norms before they divide, as in torch.nn.utils.clip_grad_norm_
 
 

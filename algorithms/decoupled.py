@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from pfl_benchmark.method import Algorithm, LocalResult, Message, Params, UserError, option, select
 
-__all__ = ["Decoupled", "DecoupledHyper", "check_start"]
-
 
 @dataclass(frozen=True)
 class DecoupledHyper:

@@ -29,8 +29,6 @@ from pfl_benchmark.method import (
     take_part,
 )
 
-__all__ = ["Ditto", "Pull"]
-
 
 @dataclass(frozen=True)
 class DittoHyper:

@@ -30,8 +30,6 @@ from pfl_benchmark.method import (
     strip_prefix,
 )
 
-__all__ = ["FedALA"]
-
 LOCAL, SHARES = "local", "shares"
 EVALUATION = 0  # the "round" of the samples drawn in evaluations, so that each evaluation draws the same ones
 

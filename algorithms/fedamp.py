@@ -27,8 +27,6 @@ from pfl_benchmark.method import (
     strip_prefix,
 )
 
-__all__ = ["FedAMP", "attention"]
-
 CLOUD = "cloud"
 
 

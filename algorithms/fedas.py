@@ -29,8 +29,6 @@ from pfl_benchmark.method import (
     register,
 )
 
-__all__ = ["Aligned", "FedAS", "Fisher"]
-
 TRACE = "fisher.trace"
 LEAST = 1e-30  # trace in place of 0: the mean needs a positive weight
 

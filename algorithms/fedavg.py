@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pfl_benchmark.method import Algorithm, SharedRounds, register
 
-__all__ = ["FedAvg"]
-
 
 @register
 class FedAvg(Algorithm):

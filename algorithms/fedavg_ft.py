@@ -9,8 +9,6 @@ from pfl_benchmark.algorithms.adaptation import FineTuning, check_fine_tuning, f
 from pfl_benchmark.algorithms.fedavg import FedAvg
 from pfl_benchmark.method import Network, Phase, RunConfig, register
 
-__all__ = ["FedAvgFT"]
-
 
 @register
 class FedAvgFT(FedAvg):

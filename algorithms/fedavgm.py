@@ -10,8 +10,6 @@ import torch
 
 from pfl_benchmark.method import Algorithm, Between, Params, RunContext, option, register
 
-__all__ = ["FedAvgM"]
-
 
 @dataclass(frozen=True)
 class FedAvgMHyper:

@@ -18,8 +18,6 @@ from pfl_benchmark.method import (
     select,
 )
 
-__all__ = ["FedBABU"]
-
 LR_STEPS, LR_FACTOR = (0.5, 0.75), 0.1  # FedBABU main_fed.py
 
 

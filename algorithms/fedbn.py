@@ -14,8 +14,6 @@ from pfl_benchmark.method import (
     register,
 )
 
-__all__ = ["FedBN"]
-
 
 @register
 class FedBN(Algorithm):

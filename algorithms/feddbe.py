@@ -30,8 +30,6 @@ from pfl_benchmark.method import (
     select,
 )
 
-__all__ = ["Debiased", "FedDBE"]
-
 BIAS, RUNNING, MEAN = "bias.vector", "running.mean", "mean"
 LEAST_ROUNDS = 2  # the first one exchanges means
 WIDTH = 512  # features of the official network

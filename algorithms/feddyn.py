@@ -30,8 +30,6 @@ from pfl_benchmark.method import (
     strip_prefix,
 )
 
-__all__ = ["FedDyn", "dynamic"]
-
 DRIFT = "drift"
 
 

@@ -29,8 +29,6 @@ from pfl_benchmark.method import (
     take_part,
 )
 
-__all__ = ["FedEM", "responsibilities"]
-
 WEIGHTS = "mixture.weights"
 
 

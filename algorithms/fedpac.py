@@ -32,8 +32,6 @@ from pfl_benchmark.method import (
     strip_prefix,
 )
 
-__all__ = ["FedPAC"]
-
 
 @dataclass(frozen=True)
 class FedPACHyper:

@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 from pfl_benchmark.algorithms.decoupled import Decoupled, DecoupledHyper, check_start
 from pfl_benchmark.method import LocalResult, Network, Params, Phase, RunConfig, UserError, option, register
 
-__all__ = ["FedPer", "FedPerHyper"]
-
 FROZEN_EPOCHS = 10  # least epochs of FedRep's extra last round
 
 

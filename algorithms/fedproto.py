@@ -24,8 +24,6 @@ from pfl_benchmark.method import (
     register,
 )
 
-__all__ = ["FedProto", "class_means"]
-
 FAR = 100.0  # lib/update.py: the distance of classes that are not compared
 
 

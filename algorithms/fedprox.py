@@ -9,8 +9,6 @@ from torch import Tensor
 from pfl_benchmark.algorithms.fedavg import FedAvg
 from pfl_benchmark.method import Between, Phase, Step, option, register
 
-__all__ = ["FedProx"]
-
 
 @dataclass(frozen=True)
 class FedProxHyper:

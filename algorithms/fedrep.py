@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pfl_benchmark.algorithms.fedper import FROZEN_EPOCHS, FedPer, FedPerHyper
 from pfl_benchmark.method import Phase, option, register
 
-__all__ = ["FedRep"]
-
 
 @dataclass(frozen=True)
 class FedRepHyper(FedPerHyper):

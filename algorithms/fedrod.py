@@ -23,8 +23,6 @@ from pfl_benchmark.method import (
     row,
 )
 
-__all__ = ["FedRoD"]
-
 ABSENT = 1e-8  # samples that a class without samples counts for: its logarithm has to be finite
 
 

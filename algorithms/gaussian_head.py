@@ -17,20 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = [
-    "START",
-    "Gaussians",
-    "Objective",
-    "best_coefficients",
-    "class_prior",
-    "estimate",
-    "fit",
-    "head",
-    "interpolate",
-    "one_thread",
-    "validation_loss",
-]
-
 EPSILON = 1e-4  # of the prior, of the regularised covariance, and of the head's shrinkage to a sphere
 START = (0.5, 0.5)  # coefficients the search starts from
 

@@ -28,8 +28,6 @@ from pfl_benchmark.method import (
     select,
 )
 
-__all__ = ["GPFL", "Guided", "valve"]
-
 EMBEDDING = "classes.weight"  # one vector for each class [C, d]
 SIDES = ("gamma", "beta")  # of the valve
 GUIDES = (EMBEDDING, *(f"{side}.{kind}" for side in SIDES for kind in ("weight", "bias", "gain", "offset")))

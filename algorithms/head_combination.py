@@ -11,8 +11,6 @@ from torch import Tensor
 from pfl_benchmark.algorithms.fedproto import class_means
 from pfl_benchmark.method import Algorithm, Gathered, Params
 
-__all__ = ["common_means", "head_weights", "of_features", "simplex_minimum", "statistics"]
-
 SMALL = 1e-3  # FedPAC tools.py: smaller weights of heads are 0
 
 

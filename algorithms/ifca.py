@@ -26,8 +26,6 @@ from pfl_benchmark.method import (
     strip_prefix,
 )
 
-__all__ = ["IFCA"]
-
 CHOICE = "cluster.index"
 
 

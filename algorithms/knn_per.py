@@ -11,8 +11,6 @@ from torch import Tensor
 
 from pfl_benchmark.method import Algorithm, Between, Part, StackedModel, option, register, row
 
-__all__ = ["KNNPer", "neighbour_shares"]
-
 LEAST = 1e-12  # probability in place of 0, whose logarithm has to be finite
 
 

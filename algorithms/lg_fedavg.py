@@ -21,8 +21,6 @@ from pfl_benchmark.method import (
     select,
 )
 
-__all__ = ["LGFedAvg"]
-
 
 @dataclass(frozen=True)
 class LGHyper(DecoupledHyper):

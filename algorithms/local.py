@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from pfl_benchmark.method import Algorithm, Phase, option, register
 
-__all__ = ["Local"]
-
 
 @dataclass(frozen=True)
 class LocalHyper:

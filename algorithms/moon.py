@@ -27,8 +27,6 @@ from pfl_benchmark.method import (
     strip_prefix,
 )
 
-__all__ = ["MOON"]
-
 PREVIOUS, KNOWN = "previous", "contrast.known"
 LEAST = 1e-16  # added to the product of squared norms: features may all be 0
 FROZEN = 2  # models that run on every batch besides the one that is trained

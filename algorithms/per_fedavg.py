@@ -10,8 +10,6 @@ from torch import Tensor
 
 from pfl_benchmark.method import Algorithm, Between, LocalCall, Message, Phase, Rule, Step, option, register
 
-__all__ = ["PerFedAvg"]
-
 
 @dataclass(frozen=True)
 class PerFedAvgHyper:

@@ -24,8 +24,6 @@ from pfl_benchmark.method import (
     register,
 )
 
-__all__ = ["PFedFDA"]
-
 EVALUATION = 0  # the "round" of the folds drawn in evaluations, so that each evaluation draws the same ones
 LEAST_EVALUATED = 3  # samples below which an evaluated client takes the common mean of a class
 

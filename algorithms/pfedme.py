@@ -25,8 +25,6 @@ from pfl_benchmark.method import (
     strip_prefix,
 )
 
-__all__ = ["PFedMe"]
-
 THETA = "theta"
 
 

@@ -32,8 +32,6 @@ from pfl_benchmark.method import (
     strip_prefix,
 )
 
-__all__ = ["PFedHN"]
-
 PHI, VELOCITY = "phi", "velocity"  # the hypernetwork and its momentum
 OUT = ("out.weight", "out.bias")  # its last layer, which is most of it
 

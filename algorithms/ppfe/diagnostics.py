@@ -13,8 +13,6 @@ from torch import Tensor
 from pfl_benchmark.algorithms.ppfe.ensemble import best_common_weights, ensemble_weights, weighted_scores
 from pfl_benchmark.algorithms.ppfe.reweight import Reweighted
 
-__all__ = ["StageRecord", "describe"]
-
 _PER_CLIENT = ("betas", "epsilons", "edges", "smallest", "largest", "effective")
 
 

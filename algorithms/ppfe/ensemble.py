@@ -10,8 +10,6 @@ from torch import Tensor
 
 from pfl_benchmark.method import summand
 
-__all__ = ["best_common_weights", "ensemble_weights", "weighted_scores"]
-
 _PARTS = 10  # weights looked through are multiples of a tenth,
 _MOST = 1001  # or of a larger part where that is more than so many combinations (from six stages on)
 

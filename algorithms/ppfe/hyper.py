@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pfl_benchmark.algorithms.decoupled import DecoupledHyper
-from pfl_benchmark.method import SPACES, option
+from pfl_benchmark.method import SPACES, UserError, option
 
-__all__ = ["ABLATIONS", "RESHAPING", "TEXT_ROUNDS", "PPFEHyper"]
-
-
-# Readings of how reduced stages begin; `PPFE._enter` says what each takes from where.
+# Readings of how reduced stages begin; `PPFE.start_round` says what each takes from where.
 STARTS = ("prev", "fedavg_heads", "fedavg", "fedavg_chain", "fedavg_all")
+FIRST_REDUCED_STAGE = 3
 RESHAPING = ("svd", "width")  # reductions that change the shapes of layers
 
 
@@ -141,3 +139,32 @@ ABLATIONS: dict[str, Mapping[str, Any]] = {
     "sparse": {"reduction": "sparse"},
     "width": {"reduction": "width"},
 }
+
+
+def check_switches(hyper: PPFEHyper) -> None:
+    """Refuse switches that leave one another nothing to do.
+
+    Raises:
+        UserError: names both.
+    """
+    if hyper.rw_sign not in (1, -1):
+        raise UserError(f"rw_sign={hyper.rw_sign}: expected 1 (Algorithm 1) or -1 (the text)")
+    if hyper.fc_init != "prev" and hyper.reduction not in RESHAPING:
+        raise UserError(
+            f"fc_init={hyper.fc_init}: reduction={hyper.reduction} leaves the shapes of layers as they "
+            "are, so that all go on from the previous stage; leave fc_init out, or give reduction=svd"
+        )
+    if hyper.fc_init != "prev" and hyper.T < FIRST_REDUCED_STAGE:
+        raise UserError(f"fc_init={hyper.fc_init}: T={hyper.T} has no reduced stage; leave fc_init out")
+    if hyper.rw_apply != "loss" and (hyper.T == 1 or not hyper.reweight):
+        reason = "reweight=false" if hyper.T > 1 else "T=1"
+        raise UserError(f"rw_apply={hyper.rw_apply}: {reason} has no sample weights to apply; leave one out")
+    if hyper.ens_space != "logit" and hyper.ensemble == "last" and hyper.rw_target == "single":
+        raise UserError(
+            f"ens_space={hyper.ens_space}: ensemble=last leaves nothing to sum; leave one of them out"
+        )
+    if hyper.personal_start == "average" and hyper.full_last_only:
+        raise UserError(
+            "personal_start=average: full_last_only=true ends stages with clients that have not met a "
+            "mean; leave one out"
+        )

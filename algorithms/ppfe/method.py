@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,11 +11,26 @@ from torch import Tensor
 
 from pfl_benchmark.algorithms.decoupled import Decoupled, check_start
 from pfl_benchmark.algorithms.ppfe.diagnostics import StageRecord, describe
-from pfl_benchmark.algorithms.ppfe.ensemble import ensemble_weights, weighted_scores
-from pfl_benchmark.algorithms.ppfe.hyper import ABLATIONS, RESHAPING, TEXT_ROUNDS, PPFEHyper
-from pfl_benchmark.algorithms.ppfe.reduction import FIRST_REDUCED_STAGE, REDUCTIONS, Step
-from pfl_benchmark.algorithms.ppfe.reweight import Reweighted, reweight
-from pfl_benchmark.algorithms.ppfe.stages import Stage, check_stages, describe_plan, least_rounds, plan_stages
+from pfl_benchmark.algorithms.ppfe.ensemble import ensemble_weights
+from pfl_benchmark.algorithms.ppfe.hyper import (
+    ABLATIONS,
+    FIRST_REDUCED_STAGE,
+    RESHAPING,
+    TEXT_ROUNDS,
+    PPFEHyper,
+    check_switches,
+)
+from pfl_benchmark.algorithms.ppfe.reduction import REDUCTIONS, Step
+from pfl_benchmark.algorithms.ppfe.stages import (
+    Stage,
+    check_stages,
+    describe_plan,
+    from_server,
+    least_rounds,
+    plan_stages,
+    two_stages,
+)
+from pfl_benchmark.algorithms.ppfe.weighting import SampleWeights
 from pfl_benchmark.method import (
     ClientStore,
     Ledger,
@@ -29,21 +44,11 @@ from pfl_benchmark.method import (
     RunContext,
     SharedRounds,
     StackedModel,
-    UserError,
-    as_logits,
     chunks,
     clone,
     expand,
     register,
 )
-
-__all__ = ["PPFE"]
-
-# Hyper-parameters that stages 1 and 2 do not depend on beyond their plan (`Stage`),
-LATER = ("T", "stage_rounds", "body_rate", "heads", "fc_init", "ensemble")
-# and those that they do not depend on if reduction comes later.
-REDUCING = ("reduction", "ranks", "factor_policy", "mask_rates", "width_alpha")
-HOLDOUT = 0.2  # share of a client's training samples under ``beta_data=holdout20``
 
 
 @register
@@ -83,29 +88,7 @@ class PPFE(Decoupled):
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: PPFEHyper) -> None:
-        if hyper.rw_sign not in (1, -1):
-            raise UserError(f"rw_sign={hyper.rw_sign}: expected 1 (Algorithm 1) or -1 (the text)")
-        if hyper.fc_init != "prev" and hyper.reduction not in RESHAPING:
-            raise UserError(
-                f"fc_init={hyper.fc_init}: reduction={hyper.reduction} leaves the shapes of layers as they "
-                "are, so that all go on from the previous stage; leave fc_init out, or give reduction=svd"
-            )
-        if hyper.fc_init != "prev" and hyper.T < FIRST_REDUCED_STAGE:
-            raise UserError(f"fc_init={hyper.fc_init}: T={hyper.T} has no reduced stage; leave fc_init out")
-        if hyper.rw_apply != "loss" and (hyper.T == 1 or not hyper.reweight):
-            reason = "reweight=false" if hyper.T > 1 else "T=1"
-            raise UserError(
-                f"rw_apply={hyper.rw_apply}: {reason} has no sample weights to apply; leave one out"
-            )
-        if hyper.ens_space != "logit" and hyper.ensemble == "last" and hyper.rw_target == "single":
-            raise UserError(
-                f"ens_space={hyper.ens_space}: ensemble=last leaves nothing to sum; leave one of them out"
-            )
-        if hyper.personal_start == "average" and hyper.full_last_only:
-            raise UserError(
-                "personal_start=average: full_last_only=true ends stages with clients that have not met a "
-                "mean; leave one out"
-            )
+        check_switches(hyper)
         check_start(hyper, f"T={hyper.T}", shared=True, personal=hyper.T > 1)
         check_stages(network, config.rounds, hyper)
         REDUCTIONS[hyper.reduction].check(network, hyper)
@@ -121,10 +104,7 @@ class PPFE(Decoupled):
         self._fedavg: Params = {}  # θ_F, the model at the end of stage 1
         self._finished: list[tuple[Params, ClientStore]] = []  # ψ and φ of closed stages
         self._records: list[StageRecord] = []
-        sizes = task.data.train_sizes
-        self._weights = torch.ones(sum(sizes))  # ω of all clients, one after the other
-        self._bounds = [0, *torch.tensor(sizes).cumsum(0).tolist()]
-        self._judged = [self._draw_judged(client) for client in range(task.data.clients)]
+        self.weights = SampleWeights(task, hyper)
         self._new_betas: dict[int, list[float]] = {}  # of clients that took no part in training, by stage
 
     # -- stages ---------------------------------------------------------------------------------
@@ -144,16 +124,9 @@ class PPFE(Decoupled):
         plain = first.body_rate == 1 and hyper.beta_data == "train" and not hyper.full_last_only
         found = [SharedRounds("fedavg", first.last)] if plain else []
         if len(self.stages) > 2:
-            found.append(SharedRounds(self._two_stages(), self.stages[1].last, whole=True))
+            key = two_stages(hyper, self.stages, self.reduction.earliest)
+            found.append(SharedRounds(key, self.stages[1].last, whole=True))
         return found
-
-    def _two_stages(self) -> str:
-        """Names all of the method that stages 1 and 2 depend on: many variants differ from stage 3 on."""
-        free = (*LATER, *REDUCING) if self.reduction.earliest > 2 else LATER
-        if self.hyper.rw_target == "single":  # sample weights do not depend on the ensemble
-            free = (*free, "ens_space")
-        hyper = {name: value for name, value in asdict(self.hyper).items() if name not in free}
-        return f"ppfe {self.stages[:2]} {hyper}"
 
     def shared_layers(self) -> tuple[str, ...]:
         return tuple(name for name in self.network.names if name not in self.current.personal)
@@ -177,37 +150,24 @@ class PPFE(Decoupled):
             for personal in [self.networks[s.number].count(s.personal)]
         ]
 
-    def start_round(self, round: int) -> None:
-        stage = self._stage_of(round)
-        if stage.number != self.current.number:
-            self._enter(stage)
-
     def _carries_over(self, stage: Stage) -> bool:
         """Whether every client begins a stage from its own model of the one before."""
         return stage.number > 2 and self.hyper.fc_init == "prev"
 
-    def _from_server(self, stage: Stage) -> tuple[str, ...]:
-        """Layers that begin a stage as the server's of the one before; the rest is θ_F's or the clients'."""
-        dense, reading = self.task.network, self.hyper.fc_init
-        never_reduced = tuple(name for name in dense.names if name not in dense.splittable)
-        if stage.number == 2 or reading == "fedavg_all":
-            return ()
-        if reading == "fedavg" or (reading == "fedavg_chain" and stage.number > FIRST_REDUCED_STAGE):
-            return never_reduced
-        if reading == "fedavg_chain":
-            return ()
-        return tuple(name for name in dense.names if name not in stage.personal)
-
-    def _enter(self, stage: Stage) -> None:
-        """Build the network of a stage and its start values (results/ppfe.md, "How stages begin")."""
-        target, carried = self.networks[stage.number], self._from_server(stage)
+    def start_round(self, round: int) -> None:
+        """Build the network of a new stage and its start values (results/ppfe.md, "How stages begin")."""
+        stage = self._stage_of(round)
+        if stage.number == self.current.number:
+            return
+        target, dense = self.networks[stage.number], self.task.network
+        carried = from_server(stage, dense, self.hyper.fc_init)
         step = Step(self.network, target, stage.personal)
         made = self.reduction.convert(expand(self.server, 1), step, carried)
         if self._carries_over(stage):
             clients = self._inherit(step)
         else:
             rest = [name for name in target.names if name not in carried]
-            from_fedavg = replace(step, source=self.task.network)
+            from_fedavg = replace(step, source=dense)
             made |= self.reduction.convert(expand(self._fedavg, 1), from_fedavg, rest)
             personal = {key: made.pop(key)[0].clone() for key in target.keys(stage.personal)}
             clients = ClientStore(personal, self.task.data.clients)
@@ -241,44 +201,9 @@ class PPFE(Decoupled):
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        weights = [self._heard(self._own(client), self._judged[client]) for client in clients]
-        self._weigh(call, weights, self.current)
+        weights = [self.weights.of(client) for client in clients]
+        self.weights.give(call, self.current, weights, [self.weights.judged[client] for client in clients])
         return call
-
-    def _weigh(self, call: LocalCall, weights: list[Tensor], stage: Stage) -> None:
-        """Give a call its clients' sample weights, where there are any."""
-        reweighted = self.hyper.reweight and stage.number > 1
-        if not reweighted and self.hyper.beta_data == "train":
-            return
-        if self.hyper.rw_apply == "resample" and reweighted:
-            call.chances = weights
-        else:
-            call.sample_weights = [own.to(self.task.data.device) for own in weights]
-
-    def _draw_judged(self, client: int) -> Tensor | None:
-        """The samples of a client that β is measured on and nothing is trained on, boolean [n], if any.
-
-        A client with a single sample trains on it.
-        """
-        if self.hyper.beta_data == "train":
-            return None
-        count = self.task.data.train_sizes[client]
-        chosen = self.task.streams.get("holdout", client=client).permutation(count)
-        judged = torch.zeros(count, dtype=torch.bool)
-        judged[chosen[: min(max(1, round(HOLDOUT * count)), count - 1)]] = True
-        return judged if judged.any() else None
-
-    @staticmethod
-    def _heard(weights: Tensor, judged: Tensor | None) -> Tensor:
-        """Weights ω of a local call [n], mean 1 over all of the client's samples."""
-        if judged is None:
-            return weights
-        weights = weights * ~judged
-        return weights * (len(weights) / weights.sum())
-
-    def _own(self, client: int) -> Tensor:
-        """A client's part of the sample weights (a view)."""
-        return self._weights[self._bounds[client] : self._bounds[client + 1]]
 
     # -- the end of a stage ---------------------------------------------------------------------
 
@@ -301,31 +226,13 @@ class PPFE(Decoupled):
     def _reweight(self, client: int, record: StageRecord) -> None:
         """Algorithm 1's Reweight for one client; fills its entries of the stage's record."""
         labels = self.task.data.labels(client).cpu()
-        weights, judged = self._own(client), self._judged[client]
+        weights, judged = self.weights.of(client), self.weights.judged[client]
         scores = [closed.scores["train"][client] for closed in self._records]
         before = [float(closed.betas[client]) for closed in self._records[:-1]]
-        result = self._judge(scores, before, labels, weights, judged)
+        result = self.weights.judge(scores, before, labels, weights, judged)
         record.betas[client] = result.beta
         record.measure(client, result, weights if judged is None else weights * judged, labels)
         weights.copy_(result.weights)
-
-    def _judge(
-        self,
-        scores: Sequence[Tensor],
-        before: Sequence[float],
-        labels: Tensor,
-        weights: Tensor,
-        judged: Tensor | None,
-    ) -> Reweighted:
-        """Reweight after a stage, from a client's scores [n, C] in all closed ones and earlier β."""
-        classes, space = self.task.data.classes, self.hyper.ens_space
-        result = reweight(scores[-1], labels, weights, classes, self.hyper, judged)
-        if self.hyper.rw_target == "ensemble":
-            # β of this stage is part of the ensemble that sets it: the stage's own value is provisional.
-            betas = [torch.tensor([beta], dtype=torch.float64) for beta in (*before, result.beta)]
-            together = weighted_scores(scores, ensemble_weights(betas)[0], space)
-            result = reweight(as_logits(together, space), labels, weights, classes, self.hyper, judged)
-        return result if self.hyper.reweight else replace(result, weights=weights)
 
     # -- evaluation -----------------------------------------------------------------------------
 
@@ -357,7 +264,7 @@ class PPFE(Decoupled):
         later ones first. Nothing of it is in the publication.
         """
         weights = {client: torch.ones(self.task.data.train_sizes[client]) for client in clients}
-        judged = {client: self._draw_judged(client) for client in clients}
+        judged = {client: self.weights.draw_judged(client) for client in clients}
         betas: dict[int, list[float]] = {client: [] for client in clients}
         scores: dict[int, list[Tensor]] = {client: [] for client in clients}
         stages = [stage for stage in self.stages if stage.personal]
@@ -372,8 +279,12 @@ class PPFE(Decoupled):
             models = {**expand(shared, len(clients)), **personal}
             if stage.personal:
                 most = epochs // len(stages) + (stage in stages[len(stages) - epochs % len(stages) :])
-                call = self._new_call(stage, clients, models, most)
-                self._weigh(call, [self._heard(weights[k], judged[k]) for k in clients], stage)
+                (usual,) = self.phases(stage.last)
+                rates = {name: usual.rates[name] for name in stage.personal}
+                round = self.task.rounds + stage.number  # each stage has orders of its own
+                model, phase = StackedModel(network, models), replace(usual, rates=rates, epochs=most)
+                call = LocalCall(round, list(clients), {"model": model}, [phase])
+                self.weights.give(call, stage, [*weights.values()], [*judged.values()])
                 outcome = self.task.executor.train(call)
                 ledger.charge_training(outcome)
                 models = outcome.models["model"]
@@ -382,18 +293,12 @@ class PPFE(Decoupled):
             for client, output in zip(clients, outputs, strict=True):
                 scores[client].append(output.cpu())
                 labels = self.task.data.labels(client).cpu()
-                result = self._judge(scores[client], betas[client], labels, weights[client], judged[client])
+                result = self.weights.judge(
+                    scores[client], betas[client], labels, weights[client], judged[client]
+                )
                 betas[client].append(result.beta)
                 weights[client] = result.weights
         self._new_betas.update(betas)
-
-    def _new_call(self, stage: Stage, clients: Sequence[int], models: Params, epochs: int) -> LocalCall:
-        """The training of new clients in a stage."""
-        (usual,) = self.phases(stage.last)
-        rates = {name: usual.rates[name] for name in stage.personal}
-        model = StackedModel(self.networks[stage.number], models)
-        round = self.task.rounds + stage.number  # each stage has orders of its own
-        return LocalCall(round, list(clients), {"model": model}, [replace(usual, rates=rates, epochs=epochs)])
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
@@ -404,11 +309,11 @@ class PPFE(Decoupled):
     @property
     def remedies(self) -> list[str]:  # type: ignore[override]
         """What may help in the current stage."""
-        found = [*super().remedies]
-        if self.hyper.reweight and self.hyper.rw_apply == "loss" and self.current.number > 1:
+        hyper, stage, found = self.hyper, self.current.number, [*super().remedies]
+        if hyper.reweight and hyper.rw_apply == "loss" and stage > 1:
             found.append("--set reweight=false")
-        if self.current.number >= FIRST_REDUCED_STAGE and self.hyper.reduction in RESHAPING:
-            found += [] if self.hyper.fc_init != "prev" else ["--set fc_init=fedavg"]
+        if hyper.reduction in RESHAPING and hyper.fc_init == "prev" and stage >= FIRST_REDUCED_STAGE:
+            found.append("--set fc_init=fedavg")
         return found
 
     def diagnostics(self) -> dict[str, Any]:
@@ -426,7 +331,7 @@ class PPFE(Decoupled):
             **super().state(),
             "stage": self.current.number,
             "fedavg": self._fedavg,
-            "weights": self._weights,
+            "weights": self.weights.values,
             "finished": [{"server": shared, "clients": store.state()} for shared, store in self._finished],
             "records": [record.state() for record in self._records],
         }
@@ -435,7 +340,7 @@ class PPFE(Decoupled):
         super().load(state)
         self.current = self.stages[state["stage"] - 1]
         self.network = self.networks[self.current.number]
-        self._fedavg, self._weights = dict(state["fedavg"]), state["weights"].cpu()
+        self._fedavg, self.weights.values = dict(state["fedavg"]), state["weights"].cpu()
         self._finished = []
         for closed in state["finished"]:
             store = ClientStore({}, self.task.data.clients)

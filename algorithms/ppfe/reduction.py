@@ -16,12 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
+from pfl_benchmark.algorithms.ppfe.hyper import FIRST_REDUCED_STAGE, PPFEHyper
 from pfl_benchmark.method import Layer, Linear, LowRank, Network, Params, Streams, UserError
-
-__all__ = ["FIRST_REDUCED_STAGE", "REDUCTIONS", "Reduction", "Step", "factor"]
-
-FIRST_REDUCED_STAGE = 3
 
 # Ranks of the first and second reduced model by the widths of the fully connected layers. The first is the
 # paper's; 200 follows from its 83.8 %, the others keep its reductions of about 6 % and 18 % where they can.

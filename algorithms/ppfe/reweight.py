@@ -11,8 +11,6 @@ from torch import Tensor
 
 from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
 
-__all__ = ["Reweighted", "reweight", "sample_losses"]
-
 SMALLEST_LOSS = 1e-8  # below it a client's largest loss counts as zero
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
+from pfl_benchmark.algorithms.ppfe.hyper import FIRST_REDUCED_STAGE, PPFEHyper
 from pfl_benchmark.method import Network, Params, UserError
 
-__all__ = ["Stage", "check_stages", "describe_plan", "divide_rounds", "least_rounds", "plan_stages"]
+# Hyper-parameters that stages 1 and 2 do not depend on beyond their plan (`Stage`),
+LATER = ("T", "stage_rounds", "body_rate", "heads", "fc_init", "ensemble")
+# and those that they do not depend on if reduction comes later.
+REDUCING = ("reduction", "ranks", "factor_policy", "mask_rates", "width_alpha")
 
 
 @dataclass(frozen=True)
@@ -115,3 +118,27 @@ def describe_plan(
         masked = int((mask == 0).sum())
         lines.append(f"mask: {masked:,} of {mask.numel():,} entries of {key} stay 0 while it is personal")
     return lines
+
+
+def from_server(stage: Stage, dense: Network, fc_init: str) -> tuple[str, ...]:
+    """Layers that begin a stage as the server's of the one before; the rest is θ_F's or the clients'."""
+    never_reduced = tuple(name for name in dense.names if name not in dense.splittable)
+    if stage.number == 2 or fc_init == "fedavg_all":
+        return ()
+    if fc_init == "fedavg" or (fc_init == "fedavg_chain" and stage.number > FIRST_REDUCED_STAGE):
+        return never_reduced
+    if fc_init == "fedavg_chain":
+        return ()
+    return tuple(name for name in dense.names if name not in stage.personal)
+
+
+def two_stages(hyper: PPFEHyper, stages: Sequence[Stage], earliest: int) -> str:
+    """A name of all that stages 1 and 2 depend on: many variants differ from stage 3 on.
+
+    earliest: the first stage that is reduced.
+    """
+    free = (*LATER, *REDUCING) if earliest > 2 else LATER
+    if hyper.rw_target == "single":  # sample weights do not depend on the ensemble
+        free = (*free, "ens_space")
+    chosen = {name: value for name, value in asdict(hyper).items() if name not in free}
+    return f"ppfe {[*stages[:2]]} {chosen}"

@@ -28,8 +28,6 @@ from pfl_benchmark.experiment.unrecorded import Quiet, random_images, run_unreco
 from pfl_benchmark.models import Network, Params
 from pfl_benchmark.resolve.run import Run, resolve
 
-__all__ = ["OUTLIER", "PROTOCOL", "TOLERANCE", "VARIANTS", "Seen", "Twins", "difference", "equality"]
-
 # Of the largest entry of a tensor. Rounding differs between executors, and where two inputs of a pooling
 # window are all but equal it decides which one learns. So single trainings may differ visibly, and most may
 # not: the first limit is for forward passes and for the typical training, the second for any.

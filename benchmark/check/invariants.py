@@ -23,8 +23,6 @@ from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.resolve.run import Run, resolve
 
-__all__ = ["CHECKS", "Case", "Failed"]
-
 # Less work than executors are compared by: these runs are made many times.
 PROTOCOL: Mapping[str, Any] = {**equality.PROTOCOL, "dataset": "digits", "local_epochs": 1, "eval_every": 4}
 

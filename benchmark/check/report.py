@@ -10,8 +10,6 @@ from pathlib import Path
 from pfl_benchmark.check.invariants import CHECKS, Case, Failed
 from pfl_benchmark.errors import UserError, unknown
 
-__all__ = ["Result", "check_method"]
-
 
 @dataclass(frozen=True)
 class Result:

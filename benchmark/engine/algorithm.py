@@ -28,8 +28,6 @@ from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import NotDefined, UserError
 from pfl_benchmark.models import Network, Params
 
-__all__ = ["Algorithm", "NoHyper", "RoundKind", "RunContext", "SharedRounds", "take_part"]
-
 
 @dataclass(frozen=True)
 class NoHyper:

@@ -11,8 +11,6 @@ from pfl_benchmark.engine.local import Phase
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Network
 
-__all__ = ["check_batches", "smallest_batch"]
-
 
 def check_batches(
     network: Network, batch_size: int, sizes: Sequence[int], phases: Iterable[Phase], sample: Tensor

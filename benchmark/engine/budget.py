@@ -18,8 +18,6 @@ from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.errors import UserError
 
-__all__ = ["Plan", "first_participants", "plan_rounds"]
-
 _MOST = 100_000  # rounds that a budget may come to, unless --rounds says more: each is planned for
 
 

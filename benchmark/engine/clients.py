@@ -11,8 +11,6 @@ from torch import Tensor
 from pfl_benchmark.engine.params import clone, expand, row
 from pfl_benchmark.models import Params
 
-__all__ = ["ClientStore", "chunks"]
-
 CHUNK = 20  # clients whose models are held at the same time
 
 

@@ -13,8 +13,6 @@ from torch import Tensor
 from pfl_benchmark.datasets.api import Dataset, Split
 from pfl_benchmark.datasets.data import PADDING
 
-__all__ = ["FederatedData", "Part", "draw_crops"]
-
 Part = Literal["train", "test"]
 
 

@@ -17,8 +17,6 @@ from pfl_benchmark.engine.params import nbytes, row
 from pfl_benchmark.engine.sgd import forward
 from pfl_benchmark.models import Network, Params
 
-__all__ = ["Cost", "Costs"]
-
 
 @dataclass(frozen=True)
 class Cost:

@@ -11,8 +11,6 @@ from pfl_benchmark.engine.data import Part
 from pfl_benchmark.engine.executors import Executor
 from pfl_benchmark.engine.local import StackedModel
 
-__all__ = ["SPACES", "as_logits", "ensemble_scores", "summand"]
-
 SPACES = ("logit", "probability", "vote")  # what the members of an ensemble are summed in
 
 

@@ -21,8 +21,6 @@ from pfl_benchmark.engine.scores import macro_auc, macro_f1
 from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.outputs import SavedOutputs
 
-__all__ = ["evaluate", "evaluate_adapted", "evaluate_shared"]
-
 
 def evaluate(
     algorithm: Algorithm, kept: SavedOutputs | None = None, clients: Sequence[int] | None = None

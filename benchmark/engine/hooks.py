@@ -20,8 +20,6 @@ from pfl_benchmark.engine.message import Aggregator, Message
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Params
 
-__all__ = ["Diverged", "Hooks"]
-
 _AGGREGATIONS = ("uniform", "samples")
 
 

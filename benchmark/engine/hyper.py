@@ -10,8 +10,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from pfl_benchmark.errors import UserError, is_plain, nearest
 
-__all__ = ["Between", "Space", "option", "parse_hyper", "recorded", "spaces"]
-
 
 @dataclass(frozen=True)
 class Between:

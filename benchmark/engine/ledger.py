@@ -11,8 +11,6 @@ from pfl_benchmark.engine.local import LocalResult
 from pfl_benchmark.engine.message import Message
 from pfl_benchmark.engine.params import nbytes
 
-__all__ = ["Ledger", "Meter"]
-
 
 class Meter:
     """Counts samples and steps that a method spends outside of its phases, until the engine collects them."""

@@ -17,8 +17,6 @@ from pfl_benchmark.engine.step import Draw, Objective, Rule
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Network, Params
 
-__all__ = ["LocalCall", "LocalResult", "Phase", "StackedModel"]
-
 
 @dataclass(frozen=True)
 class Phase:

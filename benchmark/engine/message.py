@@ -13,8 +13,6 @@ from pfl_benchmark.engine.clients import chunks
 from pfl_benchmark.engine.params import nbytes
 from pfl_benchmark.models import Params
 
-__all__ = ["Aggregator", "Gathered", "Message", "WeightedMean"]
-
 
 @dataclass(frozen=True)
 class Message:

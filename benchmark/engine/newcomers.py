@@ -12,8 +12,6 @@ from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.outputs import SavedOutputs
 
-__all__ = ["Newcomers", "admit"]
-
 
 @dataclass(frozen=True)
 class Newcomers:

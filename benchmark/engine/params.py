@@ -9,18 +9,6 @@ from torch import Tensor
 
 from pfl_benchmark.models import Params
 
-__all__ = [
-    "add_prefix",
-    "along",
-    "clone",
-    "expand",
-    "nbytes",
-    "row",
-    "select",
-    "squared_distance",
-    "strip_prefix",
-]
-
 
 def clone(params: Mapping[str, Tensor]) -> Params:
     """A deep copy."""

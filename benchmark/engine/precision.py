@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["precision"]
-
 
 @contextmanager
 def precision(tf32: bool) -> Iterator[None]:

@@ -8,8 +8,6 @@ from typing import TypeVar
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import check_name, unknown
 
-__all__ = ["ALGORITHMS", "find", "register"]
-
 ALGORITHMS: dict[str, type[Algorithm]] = {}
 
 A = TypeVar("A", bound=Algorithm)

@@ -29,8 +29,6 @@ from pfl_benchmark.records.outputs import SavedOutputs
 from pfl_benchmark.records.schema import check_rounds
 from pfl_benchmark.records.writer import RunRecord, as_float
 
-__all__ = ["Diverged", "Observer", "mean_weights", "run"]
-
 CHECKPOINT_SECONDS = 15.0  # at least this long between checkpoints,
 CHECKPOINT_SHARE = 0.03  # and at most this share of the time spent writing them
 

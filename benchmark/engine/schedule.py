@@ -6,8 +6,6 @@ import math
 
 from pfl_benchmark.engine.streams import Streams
 
-__all__ = ["Schedule"]
-
 
 class Schedule:
     """Uniform cohorts of ``ceil(participation × clients)`` without replacement (paper, Algorithm 1)."""

@@ -10,8 +10,6 @@ import math
 
 import numpy as np
 
-__all__ = ["macro_auc", "macro_f1"]
-
 
 def macro_f1(predicted: np.ndarray, labels: np.ndarray) -> float:
     """Mean F1 of the classes that the client's test samples have.

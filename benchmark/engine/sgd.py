@@ -25,8 +25,6 @@ from pfl_benchmark.engine.step import Draw, Noise, Step
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.models import DropoutSource, Network, Params
 
-__all__ = ["LocalWork", "Update", "epoch_order", "first_layer", "forward", "quick", "step_stream", "take"]
-
 FORWARD_BATCH = 128  # bounds the memory of passes that need no gradient
 
 

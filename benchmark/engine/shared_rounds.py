@@ -23,8 +23,6 @@ from pfl_benchmark.records.origins import deciding
 from pfl_benchmark.records.sources import SOURCES, digest
 from pfl_benchmark.records.writer import FORMAT
 
-__all__ = ["SharedRoundsStore", "common_fields", "shared_rounds_of"]
-
 _KEPT = (
     30 * 24 * 3600.0
 )  # seconds that shared rounds is kept after its last use: other code never finds it again

@@ -25,8 +25,6 @@ from pfl_benchmark.engine.params import select, squared_distance
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import DropoutSource, Network, Params
 
-__all__ = ["Draw", "Noise", "Objective", "Rule", "Step"]
-
 
 @dataclass(frozen=True)
 class Draw:

@@ -10,8 +10,6 @@ import hashlib
 
 import numpy as np
 
-__all__ = ["Streams"]
-
 
 class Streams:
     """The random streams of one run seed."""

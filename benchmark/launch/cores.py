@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import torch
 
-from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
+from pfl_benchmark.records.environment import CORES_VARIABLE, available_cores
 
 __all__ = ["at_most", "confined", "own_gpu", "use_share"]
 

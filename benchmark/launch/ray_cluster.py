@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.installation import PACKAGE
@@ -24,7 +23,7 @@ from pfl_benchmark.launch.base import Ended, Options, absolute
 from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
 from pfl_benchmark.launch.registry import register
-from pfl_benchmark.records.environment import COMMIT_VARIABLE, commit
+from pfl_benchmark.records.environment import COMMIT_VARIABLE, CORES_VARIABLE, available_cores, commit
 from pfl_benchmark.records.same_data import Source, source_of
 from pfl_benchmark.records.writer import Busy
 from pfl_benchmark.resolve.plugins import VARIABLE

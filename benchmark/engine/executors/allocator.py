@@ -6,8 +6,6 @@ import ctypes
 import os
 import sys
 
-__all__ = ["keep_freed_memory"]
-
 # The largest values that glibc would choose by itself (malloc/malloc.c, DEFAULT_MMAP_THRESHOLD_MAX and twice
 # that); it only comes to them where a block of such a size happens to be freed.
 _MAPPED_FROM = 32 * 2**20

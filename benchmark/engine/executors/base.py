@@ -16,8 +16,6 @@ from pfl_benchmark.engine.sgd import LocalWork, forward
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.models import Network, Params
 
-__all__ = ["Executor"]
-
 
 class Executor(ABC):
     """Trains and evaluates some clients at a time.

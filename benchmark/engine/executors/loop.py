@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from pfl_benchmark.engine.executors.base import Executor
 
-__all__ = ["LoopExecutor"]
-
 
 class LoopExecutor(Executor):
     """Trains clients one at a time with PyTorch's default threads, as PFLlib and FL-bench do."""

@@ -12,8 +12,6 @@ from torch.utils._pytree import tree_leaves
 
 from pfl_benchmark.models import Network
 
-__all__ = ["clients_that_fit", "free_bytes", "ran_out", "result_bytes", "step_bytes"]
-
 SHARE = 0.8  # of the free memory that is planned with: allocators and libraries want some too
 COPIES = 5  # of the parameters: start, trained, momentum, gradients, and a new momentum
 

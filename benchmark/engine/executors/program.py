@@ -31,9 +31,6 @@ from pfl_benchmark.engine.sgd import Update, quick, take
 from pfl_benchmark.engine.step import Draw, Noise, Objective, Rule, Step
 from pfl_benchmark.models import DropoutSource, Network, Params
 
-__all__ = ["InputBuffer", "Inputs", "Program", "Signature", "signature"]
-
-
 # Group, name, shape of one client's, and type of some tensors.
 Shapes = tuple[tuple[str, str, tuple[int, ...], torch.dtype], ...]
 

@@ -16,8 +16,6 @@ import torch
 
 from pfl_benchmark.engine.executors.memory import ran_out
 
-__all__ = ["Recorder"]
-
 WARM_UPS = 3  # PyTorch's documentation: a few steps on a side stream before a capture
 
 

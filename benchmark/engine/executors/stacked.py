@@ -30,8 +30,6 @@ from pfl_benchmark.engine.sgd import first_layer, step_stream
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Network, Params
 
-__all__ = ["StackedExecutor"]
-
 FORWARD_SAMPLES = 2048  # of all clients together, in passes that need no gradient
 PROGRAMS = 12  # kept for reuse: two of a method's round and closing round, some stages, an adaptation
 

@@ -18,8 +18,6 @@ from pfl_benchmark.engine.sgd import epoch_order
 from pfl_benchmark.engine.step import Draw
 from pfl_benchmark.models import Network, Params
 
-__all__ = ["DropShape", "Tables", "draw_dropout", "draw_numbers", "draw_tables", "dropout_shapes"]
-
 DropShape = tuple[tuple[int, ...], float]  # shape [m, B, ...] and rate of one mask
 
 

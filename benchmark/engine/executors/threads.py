@@ -11,9 +11,7 @@ import torch
 from pfl_benchmark.engine.executors.allocator import keep_freed_memory
 from pfl_benchmark.engine.executors.base import Executor
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.records.environment import CORES_VARIABLE, available_cores
-
-__all__ = ["CORES_VARIABLE", "CorePool", "ThreadsExecutor", "available_cores"]
+from pfl_benchmark.records.environment import available_cores
 
 
 class CorePool:

@@ -316,7 +316,7 @@ def test_resampling_draws_by_the_weights_instead_of_weighing_losses(staged, read
     (call,) = calls
     assert call.sample_weights is None
     for client in CLIENTS:
-        assert torch.equal(call.chances[client], method._own(client))
+        assert torch.equal(call.chances[client], method.weights.of(client))
     assert max(float(own.max()) for own in call.chances) > 1.02
 
 

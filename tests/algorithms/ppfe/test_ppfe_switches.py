@@ -4,6 +4,7 @@ import torch
 
 from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
 from pfl_benchmark.algorithms.ppfe.reweight import reweight
+from pfl_benchmark.algorithms.ppfe.weighting import without
 from pfl_benchmark.engine.budget import planned_bytes
 from pfl_benchmark.resolve.run import with_hyper
 
@@ -40,7 +41,7 @@ def test_held_out_samples_are_trained_on_in_no_stage(staged, ready, advance, dif
     config = staged({"beta_data": "holdout20"}, learning=True)
     played, other = ready(config), ready(config)
     sizes = played.prepared.task.data.train_sizes
-    held = played.algorithm._judged
+    held = played.algorithm.weights.judged
     assert [int(own.sum()) for own in held] == [max(1, round(0.2 * size)) for size in sizes]
     # Their labels turned around: the models do not notice.
     data = other.prepared.task.data
@@ -55,9 +56,9 @@ def test_held_out_samples_are_trained_on_in_no_stage(staged, ready, advance, dif
                 played.algorithm._records[0].epsilons, other.algorithm._records[0].epsilons
             )
             assert differing(played.algorithm.server, other.algorithm.server) == []
-            other.algorithm._weights = played.algorithm._weights.clone()
+            other.algorithm.weights.values = played.algorithm.weights.values.clone()
     assert differing(played.algorithm.server, other.algorithm.server) == []
-    weights = played.algorithm._heard(played.algorithm._own(0), played.algorithm._judged[0])
+    weights = without(played.algorithm.weights.of(0), played.algorithm.weights.judged[0])
     assert float(weights.mean()) - 1 < 1e-6
     assert bool((weights[held[0]] == 0).all())
 
