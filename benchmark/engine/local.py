@@ -135,9 +135,7 @@ class LocalCall:
     def part(self, clients: slice) -> LocalCall:
         """The call for some of its clients."""
         models = {
-            slot: StackedModel(
-                model.network, {name: tensor[clients] for name, tensor in model.params.items()}
-            )
+            slot: replace(model, params={name: tensor[clients] for name, tensor in model.params.items()})
             for slot, model in self.models.items()
         }
         weights = self.sample_weights

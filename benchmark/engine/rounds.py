@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -78,51 +78,40 @@ def run(
     return loop.finish()
 
 
+@dataclass
 class _Loop:
     """The state of a run between rounds: the method and the lines so far."""
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        plan: Plan,
-        record: RunRecord,
-        store: SharedRoundsStore | None,
-        environment: Mapping[str, Any],
-        checkpoint_seconds: float,
-        kept: SavedOutputs,
-    ) -> None:
-        self.algorithm, self.plan, self.record = algorithm, plan, record
-        self.hooks = Hooks(algorithm)
-        self.executor = algorithm.task.executor
-        self.device = algorithm.task.data.device
+    algorithm: Algorithm
+    plan: Plan
+    record: RunRecord
+    _store: SharedRoundsStore | None
+    _environment: Mapping[str, Any]
+    _pause: float
+    _kept: SavedOutputs
+
+    def __post_init__(self) -> None:
+        self.hooks = Hooks(self.algorithm)
+        self.executor = self.algorithm.task.executor
+        self.device = self.algorithm.task.data.device
         self.lines: list[dict[str, Any]] = []
         self.metrics: ClientMetrics | None = None
         self.newcomers: Newcomers | None = None
-        self._kept = kept
         self._global: float | None = None  # accuracy of the shared model
-        self._store = store
-        self._beginnings = {shared.round: shared for shared in shared_rounds_of(algorithm)}
+        self._beginnings = {shared.round: shared for shared in shared_rounds_of(self.algorithm)}
         self._shared_line: dict[str, Any] | None = None
-        self._pause = checkpoint_seconds
         self._saved = time.perf_counter()
         self._resumed = self._shared = 0
-        self._environment = dict(environment)
         self._origins: list[Origin] = []
 
     def restore(self) -> None:
         """Go on from a checkpoint if there is one, else from the longest common beginning that there is."""
-        self._find()
-        self._origins = continued(self._origins, len(self.lines), self._environment)
-
-    def _find(self) -> None:
         if self._try(self.record.checkpoint, self._continue):
             self.record.write_rounds(self.lines)
-            return
-        for shared in reversed(self._beginnings.values()):
-            if self._store is not None and self._try(
-                self._store.path(shared), partial(self._take_over, self._store, shared)
-            ):
-                return
+        elif (store := self._store) is not None:
+            beginnings = reversed(self._beginnings.values())
+            any(self._try(store.path(one), partial(self._take_over, store, one)) for one in beginnings)
+        self._origins = continued(self._origins, len(self.lines), self._environment)
 
     def _try(self, path: Path, take: Callable[[], bool]) -> bool:
         """Whether something was taken from a file; one that does not do is set aside.
