@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -45,9 +46,10 @@ def example(monkeypatch):
     known = dict(ALGORITHMS)
 
     def load(name):
-        spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+        path = EXAMPLES / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(path.stem, path)
         module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setitem(sys.modules, path.stem, module)
         spec.loader.exec_module(module)
 
     yield load
@@ -59,6 +61,31 @@ def example(monkeypatch):
 def test_worked_examples_pass(name, example):
     example(name)
     assert [result for result in check_method(name) if not result.passed] == []
+
+
+SHORT = {
+    "ensemble": "two-voices",
+    "hypernetwork": "generated",
+    "prototypes": "pulled",
+    "server_step": "slow-server",
+    "similarity": "nearest",
+}
+
+
+def test_a_short_example_for_each_kind_of_method():
+    files = sorted((EXAMPLES / "short").glob("*.py"))
+    assert [file.stem for file in files] == [*SHORT]
+    for file in files:
+        text = file.read_text()
+        assert len(text.splitlines()) <= 60
+        assert set(re.findall(r"(?:from|import) (pfl_benchmark\S*)", text)) == {"pfl_benchmark.method"}
+
+
+@pytest.mark.parametrize("check", ["hooks", "ledger", "resume", "chunks"])
+@pytest.mark.parametrize("name", SHORT)
+def test_short_examples_pass(name, check, example, tmp_path):
+    example(f"short/{name}")
+    CHECKS[check](Case(SHORT[name], tmp_path))
 
 
 class Mistaken(Algorithm):
