@@ -27,8 +27,6 @@ from pfl_benchmark.studies.friedman import (
 )
 from pfl_benchmark.studies.statistics import LEVEL
 
-__all__ = ["Across", "Standing", "reference_of", "require_enough"]
-
 
 @dataclass(frozen=True)
 class Standing:

@@ -13,8 +13,6 @@ from pfl_benchmark.studies.bootstrap import RESAMPLES
 from pfl_benchmark.studies.friedman import Friedman, least_p
 from pfl_benchmark.studies.statistics import LEVEL
 
-__all__ = ["explanation_for", "findings", "heading", "remarks", "standings_table"]
-
 
 def heading(found: Across) -> str:
     """What is compared: ``3 methods on 6 blocks: 3 settings, seeds 0 and 1``."""

@@ -13,8 +13,6 @@ from pfl_benchmark.render.markup import template
 
 _HERE = Path(__file__).resolve().parent
 
-__all__ = ["markdown", "overview"]
-
 
 def markdown(method: type[Algorithm], card: Card) -> str:
     """Write the card of a method: what it is, what flows where, costs, hyper-parameters, sources."""

@@ -23,8 +23,6 @@ from pfl_benchmark.records.store import Record, family
 from pfl_benchmark.studies.blocks import refuse_other_data
 from pfl_benchmark.studies.statistics import Comparison, compare_with, mean_and_std
 
-__all__ = ["Candidate", "Group", "Row", "groups", "row_in_numbers"]
-
 _FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
 
 Split = tuple[Kind, int, str]  # of which data, seed and checksum: clients of equal splits are pairs

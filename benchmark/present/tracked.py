@@ -15,8 +15,6 @@ from pfl_benchmark.render.table import Table
 from pfl_benchmark.studies.catalogue import STUDIES
 from pfl_benchmark.track.base import Tracking, describe
 
-__all__ = ["log_tables", "tables_of"]
-
 _LOGGED = ".tracked.json"  # in the results folder: which tables are where, by what was rendered last
 
 

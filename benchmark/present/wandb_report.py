@@ -16,8 +16,6 @@ from pfl_benchmark.studies.results import collect
 from pfl_benchmark.track.access import require_key
 from pfl_benchmark.track.base import describe, setting_of
 
-__all__ = ["build", "destination", "publish", "settings_of"]
-
 _FLAG = "--wandb ENTITY/PROJECT"
 _HOW = (
     "Runs of the harness for personalized federated learning. Accuracy is test accuracy, weighted by "

@@ -17,8 +17,6 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.records.store import Record
 
-__all__ = ["Block", "Blocks", "blocks_of", "listed", "refuse_other_data"]
-
 _FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
 
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from pfl_benchmark.studies.statistics import DIGITS
 
-__all__ = ["CONFIDENCE", "RESAMPLES", "improvement", "improvement_interval", "iqm", "iqm_interval"]
-
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 _SEED = 0  # fixed: the same records give the same interval

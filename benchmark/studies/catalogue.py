@@ -12,8 +12,6 @@ from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from pfl_benchmark.studies.papers import offered
 from pfl_benchmark.studies.points import at_rates, validation, with_points
 
-__all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
-
 PROFILES = {
     profile.name: profile
     for profile in (

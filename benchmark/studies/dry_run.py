@@ -24,8 +24,6 @@ from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.resolve.run import method_of
 
-__all__ = ["DryRun", "adapts", "canonical", "dry_run"]
-
 
 @dataclasses.dataclass(frozen=True)
 class DryRun:

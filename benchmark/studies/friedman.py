@@ -16,17 +16,6 @@ import numpy as np
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.studies.statistics import DIGITS, LEVEL, direction, holm, wilcoxon
 
-__all__ = [
-    "Friedman",
-    "Pair",
-    "average_ranks",
-    "critical_difference",
-    "friedman",
-    "groups",
-    "least_p",
-    "pairs",
-]
-
 
 @dataclass(frozen=True)
 class Friedman:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pfl_benchmark.render.picture import Picture
     from pfl_benchmark.render.table import Table
 
-__all__ = ["Column", "Computed", "Grid", "PlannedRun", "Profile", "Study", "Variant", "configure", "plan"]
-
 
 @dataclass(frozen=True)
 class Variant:

@@ -16,8 +16,6 @@ from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.studies.grid import Grid, Profile, Study, Variant, configure
 from pfl_benchmark.studies.statistics import Comparison, compare_with, mean_and_std
 
-__all__ = ["Place", "Results", "collect"]
-
 Place = tuple[str, str]  # titles of a row and a column
 
 

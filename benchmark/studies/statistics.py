@@ -11,18 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = [
-    "DIGITS",
-    "LEVEL",
-    "Comparison",
-    "compare_with",
-    "direction",
-    "holm",
-    "mean_and_std",
-    "ranks_by_column",
-    "wilcoxon",
-]
-
 LEVEL = 0.05  # of significance
 DIGITS = 9  # of accuracies and their differences: floats must not decide ties
 

@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 from pfl_benchmark.errors import UserError
 
-__all__ = ["require_key"]
-
 _HOST = "api.wandb.ai"  # where `wandb login` leaves a key for, unless told otherwise
 
 

@@ -24,8 +24,6 @@ from pfl_benchmark.track.base import About, Warn, describe, setting_of
 if TYPE_CHECKING:
     from pfl_benchmark.render.table import Table
 
-__all__ = ["MODES", "PROJECT", "WeightsAndBiases"]
-
 MODES = ("online", "offline", "disabled")
 PROJECT = "pfl-benchmark"
 

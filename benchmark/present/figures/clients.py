@@ -9,8 +9,6 @@ from pfl_benchmark.present.figures.style import color_of, panels
 from pfl_benchmark.render.picture import Picture, grey, styled
 from pfl_benchmark.studies.results import Results
 
-__all__ = ["client_accuracies"]
-
 
 def client_accuracies(results: Results) -> Picture | None:
     """Every client's test accuracy, by method: dots, and a box from the lower to the upper quartile."""

@@ -9,8 +9,6 @@ from pfl_benchmark.present.figures.curves import curve, draw
 from pfl_benchmark.present.figures.style import LINE_HEIGHT, End, color_of, label_ends, panels, tidy
 from pfl_benchmark.render.picture import Picture, styled
 
-__all__ = ["compared"]
-
 _CAPTION = (
     "Test accuracy, weighted by test samples, at every evaluation, mean over seeds. The dot is the figure "
     "after the last round. Dotted: the step from the model in training to the one that counts (fine-tuned, "

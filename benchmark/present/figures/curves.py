@@ -14,8 +14,6 @@ from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
 
-__all__ = ["CURVES", "curve", "draw", "learning_curves"]
-
 _HOW = (
     "Test accuracy, weighted by test samples, at every evaluation, mean over seeds. Dotted: the step from "
     "the model in training to the one that counts (fine-tuned, or an ensemble); the dot is the figure "

@@ -8,8 +8,6 @@ from pfl_benchmark.present.figures.style import End, color_of, label_ends, panel
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.studies.results import Results
 
-__all__ = ["sweep"]
-
 
 def sweep(results: Results) -> Picture | None:
     """Accuracy of every method at every point; bars from the smallest to the largest seed."""

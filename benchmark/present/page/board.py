@@ -23,8 +23,6 @@ from pfl_benchmark.render.markup import template
 from pfl_benchmark.render.table import Head
 from pfl_benchmark.resolve.run import method_label
 
-__all__ = ["Source", "board_page", "source_of_bundle", "source_of_folder"]
-
 _HERE = Path(__file__).resolve().parent
 _SHORT = 12  # digits of a checksum that are shown
 # Fields that belong to a row, not to the setting: what a method may be tuned in.

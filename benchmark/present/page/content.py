@@ -10,8 +10,6 @@ from pfl_benchmark import __version__
 from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.studies.grid import PlannedRun, Profile, Study, plan
 
-__all__ = ["Content"]
-
 
 @dataclass
 class Content:

@@ -30,8 +30,6 @@ from pfl_benchmark.studies.catalogue import STUDIES
 from pfl_benchmark.studies.grid import Grid, Profile, Study
 from pfl_benchmark.studies.results import Results, collect
 
-__all__ = ["PICTURE", "DocumentParts", "table_names"]
-
 Made = TypeVar("Made", Table, Picture)
 _FRONT, _TABLE, _FIGURE = "main table", "table ", "figure "  # names of parts
 PICTURE = "front.png"  # in the results folder

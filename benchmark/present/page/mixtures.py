@@ -11,8 +11,6 @@ from pfl_benchmark.resolve.code import outdated
 from pfl_benchmark.studies.grid import Profile, Study
 from pfl_benchmark.studies.results import collect
 
-__all__ = ["UNKNOWN", "cautions", "counts", "environment", "in_words", "mixed", "modified"]
-
 # Entries of a record's environment: title, and what a warning calls several values, where these matter.
 _ENTRIES = {
     "version": ("benchmark", "benchmark versions"),

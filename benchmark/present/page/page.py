@@ -29,8 +29,6 @@ from pfl_benchmark.render.forms import size
 from pfl_benchmark.render.markup import template
 from pfl_benchmark.studies.grid import Profile, Study
 
-__all__ = ["write_all", "write_page"]
-
 _NAME = "report.html"
 _HERE = Path(__file__).resolve().parent
 _FEW = 12  # lines that are shown without being asked for

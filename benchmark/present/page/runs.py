@@ -12,8 +12,6 @@ from pfl_benchmark.present.page.mixtures import UNKNOWN
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import Head
 
-__all__ = ["HEADS", "MADE_WITH", "RUNS", "run_blocks", "runs_csv"]
-
 RUNS = "runs.csv"
 
 MADE_WITH = ("device", "executor", "commit")

@@ -14,8 +14,6 @@ from pfl_benchmark.render.picture import Picture
 from pfl_benchmark.render.table import Table
 from pfl_benchmark.studies.grid import Study
 
-__all__ = ["section"]
-
 _PIXELS = 96  # of CSS, an inch
 _LEAST = "34rem"  # width below which a figure is scrolled rather than made smaller
 

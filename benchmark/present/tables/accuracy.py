@@ -12,8 +12,6 @@ from pfl_benchmark.render.table import Cell, Plain, Table
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import ranks_by_column
 
-__all__ = ["accuracy", "best_round", "ranks", "significance", "spread", "worst10"]
-
 _TEST = f"{TEST} between the best and every other method of a setting, Holm-corrected within the setting"
 
 

@@ -9,22 +9,6 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.studies.results import Place, Results
 
-__all__ = [
-    "DEPENDENT",
-    "SELECTION",
-    "TEST",
-    "absent",
-    "augmentation",
-    "caption",
-    "costs",
-    "most_seeds",
-    "notes",
-    "protocol",
-    "reason",
-    "seeds",
-    "tuned",
-]
-
 SELECTION = "after the last round (never the best round)"
 TEST = "paired two-sided Wilcoxon signed-rank test over clients and seeds"
 DEPENDENT = "clients of a seed share a server, so they are not independent of each other"

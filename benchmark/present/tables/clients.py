@@ -9,8 +9,6 @@ from pfl_benchmark.present.tables.places import heads
 from pfl_benchmark.render.table import Cell, Table
 from pfl_benchmark.studies.results import Results
 
-__all__ = ["clients"]
-
 _MOST = 50  # columns; more are for the figure of client accuracies
 
 

@@ -14,8 +14,6 @@ from pfl_benchmark.render.table import MISSING, Cell, Head, Table
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import mean_and_std
 
-__all__ = ["communication"]
-
 _SENT = ["bytes_up", "bytes_down", "bytes_broadcast"]
 
 

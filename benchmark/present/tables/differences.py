@@ -17,8 +17,6 @@ from pfl_benchmark.render.table import MISSING, Cell, Table
 from pfl_benchmark.studies.results import Place, Results
 from pfl_benchmark.studies.statistics import Comparison, compare_with
 
-__all__ = ["differences"]
-
 _FIELDS = (
     "setting", "reference", "method", "pairs", "difference", "standard_error", "direction", "p", "p_holm",
 )  # fmt: skip

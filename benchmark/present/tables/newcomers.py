@@ -17,8 +17,6 @@ from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import mean_and_std, wilcoxon
 
-__all__ = ["newcomers"]
-
 _FIELDS = (
     "setting", "method", "old", "old_std", "new", "new_std", "part", "difference", "p", "new_worst10",
     "received", "samples", "seeds",

@@ -11,8 +11,6 @@ from pfl_benchmark.studies.blocks import Block, Blocks
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import LEVEL
 
-__all__ = ["HEADS", "LEAST", "explanation", "over_settings", "row_of"]
-
 LEAST = 4  # settings; statistics over fewer say little
 HEADS = ("average rank", "interquartile mean", "interval", "P(better)", "p")
 _FIELDS = (

@@ -10,18 +10,6 @@ from pfl_benchmark.render.table import MISSING, Cell, Head, Plain, Table
 from pfl_benchmark.studies.results import Place, Results
 from pfl_benchmark.studies.statistics import Comparison, mean_and_std
 
-__all__ = [
-    "Papers",
-    "bold",
-    "cells_of",
-    "facts_of",
-    "heads",
-    "lines_table",
-    "places_table",
-    "rules_between",
-    "scaled",
-]
-
 Papers = Mapping[Place, float]  # the paper's figures
 
 _FIELDS = ("setting", "method", "mean", "std", "seeds", "paper", "difference", "best", "p_holm")

@@ -11,8 +11,6 @@ from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import mean_and_std
 
-__all__ = ["spent"]
-
 _FIELDS = ("setting", "method", "budget", "rounds", "bytes", "samples", "accuracy", "std", "seeds", "rank")
 
 

@@ -13,8 +13,6 @@ from pfl_benchmark.render.table import MISSING, Cell, Head, Table
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.targets import Reached, Target, at_last, reached
 
-__all__ = ["EXPLANATION", "lines_of", "targets", "targets_table"]
-
 _FIELDS = (
     "setting", "target", "target_accuracy", "method", "rounds", "bytes", "samples", "at_most", "reached",
     "seeds", "accuracy",

@@ -12,8 +12,6 @@ from pfl_benchmark.render.table import Cell, Head, Table
 from pfl_benchmark.studies.results import Place, Results
 from pfl_benchmark.studies.statistics import Comparison, compare_with
 
-__all__ = ["points", "rates", "tuning"]
-
 _COST = "samples trained on"
 
 

@@ -9,8 +9,6 @@ from typing import Any
 from pfl_benchmark.render.registry import register
 from pfl_benchmark.render.table import Cell, Head, Table
 
-__all__ = ["from_json", "to_json"]
-
 
 @register("json", "JSON")
 def to_json(table: Table) -> str:

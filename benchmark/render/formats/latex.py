@@ -9,8 +9,6 @@ from pfl_benchmark.render.forms import printed
 from pfl_benchmark.render.registry import register
 from pfl_benchmark.render.table import MISSING, Cell, Table, plain
 
-__all__ = ["latex"]
-
 _TEX = {
     **{letter: f"\\{letter}" for letter in "&%_#${}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"},
