@@ -103,7 +103,6 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _batch(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study]) -> Batch:
     """What the flags ask for, checked."""
-    from pfl_benchmark.console.terminal import say
     from pfl_benchmark.launch import flags_of
     from pfl_benchmark.launch.batch import Batch
     from pfl_benchmark.records.store import Store

@@ -18,7 +18,6 @@ from pfl_benchmark.studies import bootstrap
 from pfl_benchmark.studies.blocks import Blocks, listed
 from pfl_benchmark.studies.friedman import (
     Friedman,
-    Pair,
     average_ranks,
     critical_difference,
     friedman,
@@ -79,15 +78,11 @@ class Across:
     @cached_property
     def settings_test(self) -> Friedman | None:
         """The Friedman test over settings, each with its mean over seeds; None where it is no other test."""
-        means = self._setting_means()
+        settings = np.array(self.blocks.settings)
+        means = np.array([self.scores[settings == name].mean(axis=0) for name in dict.fromkeys(settings)])
         if self.test is None or not 2 <= len(means) < len(self.scores):
             return None
         return friedman(means)
-
-    def _setting_means(self) -> np.ndarray:
-        """Accuracies averaged over seeds [settings, methods]."""
-        settings = np.array(self.blocks.settings)
-        return np.array([self.scores[settings == name].mean(axis=0) for name in dict.fromkeys(settings)])
 
     @cached_property
     def critical_difference(self) -> float | None:
@@ -99,10 +94,8 @@ class Across:
         """Methods whose average ranks are nearer than the critical difference, the best first."""
         if self.critical_difference is None:
             return []
-        return [
-            tuple(self.blocks.methods[place] for place in group)
-            for group in groups(self.ranks, self.critical_difference)
-        ]
+        found = groups(self.ranks, self.critical_difference)
+        return [tuple(self.blocks.methods[index] for index in group) for group in found]
 
     @cached_property
     def standings(self) -> list[Standing]:
@@ -134,6 +127,7 @@ class Across:
 
     def numbers(self) -> dict[str, Any]:
         """All of it for JSON; accuracies and probabilities in 0..1, None where a figure is not defined."""
+        methods = self.blocks.methods
         return {
             "methods": [dataclasses.asdict(standing) for standing in self.standings],
             "reference": self.reference,
@@ -142,7 +136,10 @@ class Across:
             "friedman_over_settings": _of(self.settings_test),
             "critical_difference": self.critical_difference,
             "groups": self.groups,
-            "wilcoxon": [self._told(pair) for pair in self.pairs],
+            "wilcoxon": [
+                dataclasses.asdict(pair) | {"first": methods[pair.first], "second": methods[pair.second]}
+                for pair in self.pairs
+            ],
             "bootstrap": {
                 "confidence": bootstrap.CONFIDENCE,
                 "resamples": bootstrap.RESAMPLES,
@@ -153,20 +150,12 @@ class Across:
                 {
                     "setting": block.setting,
                     "seed": block.seed,
-                    "accuracies": {
-                        name: block.records[name].summary["accuracy"] for name in self.blocks.methods
-                    },
-                    "records": {name: str(block.records[name].folder) for name in self.blocks.methods},
+                    "accuracies": {name: block.records[name].summary["accuracy"] for name in methods},
+                    "records": {name: str(block.records[name].folder) for name in methods},
                 }
                 for block in self.blocks.blocks
             ],
             "left_out": list(self.blocks.left_out),
-        }
-
-    def _told(self, pair: Pair) -> dict[str, Any]:
-        return dataclasses.asdict(pair) | {
-            "first": self.blocks.methods[pair.first],
-            "second": self.blocks.methods[pair.second],
         }
 
 

@@ -124,6 +124,14 @@ class Group:
         tests = compare_with(samples, reference.title)
         return [_row(candidate, reference, tests.get(candidate.title)) for candidate in self.candidates]
 
+    def numbers(self, reference: Candidate, rows: Iterable[Row]) -> dict[str, Any]:
+        """The rows against `reference` as JSON values; accuracies and differences in 0..1."""
+        return {
+            "setting": self.setting,
+            "reference": reference.title,
+            "runs": [row_in_numbers(row) for row in rows],
+        }
+
 
 def _row(candidate: Candidate, reference: Candidate, test: Comparison | None) -> Row:
     ours, theirs = candidate.by_split, reference.by_split

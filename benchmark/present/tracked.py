@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.present.render import RenderedFiles
@@ -53,7 +52,10 @@ def log_tables(trackings: Sequence[Tracking], profile: str, root: Path) -> list[
     tables = [table for own in found.values() for table in own]
     digest = hashlib.sha256(repr(tables).encode()).hexdigest()
     for tracking in trackings:
-        logged = _logged(root)
+        try:
+            logged = read_json(root / _LOGGED)
+        except (OSError, ValueError):
+            logged = {}
         if not tables or logged.get(tracking.place) == digest:
             continue
         try:
@@ -62,10 +64,3 @@ def log_tables(trackings: Sequence[Tracking], profile: str, root: Path) -> list[
         except Exception as error:
             warnings.append(f"{tracking.title} has not got the tables: {describe(error)}")
     return warnings
-
-
-def _logged(root: Path) -> dict[str, Any]:
-    try:
-        return read_json(root / _LOGGED)
-    except (OSError, ValueError):
-        return {}

@@ -87,14 +87,12 @@ class Results:
     @cached_property
     def comparisons(self) -> dict[str, dict[str, Comparison]]:
         """For each column its best row against the others, by row; empty where nothing can be compared."""
-        means = self.means()
-        return {column: self._compare(means[column].dropna(), column) for column in self.columns}
-
-    def _compare(self, means: pd.Series, column: str) -> dict[str, Comparison]:
-        if len(means) < 2:
-            return {}
-        samples = {str(row): self.samples(str(row), column) for row in means.index}
-        return compare_with(samples, str(means.idxmax()))
+        comparisons: dict[str, dict[str, Comparison]] = {}
+        for column, means in self.means().items():
+            known = means.dropna()
+            samples = {str(row): self.samples(str(row), str(column)) for row in known.index}
+            comparisons[str(column)] = compare_with(samples, str(known.idxmax())) if len(known) > 1 else {}
+        return comparisons
 
     def restricted(self, places: Sequence[Place]) -> Results:
         """Only the records of these places, over the seeds that all of them have."""

@@ -85,9 +85,9 @@ def holm(values: Sequence[float]) -> list[float]:
     """Holm's step-down correction (1979): p-values that may each be held against the same level."""
     order = sorted(range(len(values)), key=lambda i: values[i])
     corrected, largest = [0.0] * len(values), 0.0
-    for rank, place in enumerate(order):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
-        corrected[place] = largest
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(values) - rank) * values[index]))
+        corrected[index] = largest
     return corrected
 
 

@@ -85,16 +85,14 @@ class _Number:
 
     @property
     def accuracy(self) -> float:
-        return self._mean("accuracy")
-
-    def _mean(self, name: str) -> float:
-        return fmean(record.summary[name] for record in self.records)
+        return fmean(record.summary["accuracy"] for record in self.records)
 
     def _figure(self, name: str) -> tuple[str, float] | None:
         """A mean in % and as a number; None where a record does not have it."""
         if any(name not in record.summary for record in self.records):
             return None
-        return percent(self._mean(name)), self._mean(name)
+        mean = fmean(record.summary[name] for record in self.records)
+        return percent(mean), mean
 
     @property
     def figures(self) -> tuple[tuple[str, float] | None, ...]:

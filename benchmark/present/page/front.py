@@ -48,8 +48,8 @@ class _Part:
         """The part in a document in `folder`; the picture lies in `root`."""
         if not self.file:
             return self.text
-        place = quote(Path(os.path.relpath(root / self.file, folder)).as_posix())
-        return f"![{self.alt}]({place})\n\n{self.text}"
+        path = quote(Path(os.path.relpath(root / self.file, folder)).as_posix())
+        return f"![{self.alt}]({path})\n\n{self.text}"
 
 
 def table_names(profile: Profile) -> dict[str, tuple[Study, str]]:
@@ -190,6 +190,6 @@ def _known(profile: Profile, store: Store, seeds: Sequence[int] | None) -> Resul
     results = collect(study, profile, store, seeds)
     grid = Grid(
         tuple(v for v in results.grid.variants if any(row == v.title for row, _ in results.records)),
-        tuple(c for c in results.grid.columns if any(column == c.title for _, column in results.records)),
+        tuple(c for c in results.grid.columns if c.title in results.begun),
     )
     return collect(dataclasses.replace(study, grids={profile.name: grid}), profile, store, seeds)

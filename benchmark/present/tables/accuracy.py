@@ -81,8 +81,11 @@ def significance(results: Results) -> Table:
         f"Corrected p-values: {_TEST}. †: p ≥ 0.05. The pairs are clients' test accuracies, unweighted; "
         f"{DEPENDENT}. The best is chosen by the same figures, which makes p somewhat too small."
     )
+    title = results.study.title
+    if not title[:2].isupper():  # no abbreviation: small within a sentence
+        title = title[0].lower() + title[1:]
     return Table(
-        title=f"Significance: {_within(results.study.title)}",
+        title=f"Significance: {title}",
         caption=caption(results, text),
         heads=heads("method", *results.columns),
         rows=tuple(
@@ -153,8 +156,3 @@ def _papers(results: Results) -> Papers:
         for variant in results.grid.variants
         if (figure := printed.accuracy(column.paper, variant.printed)) is not None
     }
-
-
-def _within(title: str) -> str:
-    """A title within a sentence: its first word small, unless it is an abbreviation."""
-    return title if title[:2].isupper() else title[0].lower() + title[1:]

@@ -76,10 +76,5 @@ def _cell(results: Results, place: Place, test: Comparison | None) -> Cell:
         beside=p,
         tied=not test.significant,
         short=len(results.at(*place)) < most_seeds(results, column),
-        facts={
-            "setting": column,
-            "reference": reference,
-            "method": row,
-            **facts_of(test),
-        },
+        facts={"setting": column, "reference": reference, "method": row, **facts_of(test)},
     )

@@ -48,10 +48,7 @@ def newcomers(results: Results) -> Table:
     return Table(
         title="Old and new clients",
         caption=caption(own, text),
-        heads=(
-            Head("setting", words=True, once=True),
-            *heads("method", *_HEADS),
-        ),
+        heads=(Head("setting", words=True, once=True), *heads("method", *_HEADS)),
         rows=tuple(map(_cells, lines)),
         notes=notes(own),
         rules=rules_between([line["setting"] for line in lines]),

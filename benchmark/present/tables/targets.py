@@ -104,11 +104,7 @@ def targets_table(lines: list[dict[str, Any]], text: str, remarks: tuple[str, ..
 
 def _cells(line: dict[str, Any]) -> tuple[Cell, ...]:
     facts = {name: line[name] for name in _FIELDS if name in line}
-    names = (
-        Cell(line["setting"], facts=facts),
-        Cell(line["target_in_words"]),
-        Cell(line["method"]),
-    )
+    names = (Cell(line["setting"], facts=facts), Cell(line["target_in_words"]), Cell(line["method"]))
     rounds = line.get("rounds")
     if rounds is None:
         known = "seeds" in line
