@@ -90,11 +90,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 
 def _trusted(bundle: Bundle, trusted: bool) -> Gathered:
-    """The records of a bundle that may be run here; loads its plugins if they are trusted.
-
-    Raises:
-        UserError: there is none, or a plugin cannot be loaded.
-    """
+    """The records of a bundle that may be run here; loads its plugins if they are trusted."""
     import hashlib
 
     from pfl_benchmark.records.bundle import plugins_of
@@ -125,12 +121,7 @@ def _trusted(bundle: Bundle, trusted: bool) -> Gathered:
 
 
 def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | None) -> None:
-    """Verify gathered records, or some of them drawn at random; keep the verdicts and print them.
-
-    Raises:
-        UserError: a record or data that cannot be used.
-        SystemExit: with code 1, if a record is different.
-    """
+    """Verify gathered records, or some of them drawn at random; keep the verdicts and print them."""
     from pfl_benchmark.experiment import verify as again
     from pfl_benchmark.experiment.progress import RunProgress
     from pfl_benchmark.launch.cores import at_most

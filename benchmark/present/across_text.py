@@ -6,8 +6,8 @@ from rich.padding import Padding
 
 from pfl_benchmark.console.terminal import columns
 from pfl_benchmark.present.across import Across
-from pfl_benchmark.present.tables.over_settings import HEADS, explanation, row_of
-from pfl_benchmark.render.forms import p_value, percent
+from pfl_benchmark.present.tables.over_settings import HEADS, explanation, row_of, told_p
+from pfl_benchmark.render.forms import percent
 from pfl_benchmark.render.table import plain
 from pfl_benchmark.studies.bootstrap import RESAMPLES
 from pfl_benchmark.studies.friedman import Friedman, least_p
@@ -54,13 +54,9 @@ def findings(found: Across) -> list[str]:
 
 def _words(test: Friedman) -> str:
     return (
-        f"χ² = {test.chi2:.2f} (p {_p(test.p_chi2)}), Iman–Davenport F = {test.f:.2f} (p {_p(test.p)}), "
-        f"{test.blocks} blocks"
+        f"χ² = {test.chi2:.2f} (p {told_p(test.p_chi2)}), Iman–Davenport F = {test.f:.2f} "
+        f"(p {told_p(test.p)}), {test.blocks} blocks"
     )
-
-
-def _p(p: float) -> str:
-    return p_value(p) if p < 0.001 else f"= {p_value(p)}"
 
 
 def remarks(found: Across) -> list[str]:

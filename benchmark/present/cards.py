@@ -31,5 +31,4 @@ def _capitalised(text: str) -> str:
 
 def overview(cards: Iterable[tuple[type[Algorithm], Card]]) -> str:
     """Write a page's beginning: name, title, the card's first sentence, what is sent and kept, as a table."""
-    text: str = template(_HERE / "cards.jinja").render(cards=cards)
-    return text
+    return str(template(_HERE / "cards.jinja").render(cards=cards))

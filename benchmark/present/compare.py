@@ -10,20 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from pfl_benchmark.config.fields import (
-    DATA_FIELDS,
-    PROTOCOL_FIELDS,
-    changes,
-    in_words,
-    nearest_setting,
-    setting_in_words,
-)
+from pfl_benchmark.config.fields import changes, in_words, nearest_setting, setting_in_words
 from pfl_benchmark.records.same_data import Kind
 from pfl_benchmark.records.store import Record, family
-from pfl_benchmark.studies.blocks import refuse_other_data
+from pfl_benchmark.studies.blocks import FIELDS, refuse_other_data
 from pfl_benchmark.studies.statistics import Comparison, compare_with, mean_and_std
-
-_FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
 
 Split = tuple[Kind, int, str]  # of which data, seed and checksum: clients of equal splits are pairs
 
@@ -175,9 +166,9 @@ def _group(members: Sequence[Mapping[int, Record]]) -> Group:
     refuse_other_data([record for found in members for record in found.values()])
     firsts = [next(iter(found.values())) for found in members]
     configs = [record.config for record in firsts]
-    values = {name: {getattr(c, name) for c in configs if name not in c.idle} for name in _FIELDS}
-    common = [name for name, found in values.items() if len(found) < 2]
-    differing = [name for name in _FIELDS if name not in common]
+    values = {name: {getattr(c, name) for c in configs if name not in c.idle} for name in FIELDS}
+    common = [name for name, distinct in values.items() if len(distinct) < 2]
+    differing = [name for name in FIELDS if name not in common]
     fullest = min(configs, key=lambda config: len(config.idle))
     setting = nearest_setting(fullest, common)
     titles = [_title(record, setting, differing) for record in firsts]

@@ -16,7 +16,7 @@ from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, setting_in
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.records.store import Record
 
-_FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
+FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ def _by_setting(records: Iterable[Record]) -> list[tuple[str, list[Record]]]:
     groups: dict[tuple[object, ...], list[Record]] = {}
     for record in records:
         settled = record.config.settled()
-        groups.setdefault(tuple(getattr(settled, name) for name in _FIELDS), []).append(record)
-    words = ((setting_in_words(runs[0].config.settled(), _FIELDS), runs) for runs in groups.values())
+        groups.setdefault(tuple(getattr(settled, name) for name in FIELDS), []).append(record)
+    words = ((setting_in_words(runs[0].config.settled(), FIELDS), runs) for runs in groups.values())
     return sorted(words, key=lambda item: item[0])
 
 

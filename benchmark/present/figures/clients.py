@@ -20,9 +20,9 @@ def client_accuracies(results: Results) -> Picture | None:
         figure, axes = panels(
             columns, width=2.9, height=0.26 * len(rows) + 0.2, left=0.15, right=0.25, first=0.95
         )
-        for place, (panel, column) in enumerate(zip(axes, columns, strict=True)):
+        for index, (panel, column) in enumerate(zip(axes, columns, strict=True)):
             _panel(panel, results, column, rows)
-            if place % 3:
+            if index % 3:
                 panel.set_yticklabels([])
     caption = (
         "Test accuracy of every client after the last round, all seeds together. Boxes: from the lower to "

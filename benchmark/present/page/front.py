@@ -79,15 +79,11 @@ def _owner(name: str, studies: Iterable[Study]) -> Study | None:
 
 
 def _named(made: Iterable[Made], name: str, kind: str, root: Path) -> Made:
-    """The table or figure of this name.
-
-    Raises:
-        UserError: there is none.
-    """
-    found = {one.name: one for one in made}
-    if name not in found:
-        raise UserError(f"there is no {kind} {name}; made in {root}: {', '.join(found) or 'none'}")
-    return found[name]
+    """The table or figure of this name, or a UserError."""
+    by_name = {one.name: one for one in made}
+    if name not in by_name:
+        raise UserError(f"there is no {kind} {name}; made in {root}: {', '.join(by_name) or 'none'}")
+    return by_name[name]
 
 
 class DocumentParts:

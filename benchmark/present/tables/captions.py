@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
@@ -57,10 +58,8 @@ def protocol(results: Results) -> str:
     images = " or ".join(sorted({augmentation(config) for config in configs}))
     others = sorted({config.budget for config in configs} - {"rounds"})
     fitted = f" or as many as equal {' or '.join(others)} allow" if others else ""
-    text = (
-        f"{clients} clients, {share} % of them in a round, {rounds} rounds{fitted}; split: {split}; {images}"
-    )
-    text += f"{_dropout(configs)}."
+    text = f"{clients} clients, {share} % of them in a round, {rounds} rounds{fitted}; split: {split}; "
+    text += f"{images}{_dropout(configs)}."
     held_out = [100 * config.validation for config in configs if config.validation]
     if held_out:
         where = "" if len(held_out) == len(configs) else ", in some runs"
@@ -84,12 +83,10 @@ def costs(results: Results) -> str:
                 rows.setdefault(_amounts(own), []).append(variant.title)
         if fedavg and rows and sum(map(len, rows.values())) > sum(map(len, most.values())):
             most, reference, where = rows, _amounts(fedavg), column
+    if not most:
+        return ""
     dearer = "; ".join(f"{' / '.join(titles)} {amounts}" for amounts, titles in most.items())
-    return (
-        f"Million training samples and GB sent in all directions on {where}: FedAvg {reference}; {dearer}."
-        if most
-        else ""
-    )
+    return f"Million training samples and GB sent in all directions on {where}: FedAvg {reference}; {dearer}."
 
 
 def _amounts(cost: tuple[float, float]) -> str:
@@ -139,15 +136,11 @@ def most_seeds(results: Results, column: str) -> int:
 
 def absent(results: Results) -> tuple[str, ...]:
     """Why there is no record of single runs, other than that nobody has run them."""
-    lines = []
-    for row, column in results.failed:
-        lines.append(f"no record of {row} on {column}: {reason(results, (row, column))}")
-    for column in results.columns:
-        if not any((row, column) in results.configs for row in results.rows):
-            lines.append(f"{column} is not part of this version")
-    known = {row for row, _ in results.configs}, {column for _, column in results.configs}
-    for row, column in ((row, column) for column in results.columns for row in results.rows):
-        if row in known[0] and column in known[1] and (row, column) not in results.configs:
+    rows, columns = {row for row, _ in results.configs}, {column for _, column in results.configs}
+    lines = [f"no record of {' on '.join(place)}: {reason(results, place)}" for place in results.failed]
+    lines += [f"{column} is not part of this version" for column in results.columns if column not in columns]
+    for column, row in itertools.product(results.columns, results.rows):
+        if row in rows and column in columns and (row, column) not in results.configs:
             lines.append(f"{row} is not defined for {column}")
     return tuple(lines)
 
