@@ -66,7 +66,7 @@ def execute(arguments: argparse.Namespace) -> None:
     root = arguments.results_dir or Path("results") / profile.name
     entity, project = destination(arguments.wandb) if arguments.wandb else ("", "")
     parts = DocumentParts(arguments.into, profile)
-    store = read_store(root, profile.name)
+    store = _read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
     from pfl_benchmark.present.page.page import write_all
@@ -88,12 +88,8 @@ def execute(arguments: argparse.Namespace) -> None:
         print(f"  {publish(entity, project, profile, store)}")
 
 
-def read_store(root: Path, profile: str) -> Store:
-    """The records of a results folder.
-
-    Raises:
-        UserError: there are none, or they are of another version.
-    """
+def _read_store(root: Path, profile: str) -> Store:
+    """The records of a results folder; there must be some, and of this version."""
     from pfl_benchmark.records.store import Store
     from pfl_benchmark.records.writer import open_store
     from pfl_benchmark.studies.catalogue import STUDIES

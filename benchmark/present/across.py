@@ -14,16 +14,9 @@ import numpy as np
 
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.store import Record
-from pfl_benchmark.studies import bootstrap
+from pfl_benchmark.studies import bootstrap, friedman
 from pfl_benchmark.studies.blocks import Blocks, listed
-from pfl_benchmark.studies.friedman import (
-    Friedman,
-    average_ranks,
-    critical_difference,
-    friedman,
-    groups,
-    pairs,
-)
+from pfl_benchmark.studies.friedman import Friedman
 from pfl_benchmark.studies.statistics import LEVEL
 
 
@@ -61,19 +54,22 @@ class Across:
         scores: accuracies [B, methods].
         ranks: average ranks [methods].
         pairs: Wilcoxon tests, of all pairs or of those with the reference.
+
+    Raises:
+        UserError: fewer than two methods or two blocks.
     """
 
     def __init__(self, blocks: Blocks, reference: str = "") -> None:
-        require_enough(blocks)
+        _require_enough(blocks)
         self.blocks, self.scores = blocks, blocks.accuracies()
-        self.ranks = average_ranks(self.scores)
-        self.pairs = pairs(self.scores, blocks.methods.index(reference) if reference else None)
+        self.ranks = friedman.average_ranks(self.scores)
+        self.pairs = friedman.pairs(self.scores, blocks.methods.index(reference) if reference else None)
         self.reference = reference or blocks.methods[int(np.argmin(self.ranks))]
 
     @cached_property
     def test(self) -> Friedman | None:
         """The Friedman test over blocks; None of two methods."""
-        return friedman(self.scores) if len(self.blocks.methods) > 2 else None
+        return friedman.friedman(self.scores) if len(self.blocks.methods) > 2 else None
 
     @cached_property
     def settings_test(self) -> Friedman | None:
@@ -82,19 +78,19 @@ class Across:
         means = np.array([self.scores[settings == name].mean(axis=0) for name in dict.fromkeys(settings)])
         if self.test is None or not 2 <= len(means) < len(self.scores):
             return None
-        return friedman(means)
+        return friedman.friedman(means)
 
     @cached_property
     def critical_difference(self) -> float | None:
         """Of average ranks, by Nemenyi; None of two methods."""
-        return critical_difference(len(self.ranks), len(self.scores)) if self.test else None
+        return friedman.critical_difference(len(self.ranks), len(self.scores)) if self.test else None
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
         """Methods whose average ranks are nearer than the critical difference, the best first."""
         if self.critical_difference is None:
             return []
-        found = groups(self.ranks, self.critical_difference)
+        found = friedman.groups(self.ranks, self.critical_difference)
         return [tuple(self.blocks.methods[index] for index in group) for group in found]
 
     @cached_property
@@ -166,12 +162,8 @@ def _of(test: Friedman | None) -> dict[str, Any] | None:
     return {name: value if math.isfinite(value) else None for name, value in dataclasses.asdict(test).items()}
 
 
-def require_enough(blocks: Blocks) -> None:
-    """Refuse what cannot be compared.
-
-    Raises:
-        UserError: fewer than two methods or two blocks.
-    """
+def _require_enough(blocks: Blocks) -> None:
+    """Refuse what cannot be compared: fewer than two methods or two blocks."""
     if len(blocks.methods) < 2:
         raise UserError(
             f"{blocks.methods[0]} is the only method here, and nothing is there to compare it with; give more"

@@ -171,18 +171,17 @@ def _group(members: Sequence[Mapping[int, Record]]) -> Group:
     differing = [name for name in FIELDS if name not in common]
     fullest = min(configs, key=lambda config: len(config.idle))
     setting = nearest_setting(fullest, common)
-    titles = [_title(record, setting, differing) for record in firsts]
+    changed = [changes(setting, config, differing).items() for config in configs]
+    titles = [
+        ", ".join([first.method, *(in_words(*item) for item in items)])
+        for first, items in zip(firsts, changed, strict=True)
+    ]
     candidates = [
         Candidate(title if titles.count(title) == 1 else f"{title} ({first.config.hash})", found)
         for title, first, found in zip(titles, firsts, members, strict=True)
     ]
     candidates.sort(key=lambda candidate: -candidate.accuracy[0])
     return Group(setting_in_words(fullest, common), tuple(candidates))
-
-
-def _title(record: Record, setting: str, fields: Iterable[str]) -> str:
-    changed = changes(setting, record.config, fields)
-    return ", ".join([record.method, *(in_words(*item) for item in changed.items())])
 
 
 def row_in_numbers(row: Row) -> dict[str, Any]:

@@ -11,16 +11,8 @@ from pathlib import Path
 from pfl_benchmark import __version__
 from pfl_benchmark.config.fields import setting_in_words
 from pfl_benchmark.console.terminal import duration, shown_path
+from pfl_benchmark.present.page import mixtures
 from pfl_benchmark.present.page.command import command
-from pfl_benchmark.present.page.mixtures import (
-    UNKNOWN,
-    cautions,
-    counts,
-    environment,
-    in_words,
-    mixed,
-    modified,
-)
 from pfl_benchmark.present.page.runs import HEADS, MADE_WITH, RUNS, run_blocks, runs_csv
 from pfl_benchmark.present.render import RenderedFiles, render, renderer_digest, section_file
 from pfl_benchmark.records.origins import foreign_rounds
@@ -127,7 +119,7 @@ def write_all(
     written = render(studies, profile, store, seeds, again)
     write_page(studies, profile, store, seeds, again)
     return written, [
-        *cautions(studies, profile, store, seeds),
+        *mixtures.cautions(studies, profile, store, seeds),
         f"{shown_path(store.root / RUNS)}  every run, for pandas and the like",
         shown_path(store.root / _NAME),
     ]
@@ -165,8 +157,8 @@ def _html(content: _Content) -> str:
         script=(_HERE / "page.js").read_text(encoding="utf-8"),
         missing=missing,
         total=total,
-        mixed=in_words(mixed(records)),
-        modified=modified(records),
+        mixed=mixtures.in_words(mixtures.mixed(records)),
+        modified=mixtures.modified(records),
         damaged=len(content.store.damaged),
         facts={
             "Cells": f"{total - missing} of {total} done" if total else "none",
@@ -174,7 +166,7 @@ def _html(content: _Content) -> str:
             "Seeds": ", ".join(map(str, sorted({record.config.seed for record in records}))) or "–",
             "Training time": duration(sum(record.summary["seconds"] for record in records)),
             "Bytes sent": size(sum(record.bytes_sent for record in records)),
-            "Device": ", ".join(counts(records, "device")) or "–",
+            "Device": ", ".join(mixtures.counts(records, "device")) or "–",
         },
         flags=_flags(content),
         commit=_commit(records),
@@ -182,12 +174,12 @@ def _html(content: _Content) -> str:
         gaps=content.gaps,
         few=_FEW,
         planned=bool(content.planned),
-        environment=environment(records),
+        environment=mixtures.environment(records),
         heads=HEADS,
         runs=records,
         users={key: cell.studies for key, cell in content.planned.items()},
         made_with=MADE_WITH,
-        unknown=UNKNOWN,
+        unknown=mixtures.UNKNOWN,
         setting=partial(setting_in_words, common=content.profile.changes),
         command=command,
         duration=duration,
@@ -206,8 +198,8 @@ def _flags(content: _Content) -> str:
 
 def _commit(records: Sequence[Record]) -> str:
     """The commit that brings back the code of all runs; empty if there is no such."""
-    commits = [*counts(records, "commit")]
-    known = len(commits) == 1 and commits[0] != UNKNOWN and not commits[0].endswith("+")
+    commits = [*mixtures.counts(records, "commit")]
+    known = len(commits) == 1 and commits[0] != mixtures.UNKNOWN and not commits[0].endswith("+")
     return commits[0] if known else ""
 
 
