@@ -28,11 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> None:
-    """Read all sources, then write the page.
-
-    Raises:
-        UserError: a folder without finished runs, an unusable bundle, or a page that cannot be written.
-    """
+    """Read all sources, then write the page; a UserError if one of them cannot be read or written."""
     from pfl_benchmark.present.page.board import board_page, source_of_bundle, source_of_folder
     from pfl_benchmark.records.bundle import unpacked
     from pfl_benchmark.records.files import make_folder_of, write_text

@@ -82,11 +82,7 @@ def remarks(found: Across) -> list[str]:
 
 
 def explanation_for(found: Across, chosen: bool) -> str:
-    """What the columns are.
-
-    Args:
-        chosen: the reference was chosen by these figures.
-    """
+    """What the columns are; `chosen` tells that the reference was chosen by these figures."""
     text = (
         f"{explanation(found)} Accuracies are weighted by the samples that clients are evaluated on, not "
         f"normalised by setting. Intervals: percentiles of {RESAMPLES:,} bootstrap samples; they tell "

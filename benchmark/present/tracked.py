@@ -42,11 +42,7 @@ def _read(path: Path) -> Table:
 
 
 def log_tables(trackings: Sequence[Tracking], profile: str, root: Path) -> list[str]:
-    """Log the tables of a results folder wherever these very tables are not logged yet.
-
-    Returns:
-        What has gone wrong, a line each; it costs nothing but this.
-    """
+    """Log the tables of a results folder where these are not logged yet; returns a line for each failure."""
     warnings: list[str] = []
     found = tables_of(root)
     tables = [table for own in found.values() for table in own]

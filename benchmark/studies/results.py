@@ -122,11 +122,7 @@ class Results:
 
 
 def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] | None) -> Results:
-    """Find the records of a study.
-
-    Args:
-        seeds: the only ones to use; None stands for all that are there.
-    """
+    """Find the records of a study; `seeds` are the only ones to use, None stands for all that are there."""
     records, configs, failed, fedavg = {}, {}, {}, {}
     grid = study.grid(profile)
 

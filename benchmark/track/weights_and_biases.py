@@ -59,11 +59,7 @@ class WeightsAndBiases:
         return f"W&B {self.mode} {self.entity}/{self.project}"
 
     def check(self) -> None:
-        """Refuse what cannot work before anything is run.
-
-        Raises:
-            UserError: unknown mode, the package is not installed, or there is no key to go online with.
-        """
+        """Refuse what cannot work: an unknown mode, no package, or no key to go online with."""
         if self.mode not in MODES:
             known = ", ".join(MODES)
             raise UserError(f"--wandb is '{self.mode}'; expected one of: {known}{nearest(self.mode, MODES)}")

@@ -103,11 +103,7 @@ def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
 
 
 def _draw(results: Results, name: str, axis: Axis, budgets: bool = False) -> Picture | None:
-    """A panel for each setting.
-
-    Args:
-        budgets: columns of one group share the panel of that which has equal rounds.
-    """
+    """A panel for each setting; with `budgets`, a group of columns shares that of equal rounds."""
     shown = [column for column in results.grid.columns if column.title in results.begun]
     if budgets:
         shown = [column for column in shown if column.budget == "rounds"]

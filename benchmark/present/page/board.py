@@ -127,11 +127,7 @@ class _Number:
 
 
 def board_page(sources: Sequence[Source]) -> str:
-    """The page, which needs no network.
-
-    Args:
-        sources: with different names.
-    """
+    """The page, which needs no network; the sources have different names."""
     columns = _columns(record for source in sources for record in source.records)
     numbers = _numbers(sources, columns)
     # Under a budget, runs that come to the configured rounds are those of equal rounds, of another column.

@@ -16,11 +16,7 @@ DEPENDENT = "clients of a seed share a server, so they are not independent of ea
 
 
 def caption(results: Results, *parts: str, spread: bool = True) -> str:
-    """The profile's warning, then `parts`, then seeds and protocol.
-
-    Args:
-        spread: figures are means and standard deviations over all seeds.
-    """
+    """The profile's warning, `parts`, seeds (`spread`: with means and deviations over them), protocol."""
     words = [results.profile.warning, *parts, tuned(results), seeds(results, spread), protocol(results)]
     return " ".join(word for word in words if word)
 

@@ -93,11 +93,7 @@ def bold(what: str, line: str, results: Results) -> str:
 
 
 def places_table(results: Results, title: str, cells: Mapping[Place, Cell], text: str) -> Table:
-    """A table of all places, settings as columns (or as rows, if the study wants that).
-
-    Args:
-        text: the caption, before seeds and protocol.
-    """
+    """A table of all places, settings as columns or rows; `text`: the caption before seeds and protocol."""
     if not all(results.at(*place) for place in cells):
         text += f" {MISSING}: no record."
     if by_setting := results.study.settings_as_rows:
@@ -124,11 +120,7 @@ def lines_table(
     text: str,
     rules: tuple[int, ...] = (),
 ) -> Table:
-    """A table of lines under the study's title.
-
-    Args:
-        text: the caption, before seeds and protocol.
-    """
+    """A table of lines under the study's title; `text` is the caption before seeds and protocol."""
     if any(cell.value is None for row in rows for cell in row):
         text += f" {MISSING}: no record."
     return Table(

@@ -44,11 +44,7 @@ def targets(results: Results) -> Table:
 def lines_of(
     setting: str, rows: Mapping[str, Mapping[int, Record]], wanted: Iterable[Target]
 ) -> list[dict[str, Any]]:
-    """A line for every target and method.
-
-    Args:
-        rows: the records of each method, by seed.
-    """
+    """A line for every target and method; `rows` are the records of each method, by seed."""
     return [
         {
             "setting": setting,
