@@ -38,16 +38,15 @@ class Command(Protocol):
 
 def command_names() -> list[str]:
     """All commands, `run` first, then by name."""
-    return sorted(_places(), key=lambda name: (name != "run", name))
+    return sorted(_modules(), key=lambda name: (name != "run", name))
 
 
-def _places() -> dict[str, str]:
+def _modules() -> dict[str, str]:
     """The module of every command; packages hold what commands share."""
-    places = [sys.modules[__name__], *offered("commands")]
     return {
-        module.name.replace("_", "-"): f"{place.__name__}.{module.name}"
-        for place in places
-        for module in pkgutil.iter_modules(place.__path__)
+        module.name.replace("_", "-"): f"{package.__name__}.{module.name}"
+        for package in [sys.modules[__name__], *offered("commands")]
+        for module in pkgutil.iter_modules(package.__path__)
         if not module.ispkg
     }
 
@@ -61,4 +60,4 @@ def find_command(name: str) -> Command:
     names = command_names()
     if name not in names:
         raise unknown("command", name, names)
-    return cast(Command, importlib.import_module(_places()[name]))
+    return cast(Command, importlib.import_module(_modules()[name]))

@@ -28,12 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> None:
-    """Read all sources, then write the page.
-
-    Raises:
-        UserError: a folder without finished runs, a bundle that cannot be used, or a page that cannot be
-            written.
-    """
+    """Read all sources, then write the page; a UserError if one of them cannot be read or written."""
     from pfl_benchmark.present.page.board import board_page, source_of_bundle, source_of_folder
     from pfl_benchmark.records.bundle import unpacked
     from pfl_benchmark.records.files import make_folder_of, write_text
@@ -41,12 +36,12 @@ def execute(arguments: argparse.Namespace) -> None:
 
     with contextlib.ExitStack() as stack:
         sources = []
-        for place in {place.resolve(): place for place in arguments.folders}.values():
-            if place.suffix.lower() == ".zip" and not place.is_dir():
-                sources.append(source_of_bundle(shown_path(place), stack.enter_context(unpacked(place))))
+        for given in {given.resolve(): given for given in arguments.folders}.values():
+            if given.suffix.lower() == ".zip" and not given.is_dir():
+                sources.append(source_of_bundle(shown_path(given), stack.enter_context(unpacked(given))))
                 continue
-            gathered = gather([place])
-            sources.append(source_of_folder(shown_path(place), gathered.records, gathered.left_out))
+            gathered = gather([given])
+            sources.append(source_of_folder(shown_path(given), gathered.records, gathered.left_out))
             for line in gathered.left_out:
                 say(f"left out: {line}")
         page = board_page(sources)

@@ -22,9 +22,8 @@ Runs take seconds each, on the CPU. Exit code 1 if something is wrong."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    add_flag(
-        parser, "--algo METHOD", "required; `python -m benchmark list methods` names them", required=True
-    )
+    text = "required; `python -m benchmark list methods` names them"
+    add_flag(parser, "--algo METHOD", text, required=True)
     add_flag(parser, "--ablation NAME", "a named variant of the method")
     add_flag(parser, "--only CHECK ...", "only these checks, by the names in the table", default=[])
     add_flag(parser, "--json", "print JSON instead")
@@ -38,11 +37,11 @@ def execute(arguments: argparse.Namespace) -> None:
     """
     from pfl_benchmark.check.report import check_method
 
-    found = check_method(arguments.algo, arguments.ablation, arguments.only)
+    results = check_method(arguments.algo, arguments.ablation, arguments.only)
     if arguments.json:
-        print(json.dumps([vars(result) for result in found]))
+        print(json.dumps([vars(result) for result in results]))
     else:
-        rows = [[one.check, "passed" if one.passed else "FAILED", one.found] for one in found]
+        rows = [[one.check, "passed" if one.passed else "FAILED", one.found] for one in results]
         print(tabulate(rows, tablefmt="plain"))
-    if not all(result.passed for result in found):
+    if not all(result.passed for result in results):
         sys.exit(1)

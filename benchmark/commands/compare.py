@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -43,14 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     text = "record of a finished run, or a results folder: all its finished runs"
     add_flag(parser, "FOLDER ...", text, path, dest="folders")
-    add_flag(
-        parser,
-        "--against RECORD_FOLDER ...",
-        "the run (one or more of its seeds) that all others are compared with (default: the best of "
-        "each setting)",
-        path,
-        default=[],
-    )
+    text = "the run (one or more of its seeds) that all others are compared with "
+    text += "(default: the best of each setting)"
+    add_flag(parser, "--against RECORD_FOLDER ...", text, path, default=[])
     add_flag(parser, "--json", "print JSON instead (accuracies and differences in 0..1)")
     text = "also draw learning curves, or the critical-difference diagram of --across: .png or .svg"
     add_flag(parser, "--out FILE", text, file_of(".png", ".svg"))
@@ -67,7 +62,6 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: a folder without finished runs, damaged ones, runs that have no split in common; with
             ``--across``, fewer than two methods or two blocks.
     """
-    out: Path | None = arguments.out
     if arguments.across:
         _across(arguments)
         return
@@ -77,7 +71,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.present.page.mixtures import in_words, mixed
     from pfl_benchmark.records.gather import gather
 
-    against: list[Path] = arguments.against
+    against = arguments.against
     gathered = gather([*arguments.folders, *against])
     records = gathered.records
     chosen = [(group, _reference(group, against)) for group in groups(records)]
@@ -88,13 +82,13 @@ def execute(arguments: argparse.Namespace) -> None:
     ]
     if not shown:
         _complain(chosen, against, gathered.left_out)
-    if out is not None:
-        from pfl_benchmark.present.figures.compared import compared
+    if arguments.out is not None:
+        from pfl_benchmark.present.figures.curves import compared
         from pfl_benchmark.present.pictures import write_picture
 
-        write_picture(compared([group for group, *_ in shown]), out)
+        write_picture(compared([group for group, *_ in shown]), arguments.out)
     if arguments.json:
-        print(json.dumps([_numbers(*part) for part in shown], indent=2))
+        print(json.dumps([group.numbers(reference, rows) for group, reference, rows in shown], indent=2))
     else:
         for part in shown:
             _show(*part)
@@ -116,48 +110,47 @@ def _across(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.records.gather import gather
     from pfl_benchmark.studies.blocks import blocks_of
 
-    against: list[Path] = arguments.against
+    against = arguments.against
     gathered = gather([*arguments.folders, *against])
     blocks = blocks_of(gathered.records, arguments.methods)
-    found = Across(blocks, reference_of(gathered.records, blocks.methods, against))
+    across = Across(blocks, reference_of(gathered.records, blocks.methods, against))
     if arguments.out is not None:
-        _draw(found, arguments.out)
+        _draw(across, arguments.out)
     if arguments.json:
-        print(json.dumps(found.numbers(), indent=2))
+        print(json.dumps(across.numbers(), indent=2))
     else:
-        show(Text(heading(found), "bold"), "", standings_table(found), "")
-        show(*findings(found), "")
+        show(Text(heading(across), "bold"), "", standings_table(across), "")
+        show(*findings(across), "")
         show(*(f"block: {block.name}" for block in blocks.blocks), "")
-        show(explanation_for(found, chosen=not against))
+        show(explanation_for(across, chosen=not against))
     if mixture := mixed(blocks.records):
         say(f"warning: these blocks mix {in_words(mixture)}")
-    for line in remarks(found):
+    for line in remarks(across):
         say(f"note: {line}")
     for line in (*gathered.left_out, *blocks.left_out):
         say(f"left out: {line}")
 
 
-def _draw(found: Across, out: Path) -> None:
+def _draw(across: Across, out: Path) -> None:
     """Write the critical-difference diagram."""
-    if found.critical_difference is None:
+    distance = across.critical_difference
+    if distance is None:
         raise UserError("--out: a critical-difference diagram needs three methods; here are two")
     from pfl_benchmark.present.figures.critical import critical_differences
     from pfl_benchmark.present.pictures import write_picture
 
-    picture = critical_differences(
-        found.blocks.methods, found.ranks, found.critical_difference, len(found.scores)
-    )
-    write_picture(picture, out)
+    blocks = len(across.scores)
+    write_picture(critical_differences(across.blocks.methods, across.ranks, distance, blocks), out)
 
 
 def _reference(group: Group, against: Sequence[Path]) -> Candidate | None:
     """The candidate that others are compared with; None if it is of another group."""
     if not against:
         return group.best
-    found = [group.find(folder) for folder in against]
-    if any(candidate is not found[0] for candidate in found):
+    candidates = [group.find(folder) for folder in against]
+    if any(candidate is not candidates[0] for candidate in candidates):
         raise UserError("--against names runs that differ in more than their seed; give one of them")
-    return found[0]
+    return candidates[0]
 
 
 def _complain(
@@ -253,13 +246,3 @@ def _explain(rows: Sequence[Row], chosen: bool) -> None:
             "comparison that was meant before anything was run is asked for by --against."
         )
     show(text)
-
-
-def _numbers(group: Group, reference: Candidate, rows: Sequence[Row]) -> dict[str, Any]:
-    from pfl_benchmark.present.compare import row_in_numbers
-
-    return {
-        "setting": group.setting,
-        "reference": reference.title,
-        "runs": [row_in_numbers(row) for row in rows],
-    }

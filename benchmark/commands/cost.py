@@ -13,7 +13,7 @@ from pfl_benchmark.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pfl_benchmark.present.compare import Candidate, Group
+    from pfl_benchmark.present.compare import Group
     from pfl_benchmark.studies.targets import Target
 
 HELP = "rounds, bytes and samples until finished runs first reach an accuracy"
@@ -47,8 +47,11 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.render.formats.markdown import markdown
 
     gathered = gather(arguments.folders)
-    found = [(group, _targets(group, arguments.targets)) for group in groups(gathered.records)]
-    asked = [(group, wanted) for group, wanted in found if wanted]
+    asked = [
+        (group, wanted)
+        for group in groups(gathered.records)
+        if (wanted := _targets(group, arguments.targets))
+    ]
     if not asked:
         raise UserError(
             "there is no run of FedAvg or Local Only here, whose accuracy is the target; add one, or give "
@@ -77,17 +80,13 @@ def _targets(group: Group, given: Sequence[float]) -> list[Target]:
     if given:
         seeds = {seed for candidate in group.candidates for seed in candidate.records}
         return [Target("", dict.fromkeys(seeds, accuracy)) for accuracy in dict.fromkeys(given)]
-    found = []
+    targets = []
     for algo, title in (("fedavg", "FedAvg's"), ("local", "Local Only's")):
-        candidates = [candidate for candidate in group.candidates if _algo(candidate) == algo]
+        candidates = [c for c in group.candidates if next(iter(c.records.values())).config.algo == algo]
         if len(candidates) > 1:
             raise UserError(
                 f"{candidates[0].title} and {candidates[1].title} are both of '{algo}' on the same splits; "
                 "leave one out, or give --targets"
             )
-        found += [at_last(title, candidate.records) for candidate in candidates]
-    return found
-
-
-def _algo(candidate: Candidate) -> str:
-    return next(iter(candidate.records.values())).config.algo
+        targets += [at_last(title, candidate.records) for candidate in candidates]
+    return targets

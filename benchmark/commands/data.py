@@ -60,9 +60,8 @@ def execute(arguments: argparse.Namespace) -> None:
     try:
         split_picture(split, dataset, picture)
     except OSError as error:
-        raise UserError(
-            f"cannot write the picture {picture}: {error.strerror or error}; choose another --out"
-        ) from error
+        reason = error.strerror or error
+        raise UserError(f"cannot write the picture {picture}: {reason}; choose another --out") from error
     table = split_table(split, dataset)
     facts = {
         "setting": setting,

@@ -34,9 +34,7 @@ _WIDE = 100  # columns
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument(
-        "what",
-        nargs="?",
-        help="methods, settings, datasets, networks, partitions or studies (default: all)",
+        "what", nargs="?", help="methods, settings, datasets, networks, partitions or studies (default: all)"
     )
     text = "of methods, or all: their cards instead of the list"
     parser.add_argument("names", nargs="*", metavar="NAME", help=text)
@@ -46,9 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Print what was asked for."""
+    from pfl_benchmark.algorithms import ALGORITHMS
+
     what = arguments.what
     if what is not None and what not in _PARTS:
-        hint = f"; for the card of a method: list methods {what}" if what in _method_names() else ""
+        hint = f"; for the card of a method: list methods {what}" if what in ALGORITHMS else ""
         raise UserError(f"list knows no '{what}'{nearest(what, _PARTS)}; known: {', '.join(_PARTS)}{hint}")
     if arguments.names:
         _show_cards(what, arguments.names, arguments.json, arguments.markdown)
@@ -57,42 +57,32 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UserError(
             "--markdown is for cards of methods; name some, such as: list methods fedavg --markdown"
         )
-    found = {name: describe() for name, (describe, *_) in _PARTS.items() if what in (None, name)}
+    parts = {name: describe() for name, (describe, *_) in _PARTS.items() if what in (None, name)}
     if arguments.json:
-        print(json.dumps(found))
+        print(json.dumps(parts))
         return
-    for place, (name, entries) in enumerate(found.items()):
-        if place:
+    for position, (name, entries) in enumerate(parts.items()):
+        if position:
             print()
         _show(name, entries)
 
 
-def _method_names() -> list[str]:
-    from pfl_benchmark.algorithms import ALGORITHMS
-
-    return sorted(ALGORITHMS)
-
-
 def _show_cards(what: str, names: list[str], as_json: bool, as_markdown: bool) -> None:
-    from pfl_benchmark.algorithms import find
+    from pfl_benchmark.algorithms import ALGORITHMS, find
     from pfl_benchmark.experiment.card import card_of
     from pfl_benchmark.present.cards import markdown, overview
 
     if what != "methods":
         raise UserError(f"list {what} takes no names; drop {' '.join(names)}")
-    methods = [find(name) for name in (_method_names() if names == ["all"] else names)]
-    if as_json:
-        print(
-            json.dumps({"methods": {method.name: dataclasses.asdict(card_of(method)) for method in methods}})
-        )
-        return
+    methods = [find(name) for name in (sorted(ALGORITHMS) if names == ["all"] else names)]
     cards = [(method, card_of(method)) for method in methods]
-    if as_markdown:
+    if as_json:
+        print(json.dumps({"methods": {method.name: dataclasses.asdict(card) for method, card in cards}}))
+    elif as_markdown:
         tables = [overview(cards)] * (len(cards) > 1)
         print("\n".join([*tables, *(markdown(*card) for card in cards)]), end="")
-        return
-    for card in cards:
-        show(Markdown(markdown(*card)))
+    else:
+        show(*(Markdown(markdown(*card)) for card in cards))
 
 
 # -- what there is, as JSON values --------------------------------------------------------------------
@@ -174,12 +164,12 @@ def networks() -> list[Entry]:
     return [
         {
             "name": name,
-            "title": found.title,
-            "source": found.source,
-            "fits": found.fits,
+            "title": network.title,
+            "source": network.source,
+            "fits": network.fits,
             "default_of": [dataset for dataset, own in OWN.items() if own == name],
         }
-        for name, found in sorted(ARCHITECTURES.items())
+        for name, network in sorted(ARCHITECTURES.items())
     ]
 
 
@@ -310,11 +300,7 @@ def _show_table(rows: list[Entry]) -> None:
 # Of each: all entries, what is shown of one (or its row of a table), and the flags that take its name.
 _PARTS: dict[str, tuple[Callable[[], list[Entry]], Callable[[Entry], Any], str]] = {
     "methods": (methods, _method, "--algo NAME, --set KEY=VALUE, --ablation NAME"),
-    "settings": (
-        settings,
-        _setting,
-        "--setting NAME (* the default); train and test samples are per client",
-    ),
+    "settings": (settings, _setting, "--setting NAME (* the default); train and test samples are per client"),
     "datasets": (datasets, _dataset, "--dataset NAME; files are looked for in --data-dir"),
     "networks": (networks, _network, "--network NAME (default: the dataset's own)"),
     "partitions": (partitions, _partition, "--partition NAME"),

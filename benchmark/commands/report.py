@@ -28,36 +28,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     what = parser.add_argument_group("what")
     add_flag(what, "--profile NAME", "quick, lite or paper: what was run (default: quick)", default="quick")
-    add_flag(
-        what,
-        "--only STUDY ...",
+    text = (
         "the studies on the page (default: all, and those on request that were made before); "
-        "the list of runs is always complete",
+        "the list of runs is always complete"
     )
+    add_flag(what, "--only STUDY ...", text)
     add_flag(what, "--seeds N", "use seeds 0 to N-1 (default: all that have records)", few)
-    add_flag(
-        what,
-        "--results-dir DIR",
+    text = (
         "folder of the records, in which report.html, tables/ and figures/ are written "
-        "(default: results/PROFILE)",
-        path,
+        "(default: results/PROFILE)"
     )
+    add_flag(what, "--results-dir DIR", text, path)
     more = parser.add_argument_group("elsewhere")
-    add_flag(
-        more,
-        "--into FILE ...",
+    text = (
         "update tables and figures in documents: the main table and its figure between the lines "
         "'<!-- main table: begin -->' and '<!-- main table: end -->'; for other tables and figures, "
-        "write 'table NAME' or 'figure NAME' instead of 'main table'",
-        path,
-        default=[],
+        "write 'table NAME' or 'figure NAME' instead of 'main table'"
     )
-    add_flag(
-        more,
-        "--wandb ENTITY/PROJECT",
-        "publish a Weights & Biases Report of these tables and of the runs logged to that project",
-        default="",
-    )
+    add_flag(more, "--into FILE ...", text, path, default=[])
+    text = "publish a Weights & Biases Report of these tables and of the runs logged to that project"
+    add_flag(more, "--wandb ENTITY/PROJECT", text, default="")
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -76,7 +66,7 @@ def execute(arguments: argparse.Namespace) -> None:
     root = arguments.results_dir or Path("results") / profile.name
     entity, project = destination(arguments.wandb) if arguments.wandb else ("", "")
     parts = DocumentParts(arguments.into, profile)
-    store = read_store(root, profile.name)
+    store = _read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 
     from pfl_benchmark.present.page.page import write_all
@@ -98,12 +88,8 @@ def execute(arguments: argparse.Namespace) -> None:
         print(f"  {publish(entity, project, profile, store)}")
 
 
-def read_store(root: Path, profile: str) -> Store:
-    """The records of a results folder.
-
-    Raises:
-        UserError: there are none, or they are of another version.
-    """
+def _read_store(root: Path, profile: str) -> Store:
+    """The records of a results folder; there must be some, and of this version."""
     from pfl_benchmark.records.store import Store
     from pfl_benchmark.records.writer import open_store
     from pfl_benchmark.studies.catalogue import STUDIES

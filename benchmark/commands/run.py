@@ -9,13 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS
-from pfl_benchmark.config.flags import (
-    add_config_flags,
-    add_data,
-    add_flag,
-    add_method,
-    path,
-)
+from pfl_benchmark.config.flags import add_config_flags, add_data, add_flag, add_method, path
 from pfl_benchmark.console.terminal import duration, percent, shown_path
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 from pfl_benchmark.render.forms import size
@@ -36,9 +30,8 @@ A finished run is not repeated. The same command continues an interrupted run fr
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    add_method(
-        parser.add_argument_group("method"), None, "required; `python -m benchmark list methods` names them"
-    )
+    text = "required; `python -m benchmark list methods` names them"
+    add_method(parser.add_argument_group("method"), None, text)
     add_data(parser, DATA_FIELDS)
     add_config_flags(parser.add_argument_group("protocol"), PROTOCOL_FIELDS)
     add_execution(parser.add_argument_group("execution"))
@@ -68,8 +61,8 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Further scores, which records of older versions do not have."""
-    count = summary.get("auc_clients")
-    known = f"one class against the rest, mean over {count} clients with two classes or more"
+    clients = summary.get("auc_clients")
+    known = f"one class against the rest, mean over {clients} clients with two classes or more"
     told = {
         "macro_f1": ("  macro-F1", "of the classes that a client has, mean over clients"),
         "auc": ("  AUC", known),
@@ -77,15 +70,13 @@ def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     }
     rows = [(head, percent(summary[name]), text) for name, (head, text) in told.items() if name in summary]
     if new := summary.get("new_clients"):
-        about = (
-            f"{new['clients']} clients that took no part in training, {new['samples']:,} samples trained on"
-        )
+        about = f"{new['clients']} clients that took no part in training"
+        about += f", {new['samples']:,} samples trained on"
         rows.append(("new clients", percent(new["accuracy"]), about))
     return rows
 
 
 def _table(summary: Mapping[str, Any], validation: float) -> str:
-    from pfl_benchmark.console.terminal import percent
     from pfl_benchmark.records.origins import foreign_rounds
 
     whose = {"global": "the global model", "personal": "each client's personal model"}[summary["evaluated"]]
@@ -114,8 +105,7 @@ def _table(summary: Mapping[str, Any], validation: float) -> str:
         spent, limit = plan["planned"], plan["limit"]
         samples = plan["set_by"] == "samples"
         used = f"{spent:,} of {limit:,}" if samples else f"{size(spent)} of {size(limit)}"
-        of = f"as many as {bound} allow: {used}"
-        rows.append(("rounds", str(summary["rounds"]), of))
+        rows.append(("rounds", str(summary["rounds"]), f"as many as {bound} allow: {used}"))
     width = max(len(value) for _, value, _ in rows)
     lines = [f"{name:<14}{value:>{width}}   {meaning}" for name, value, meaning in rows]
     lines += [f"{'origin':<14}{stretch}" for stretch in foreign_rounds(summary.get("origins", ()))]

@@ -44,12 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paper's scale) (default: quick)"
     )
     add_flag(what, "--profile NAME", text, default="quick")
-    add_flag(
-        what,
-        "--only STUDY ...",
+    text = (
         "the studies to make; `python -m benchmark list studies` names them (default: all of the profile "
-        "except those made only on request)",
+        "except those made only on request)"
     )
+    add_flag(what, "--only STUDY ...", text)
     text = "run only on these settings, such as cifar10-s2 (default: all); tables still show all records"
     add_flag(what, "--settings NAME ...", text, default=[])
     text = "run and show seeds 0 to N-1 (default: run those of the profile, show all with records)"
@@ -68,13 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_launcher(group: argparse._ArgumentGroup) -> None:
     from pfl_benchmark.launch import add_flags  # imports PyTorch, as launchers do
 
-    add_flag(
-        group,
-        "--jobs N",
+    text = (
         "runs at a time, in processes that share the cores and the GPU; auto: one a core, but four a GPU "
-        "(default: 1; on Slurm 256, on a Ray cluster one a CPU, or one a GPU)",
-        type=_jobs,
+        "(default: 1; on Slurm 256, on a Ray cluster one a CPU, or one a GPU)"
     )
+    add_flag(group, "--jobs N", text, type=_jobs)
     add_flags(group)
 
 
@@ -103,7 +100,6 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _batch(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study]) -> Batch:
     """What the flags ask for, checked."""
-    from pfl_benchmark.console.terminal import say
     from pfl_benchmark.launch import flags_of
     from pfl_benchmark.launch.batch import Batch
     from pfl_benchmark.records.store import Store
@@ -117,9 +113,8 @@ def _batch(arguments: argparse.Namespace, profile: Profile, studies: Sequence[St
     if arguments.launcher == "local":  # other machines may have another device
         execution.pick_device()
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
-    execution = dataclasses.replace(
-        execution, trackings=_trackings(arguments, profile, seeds or profile.seeds)
-    )
+    trackings = _trackings(arguments, profile, seeds or profile.seeds)
+    execution = dataclasses.replace(execution, trackings=trackings)
     if root.exists():
         open_store(root)
     store = Store.scan(root)

@@ -5,19 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed
-from pfl_benchmark.config.flags import (
-    add_config_flags,
-    add_data,
-    add_flag,
-    add_method,
-    count,
-    path,
-)
+from pfl_benchmark.config.flags import add_config_flags, add_data, add_flag, add_method, count, path
 from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
@@ -115,7 +108,9 @@ def execute(arguments: argparse.Namespace) -> None:
     if len(here) < wanted:
         say(f"no more than {len(here)} different configurations were found to try")
     found |= {trial.config.hash: trial for trial in here}
-    best = _ranked([*found.values()])
+    # The best first; of equal ones in the order of their configurations.
+    done = [trial for trial in found.values() if trial.accuracy is not None]
+    best = sorted(done, key=lambda trial: (-(trial.accuracy or 0), trial.config.identity))
     if not best:
         raise UserError(f"all {len(found)} trials diverged; give a smaller --lr, around which it is searched")
     final = dataclasses.replace(best[0].config, validation=0.0, tuning_trials=len(found))
@@ -127,12 +122,6 @@ def execute(arguments: argparse.Namespace) -> None:
     for trial in best[:_SHOWN]:
         print(f"  {100 * (trial.accuracy or 0):.2f} %   {_in_words(trial.config, space)}")
     print(f"on test data:\n  {command(final)}")
-
-
-def _ranked(trials: Sequence[Trial]) -> list[Trial]:
-    """Those that did not diverge, the best first; of equal ones in the order of their configurations."""
-    done = [trial for trial in trials if trial.accuracy is not None]
-    return sorted(done, key=lambda trial: (-(trial.accuracy or 0), trial.config.identity))
 
 
 def _in_words(config: RunConfig, space: Iterable[str]) -> str:

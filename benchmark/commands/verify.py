@@ -90,14 +90,9 @@ def execute(arguments: argparse.Namespace) -> None:
 
 
 def _trusted(bundle: Bundle, trusted: bool) -> Gathered:
-    """The records of a bundle that may be run here; loads its plugins if they are trusted.
-
-    Raises:
-        UserError: there is none, or a plugin cannot be loaded.
-    """
+    """The records of a bundle that may be run here; loads its plugins if they are trusted."""
     import hashlib
 
-    from pfl_benchmark.console.terminal import say
     from pfl_benchmark.records.bundle import plugins_of
     from pfl_benchmark.records.gather import Gathered
     from pfl_benchmark.resolve.plugins import LOADED, load_plugins
@@ -126,21 +121,9 @@ def _trusted(bundle: Bundle, trusted: bool) -> Gathered:
 
 
 def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | None) -> None:
-    """Verify gathered records, or some of them drawn at random; keep the verdicts and print them.
-
-    Raises:
-        UserError: a record or data that cannot be used.
-        SystemExit: with code 1, if a record is different.
-    """
+    """Verify gathered records, or some of them drawn at random; keep the verdicts and print them."""
+    from pfl_benchmark.experiment import verify as again
     from pfl_benchmark.experiment.progress import RunProgress
-    from pfl_benchmark.experiment.verify import (
-        ROUNDS,
-        check_record,
-        cores_for,
-        execution_for,
-        load_data,
-        verify,
-    )
     from pfl_benchmark.launch.cores import at_most
     from pfl_benchmark.records.bundle import write_verdicts
     from pfl_benchmark.records.same_data import source_of
@@ -153,24 +136,24 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
     records = _drawn(usable, arguments.sample or (SAMPLE if bundle else None))
     if len(records) < len(usable):
         say(f"drawn at random: {len(records)} of {len(usable)} records (--sample N draws more)")
-    data = load_data(records, asked.data_dir)
+    data = again.load_data(records, asked.data_dir)
     work = []
     for record in records:
         total = len(record.rounds)
-        rounds = total if arguments.all else arguments.rounds or min(ROUNDS, total)
+        rounds = total if arguments.all else arguments.rounds or min(again.ROUNDS, total)
         dataset = data[source_of(record.config)]
         run = resolve(record.config)
-        execution = execution_for(record, run, asked)
+        execution = again.execution_for(record, run, asked)
         run = run.placed(execution)
-        check_record(record, run, rounds, execution, dataset)
+        again.check_record(record, run, rounds, execution, dataset)
         work.append((record, run, rounds, execution, dataset))
     verdicts, kept = [], None
-    for place, (record, run, rounds, execution, dataset) in enumerate(work, start=1):
+    for number, (record, run, rounds, execution, dataset) in enumerate(work, start=1):
         name = record.folder.name if bundle else shown_path(record.folder)
-        headline = f"{place}/{len(work)} {name}: {_span(rounds, len(record.rounds))} again"
-        cores = at_most(cores_for(record, run))
+        headline = f"{number}/{len(work)} {name}: {_span(rounds, len(record.rounds))} again"
+        cores = at_most(again.cores_for(record, run))
         with cores, RunProgress(headline, headline, resumes=False) as progress:
-            verdict = verify(record, run, rounds, execution, dataset, progress)
+            verdict = again.verify(record, run, rounds, execution, dataset, progress)
         told = verdict.to_dict(arguments.by or "")
         verdicts.append({"record": name, **told})
         if not arguments.json:
@@ -208,8 +191,8 @@ def _drawn(records: Sequence[Record], count: int | None) -> list[Record]:
     """So many records (None: all), drawn at random: whoever made a bundle must not know which."""
     if count is None or count >= len(records):
         return list(records)
-    places = sorted(random.SystemRandom().sample(range(len(records)), count))
-    return [records[place] for place in places]
+    positions = sorted(random.SystemRandom().sample(range(len(records)), count))
+    return [records[position] for position in positions]
 
 
 def _span(rounds: int, total: int) -> str:

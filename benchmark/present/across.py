@@ -14,20 +14,10 @@ import numpy as np
 
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.store import Record
-from pfl_benchmark.studies import bootstrap
+from pfl_benchmark.studies import bootstrap, friedman
 from pfl_benchmark.studies.blocks import Blocks, listed
-from pfl_benchmark.studies.friedman import (
-    Friedman,
-    Pair,
-    average_ranks,
-    critical_difference,
-    friedman,
-    groups,
-    pairs,
-)
+from pfl_benchmark.studies.friedman import Friedman
 from pfl_benchmark.studies.statistics import LEVEL
-
-__all__ = ["Across", "Standing", "reference_of", "require_enough"]
 
 
 @dataclass(frozen=True)
@@ -64,47 +54,44 @@ class Across:
         scores: accuracies [B, methods].
         ranks: average ranks [methods].
         pairs: Wilcoxon tests, of all pairs or of those with the reference.
+
+    Raises:
+        UserError: fewer than two methods or two blocks.
     """
 
     def __init__(self, blocks: Blocks, reference: str = "") -> None:
-        require_enough(blocks)
+        _require_enough(blocks)
         self.blocks, self.scores = blocks, blocks.accuracies()
-        self.ranks = average_ranks(self.scores)
-        self.pairs = pairs(self.scores, blocks.methods.index(reference) if reference else None)
+        self.ranks = friedman.average_ranks(self.scores)
+        self.pairs = friedman.pairs(self.scores, blocks.methods.index(reference) if reference else None)
         self.reference = reference or blocks.methods[int(np.argmin(self.ranks))]
 
     @cached_property
     def test(self) -> Friedman | None:
         """The Friedman test over blocks; None of two methods."""
-        return friedman(self.scores) if len(self.blocks.methods) > 2 else None
+        return friedman.friedman(self.scores) if len(self.blocks.methods) > 2 else None
 
     @cached_property
     def settings_test(self) -> Friedman | None:
         """The Friedman test over settings, each with its mean over seeds; None where it is no other test."""
-        means = self._setting_means()
+        settings = np.array(self.blocks.settings)
+        means = np.array([self.scores[settings == name].mean(axis=0) for name in dict.fromkeys(settings)])
         if self.test is None or not 2 <= len(means) < len(self.scores):
             return None
-        return friedman(means)
-
-    def _setting_means(self) -> np.ndarray:
-        """Accuracies averaged over seeds [settings, methods]."""
-        settings = np.array(self.blocks.settings)
-        return np.array([self.scores[settings == name].mean(axis=0) for name in dict.fromkeys(settings)])
+        return friedman.friedman(means)
 
     @cached_property
     def critical_difference(self) -> float | None:
         """Of average ranks, by Nemenyi; None of two methods."""
-        return critical_difference(len(self.ranks), len(self.scores)) if self.test else None
+        return friedman.critical_difference(len(self.ranks), len(self.scores)) if self.test else None
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
         """Methods whose average ranks are nearer than the critical difference, the best first."""
         if self.critical_difference is None:
             return []
-        return [
-            tuple(self.blocks.methods[place] for place in group)
-            for group in groups(self.ranks, self.critical_difference)
-        ]
+        found = friedman.groups(self.ranks, self.critical_difference)
+        return [tuple(self.blocks.methods[index] for index in group) for group in found]
 
     @cached_property
     def standings(self) -> list[Standing]:
@@ -136,6 +123,7 @@ class Across:
 
     def numbers(self) -> dict[str, Any]:
         """All of it for JSON; accuracies and probabilities in 0..1, None where a figure is not defined."""
+        methods = self.blocks.methods
         return {
             "methods": [dataclasses.asdict(standing) for standing in self.standings],
             "reference": self.reference,
@@ -144,7 +132,10 @@ class Across:
             "friedman_over_settings": _of(self.settings_test),
             "critical_difference": self.critical_difference,
             "groups": self.groups,
-            "wilcoxon": [self._told(pair) for pair in self.pairs],
+            "wilcoxon": [
+                dataclasses.asdict(pair) | {"first": methods[pair.first], "second": methods[pair.second]}
+                for pair in self.pairs
+            ],
             "bootstrap": {
                 "confidence": bootstrap.CONFIDENCE,
                 "resamples": bootstrap.RESAMPLES,
@@ -155,20 +146,12 @@ class Across:
                 {
                     "setting": block.setting,
                     "seed": block.seed,
-                    "accuracies": {
-                        name: block.records[name].summary["accuracy"] for name in self.blocks.methods
-                    },
-                    "records": {name: str(block.records[name].folder) for name in self.blocks.methods},
+                    "accuracies": {name: block.records[name].summary["accuracy"] for name in methods},
+                    "records": {name: str(block.records[name].folder) for name in methods},
                 }
                 for block in self.blocks.blocks
             ],
             "left_out": list(self.blocks.left_out),
-        }
-
-    def _told(self, pair: Pair) -> dict[str, Any]:
-        return dataclasses.asdict(pair) | {
-            "first": self.blocks.methods[pair.first],
-            "second": self.blocks.methods[pair.second],
         }
 
 
@@ -179,12 +162,8 @@ def _of(test: Friedman | None) -> dict[str, Any] | None:
     return {name: value if math.isfinite(value) else None for name, value in dataclasses.asdict(test).items()}
 
 
-def require_enough(blocks: Blocks) -> None:
-    """Refuse what cannot be compared.
-
-    Raises:
-        UserError: fewer than two methods or two blocks.
-    """
+def _require_enough(blocks: Blocks) -> None:
+    """Refuse what cannot be compared: fewer than two methods or two blocks."""
     if len(blocks.methods) < 2:
         raise UserError(
             f"{blocks.methods[0]} is the only method here, and nothing is there to compare it with; give more"

@@ -6,14 +6,12 @@ from rich.padding import Padding
 
 from pfl_benchmark.console.terminal import columns
 from pfl_benchmark.present.across import Across
-from pfl_benchmark.present.tables.over_settings import HEADS, explanation, row_of
-from pfl_benchmark.render.forms import p_value, percent
+from pfl_benchmark.present.tables.over_settings import HEADS, explanation, row_of, told_p
+from pfl_benchmark.render.forms import percent
 from pfl_benchmark.render.table import plain
 from pfl_benchmark.studies.bootstrap import RESAMPLES
 from pfl_benchmark.studies.friedman import Friedman, least_p
 from pfl_benchmark.studies.statistics import LEVEL
-
-__all__ = ["explanation_for", "findings", "heading", "remarks", "standings_table"]
 
 
 def heading(found: Across) -> str:
@@ -56,13 +54,9 @@ def findings(found: Across) -> list[str]:
 
 def _words(test: Friedman) -> str:
     return (
-        f"χ² = {test.chi2:.2f} (p {_p(test.p_chi2)}), Iman–Davenport F = {test.f:.2f} (p {_p(test.p)}), "
-        f"{test.blocks} blocks"
+        f"χ² = {test.chi2:.2f} (p {told_p(test.p_chi2)}), Iman–Davenport F = {test.f:.2f} "
+        f"(p {told_p(test.p)}), {test.blocks} blocks"
     )
-
-
-def _p(p: float) -> str:
-    return p_value(p) if p < 0.001 else f"= {p_value(p)}"
 
 
 def remarks(found: Across) -> list[str]:
@@ -88,11 +82,7 @@ def remarks(found: Across) -> list[str]:
 
 
 def explanation_for(found: Across, chosen: bool) -> str:
-    """What the columns are.
-
-    Args:
-        chosen: the reference was chosen by these figures.
-    """
+    """What the columns are; `chosen` tells that the reference was chosen by these figures."""
     text = (
         f"{explanation(found)} Accuracies are weighted by the samples that clients are evaluated on, not "
         f"normalised by setting. Intervals: percentiles of {RESAMPLES:,} bootstrap samples; they tell "

@@ -13,8 +13,6 @@ from pfl_benchmark.render.markup import template
 
 _HERE = Path(__file__).resolve().parent
 
-__all__ = ["markdown", "overview"]
-
 
 def markdown(method: type[Algorithm], card: Card) -> str:
     """Write the card of a method: what it is, what flows where, costs, hyper-parameters, sources."""
@@ -33,5 +31,4 @@ def _capitalised(text: str) -> str:
 
 def overview(cards: Iterable[tuple[type[Algorithm], Card]]) -> str:
     """Write a page's beginning: name, title, the card's first sentence, what is sent and kept, as a table."""
-    text: str = template(_HERE / "cards.jinja").render(cards=cards)
-    return text
+    return str(template(_HERE / "cards.jinja").render(cards=cards))

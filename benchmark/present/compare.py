@@ -10,22 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from pfl_benchmark.config.fields import (
-    DATA_FIELDS,
-    PROTOCOL_FIELDS,
-    changes,
-    in_words,
-    nearest_setting,
-    setting_in_words,
-)
+from pfl_benchmark.config.fields import changes, in_words, nearest_setting, setting_in_words
 from pfl_benchmark.records.same_data import Kind
 from pfl_benchmark.records.store import Record, family
-from pfl_benchmark.studies.blocks import refuse_other_data
+from pfl_benchmark.studies.blocks import FIELDS, refuse_other_data
 from pfl_benchmark.studies.statistics import Comparison, compare_with, mean_and_std
-
-__all__ = ["Candidate", "Group", "Row", "groups", "row_in_numbers"]
-
-_FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
 
 Split = tuple[Kind, int, str]  # of which data, seed and checksum: clients of equal splits are pairs
 
@@ -126,6 +115,14 @@ class Group:
         tests = compare_with(samples, reference.title)
         return [_row(candidate, reference, tests.get(candidate.title)) for candidate in self.candidates]
 
+    def numbers(self, reference: Candidate, rows: Iterable[Row]) -> dict[str, Any]:
+        """The rows against `reference` as JSON values; accuracies and differences in 0..1."""
+        return {
+            "setting": self.setting,
+            "reference": reference.title,
+            "runs": [row_in_numbers(row) for row in rows],
+        }
+
 
 def _row(candidate: Candidate, reference: Candidate, test: Comparison | None) -> Row:
     ours, theirs = candidate.by_split, reference.by_split
@@ -169,23 +166,22 @@ def _group(members: Sequence[Mapping[int, Record]]) -> Group:
     refuse_other_data([record for found in members for record in found.values()])
     firsts = [next(iter(found.values())) for found in members]
     configs = [record.config for record in firsts]
-    values = {name: {getattr(c, name) for c in configs if name not in c.idle} for name in _FIELDS}
-    common = [name for name, found in values.items() if len(found) < 2]
-    differing = [name for name in _FIELDS if name not in common]
+    values = {name: {getattr(c, name) for c in configs if name not in c.idle} for name in FIELDS}
+    common = [name for name, distinct in values.items() if len(distinct) < 2]
+    differing = [name for name in FIELDS if name not in common]
     fullest = min(configs, key=lambda config: len(config.idle))
     setting = nearest_setting(fullest, common)
-    titles = [_title(record, setting, differing) for record in firsts]
+    changed = [changes(setting, config, differing).items() for config in configs]
+    titles = [
+        ", ".join([first.method, *(in_words(*item) for item in items)])
+        for first, items in zip(firsts, changed, strict=True)
+    ]
     candidates = [
         Candidate(title if titles.count(title) == 1 else f"{title} ({first.config.hash})", found)
         for title, first, found in zip(titles, firsts, members, strict=True)
     ]
     candidates.sort(key=lambda candidate: -candidate.accuracy[0])
     return Group(setting_in_words(fullest, common), tuple(candidates))
-
-
-def _title(record: Record, setting: str, fields: Iterable[str]) -> str:
-    changed = changes(setting, record.config, fields)
-    return ", ".join([record.method, *(in_words(*item) for item in changed.items())])
 
 
 def row_in_numbers(row: Row) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from pathlib import Path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.files import read_bytes, write_text
 
-__all__ = ["Document", "lines_of"]
-
 _LINE = re.compile(
     r"^[ \t\ufeff]*<!--[ \t]*(?P<name>[^:\n]+?)[ \t]*:[ \t]*(?P<kind>begin|end)[ \t]*-->[ \t]*$",
     re.MULTILINE | re.IGNORECASE,

@@ -7,8 +7,6 @@ from pathlib import Path
 from pfl_benchmark.records.files import make_folder_of, write_bytes
 from pfl_benchmark.render.picture import Picture
 
-__all__ = ["write_picture"]
-
 
 def write_picture(picture: Picture, path: Path) -> None:
     """Write a picture in the format of the file's name.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pfl_benchmark.render.picture import Picture
     from pfl_benchmark.render.table import Table
 
-__all__ = ["RenderedFiles", "render", "renderer_digest", "section_file", "with_rendered"]
-
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SOURCES = ("studies/*.py", "present/**/*.*", "render/**/*.*", "papers/**/*.py")
 

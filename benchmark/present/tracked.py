@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.present.render import RenderedFiles
@@ -14,8 +13,6 @@ from pfl_benchmark.render.formats.json_file import from_json
 from pfl_benchmark.render.table import Table
 from pfl_benchmark.studies.catalogue import STUDIES
 from pfl_benchmark.track.base import Tracking, describe
-
-__all__ = ["log_tables", "tables_of"]
 
 _LOGGED = ".tracked.json"  # in the results folder: which tables are where, by what was rendered last
 
@@ -45,17 +42,16 @@ def _read(path: Path) -> Table:
 
 
 def log_tables(trackings: Sequence[Tracking], profile: str, root: Path) -> list[str]:
-    """Log the tables of a results folder wherever these very tables are not logged yet.
-
-    Returns:
-        What has gone wrong, a line each; it costs nothing but this.
-    """
+    """Log the tables of a results folder where these are not logged yet; returns a line for each failure."""
     warnings: list[str] = []
     found = tables_of(root)
     tables = [table for own in found.values() for table in own]
     digest = hashlib.sha256(repr(tables).encode()).hexdigest()
     for tracking in trackings:
-        logged = _logged(root)
+        try:
+            logged = read_json(root / _LOGGED)
+        except (OSError, ValueError):
+            logged = {}
         if not tables or logged.get(tracking.place) == digest:
             continue
         try:
@@ -64,10 +60,3 @@ def log_tables(trackings: Sequence[Tracking], profile: str, root: Path) -> list[
         except Exception as error:
             warnings.append(f"{tracking.title} has not got the tables: {describe(error)}")
     return warnings
-
-
-def _logged(root: Path) -> dict[str, Any]:
-    try:
-        return read_json(root / _LOGGED)
-    except (OSError, ValueError):
-        return {}

@@ -13,10 +13,8 @@ from pfl_benchmark.render.table import Table
 from pfl_benchmark.studies.catalogue import STUDIES
 from pfl_benchmark.studies.grid import Profile
 from pfl_benchmark.studies.results import collect
-from pfl_benchmark.track.access import require_key
 from pfl_benchmark.track.base import describe, setting_of
-
-__all__ = ["build", "destination", "publish", "settings_of"]
+from pfl_benchmark.track.weights_and_biases import require_key
 
 _FLAG = "--wandb ENTITY/PROJECT"
 _HOW = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["p_value", "percent", "printed", "signed", "size"]
-
 
 def percent(share: float) -> str:
     """``81.25`` for 0.8125."""

@@ -13,8 +13,6 @@ from markupsafe import Markup
 from pfl_benchmark.render.forms import printed
 from pfl_benchmark.render.table import Table, plain
 
-__all__ = ["html_table", "template"]
-
 _HERE = Path(__file__).resolve().parent
 _WORTH_A_COLOUR = 0.01  # of difference from the paper's accuracy
 

@@ -14,8 +14,6 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-__all__ = ["Picture", "grey", "styled"]
-
 grey = "#5f5f5f"
 _STYLE: dict[Any, Any] = {
     "font.size": 8.5,

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from pfl_benchmark.render.table import Table
 
-__all__ = ["FORMATS", "Format", "register"]
-
 
 @dataclass(frozen=True)
 class Format:

@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from pfl_benchmark.render.forms import printed
 
-__all__ = ["MISSING", "Cell", "Head", "Plain", "Table", "in_brackets", "plain"]
-
 MISSING = "–"  # where there is nothing, never a number
 
 Plain = str | int | float | bool | None

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, setting_in_words
-from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.records.store import Record
 
-__all__ = ["Block", "Blocks", "blocks_of", "listed", "refuse_other_data"]
-
-_FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
+FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
 
 
 @dataclass(frozen=True)
@@ -130,14 +127,10 @@ def _by_setting(records: Iterable[Record]) -> list[tuple[str, list[Record]]]:
     """Settings in words, in alphabetical order, and their records."""
     groups: dict[tuple[object, ...], list[Record]] = {}
     for record in records:
-        groups.setdefault(_key(record.config), []).append(record)
-    words = ((setting_in_words(runs[0].config.settled(), _FIELDS), runs) for runs in groups.values())
+        settled = record.config.settled()
+        groups.setdefault(tuple(getattr(settled, name) for name in FIELDS), []).append(record)
+    words = ((setting_in_words(runs[0].config.settled(), FIELDS), runs) for runs in groups.values())
     return sorted(words, key=lambda item: item[0])
-
-
-def _key(config: RunConfig) -> tuple[object, ...]:
-    settled = config.settled()
-    return tuple(getattr(settled, name) for name in _FIELDS)
 
 
 def _by_method(runs: Sequence[Record]) -> dict[str, Record]:

@@ -15,8 +15,6 @@ import numpy as np
 
 from pfl_benchmark.studies.statistics import DIGITS
 
-__all__ = ["CONFIDENCE", "RESAMPLES", "improvement", "improvement_interval", "iqm", "iqm_interval"]
-
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 _SEED = 0  # fixed: the same records give the same interval
@@ -44,7 +42,7 @@ def iqm_interval(scores: np.ndarray, strata: Sequence[Hashable]) -> Interval | N
         None where a setting has one run.
     """
     parts = _parts(strata)
-    if not _repeated(parts):
+    if any(len(part) < 2 for part in parts):
         return None
     rng = np.random.default_rng(_SEED)
     columns = [scores[part][rng.integers(len(part), size=(RESAMPLES, len(part)))] for part in parts]
@@ -71,7 +69,7 @@ def improvement_interval(ours: np.ndarray, theirs: np.ndarray, strata: Sequence[
         None where a setting has one run.
     """
     parts = _parts(strata)
-    if not _repeated(parts):
+    if any(len(part) < 2 for part in parts):
         return None
     rng = np.random.default_rng(_SEED)
     drawn = np.zeros(RESAMPLES)
@@ -84,15 +82,11 @@ def improvement_interval(ours: np.ndarray, theirs: np.ndarray, strata: Sequence[
 
 
 def _parts(strata: Sequence[Hashable]) -> list[np.ndarray]:
-    """The places of the runs of each setting."""
-    found: dict[Hashable, list[int]] = {}
-    for place, setting in enumerate(strata):
-        found.setdefault(setting, []).append(place)
-    return [np.array(places) for places in found.values()]
-
-
-def _repeated(parts: Sequence[np.ndarray]) -> bool:
-    return all(len(part) > 1 for part in parts)
+    """The positions of the runs of each setting, in the order of first appearance."""
+    positions: dict[Hashable, list[int]] = {}
+    for position, setting in enumerate(strata):
+        positions.setdefault(setting, []).append(position)
+    return [np.array(part) for part in positions.values()]
 
 
 def _wins(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:

@@ -12,20 +12,14 @@ from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from pfl_benchmark.studies.papers import offered
 from pfl_benchmark.studies.points import at_rates, validation, with_points
 
-__all__ = ["PROFILES", "STUDIES", "find_profile", "find_studies"]
-
 PROFILES = {
     profile.name: profile
     for profile in (
         Profile(
-            "quick",
-            seeds=(0,),
-            warning="A check of the machinery on small data, not the paper's result.",
+            "quick", seeds=(0,), warning="A check of the machinery on small data, not the paper's result."
         ),
         Profile(
-            "lite",
-            seeds=(0, 1, 2),
-            warning="Reduced scale (20 clients, 40 rounds), not the paper's setting.",
+            "lite", seeds=(0, 1, 2), warning="Reduced scale (20 clients, 40 rounds), not the paper's setting."
         ),
         Profile("paper", seeds=(0, 1, 2)),
     )

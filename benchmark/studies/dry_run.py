@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from pfl_benchmark.config.run_config import RunConfig
-from pfl_benchmark.datasets.api import Dataset, Split
+from pfl_benchmark.datasets.api import Split
 from pfl_benchmark.datasets.noise import noise
 from pfl_benchmark.datasets.partitioners import Partitioner
 from pfl_benchmark.engine.algorithm import Algorithm, RunContext
@@ -23,8 +23,6 @@ from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.resolve.run import method_of
-
-__all__ = ["DryRun", "adapts", "canonical", "dry_run"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +59,9 @@ def dry_run(
     """
     streams, (method, hyper, network) = Streams(config.seed), method_of(config)
     device = device or torch.device("cpu")
-    data = FederatedData(*_noise(config, samples), device)
+    rows = tuple(np.arange(samples) for _ in range(config.clients))
+    dataset = noise(config.dataset, samples, config.embedding)
+    data = FederatedData(dataset, Split(rows, rows, new=config.new_count), device)
     task = RunContext(
         config,
         network,
@@ -73,11 +73,6 @@ def dry_run(
         EXECUTORS[executor](config, data, streams),
     )
     return DryRun(task, lambda rounds: method(dataclasses.replace(task, rounds=rounds), hyper))
-
-
-def _noise(config: RunConfig, samples: int) -> tuple[Dataset, Split]:
-    rows = tuple(np.arange(samples) for _ in range(config.clients))
-    return noise(config.dataset, samples, config.embedding), Split(rows, rows, new=config.new_count)
 
 
 def canonical(config: RunConfig) -> RunConfig:

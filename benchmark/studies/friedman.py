@@ -16,17 +16,6 @@ import numpy as np
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.studies.statistics import DIGITS, LEVEL, direction, holm, wilcoxon
 
-__all__ = [
-    "Friedman",
-    "Pair",
-    "average_ranks",
-    "critical_difference",
-    "friedman",
-    "groups",
-    "least_p",
-    "pairs",
-]
-
 
 @dataclass(frozen=True)
 class Friedman:
@@ -148,14 +137,14 @@ def groups(ranks: np.ndarray, distance: float) -> list[tuple[int, ...]]:
 def pairs(scores: np.ndarray, control: int | None = None) -> list[Pair]:
     """Wilcoxon tests over blocks, Holm-corrected: every method against every other.
 
-    Args:
-        control: the place of a method that was chosen beforehand; the others are tested against it alone.
+    Against `control` alone, the column of a method that was chosen beforehand, if there is one.
     """
-    places = [p for p in itertools.combinations(range(scores.shape[1]), 2) if control is None or control in p]
-    found = [wilcoxon(scores[:, one], scores[:, other]) for one, other in places]
+    columns = itertools.combinations(range(scores.shape[1]), 2)
+    tested = [pair for pair in columns if control is None or control in pair]
+    values = [wilcoxon(scores[:, one], scores[:, other]) for one, other in tested]
     return [
         Pair(one, other, direction(scores[:, one], scores[:, other]), p, corrected)
-        for (one, other), p, corrected in zip(places, found, holm(found), strict=True)
+        for (one, other), p, corrected in zip(tested, values, holm(values), strict=True)
     ]
 
 

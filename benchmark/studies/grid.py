@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pfl_benchmark.render.picture import Picture
     from pfl_benchmark.render.table import Table
 
-__all__ = ["Column", "Computed", "Grid", "PlannedRun", "Profile", "Study", "Variant", "configure", "plan"]
-
 
 @dataclass(frozen=True)
 class Variant:
@@ -202,8 +200,7 @@ def plan(
 ) -> list[PlannedRun]:
     """All runs that the studies need, each once: all of the first seed first, then by study and setting.
 
-    Args:
-        settings: names of the only settings that count; none: all.
+    Of `settings` alone, if there are any names.
     """
     found: dict[str, tuple[RunConfig, str, dict[str, None]]] = {}
     for seed, study in itertools.product(seeds, studies):

@@ -21,8 +21,6 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-__all__ = ["makers", "offered"]
-
 _PLACE = "pfl_benchmark.papers"
 
 

@@ -11,8 +11,6 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.studies.grid import Column, Variant
 
-__all__ = ["at_rates", "default_rate", "own_points", "validation", "with_points"]
-
 
 def validation(*settings: str) -> tuple[Column, ...]:
     """Settings with a fifth of every client's training samples in the place of its test samples."""

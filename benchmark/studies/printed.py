@@ -10,8 +10,6 @@ from pathlib import Path
 
 from pfl_benchmark.errors import UserError
 
-__all__ = ["PrintedTable"]
-
 
 @dataclass(frozen=True)
 class PrintedTable:

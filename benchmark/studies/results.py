@@ -16,8 +16,6 @@ from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.studies.grid import Grid, Profile, Study, Variant, configure
 from pfl_benchmark.studies.statistics import Comparison, compare_with, mean_and_std
 
-__all__ = ["Place", "Results", "collect"]
-
 Place = tuple[str, str]  # titles of a row and a column
 
 
@@ -89,14 +87,12 @@ class Results:
     @cached_property
     def comparisons(self) -> dict[str, dict[str, Comparison]]:
         """For each column its best row against the others, by row; empty where nothing can be compared."""
-        means = self.means()
-        return {column: self._compare(means[column].dropna(), column) for column in self.columns}
-
-    def _compare(self, means: pd.Series, column: str) -> dict[str, Comparison]:
-        if len(means) < 2:
-            return {}
-        samples = {str(row): self.samples(str(row), column) for row in means.index}
-        return compare_with(samples, str(means.idxmax()))
+        comparisons: dict[str, dict[str, Comparison]] = {}
+        for column, means in self.means().items():
+            known = means.dropna()
+            samples = {str(row): self.samples(str(row), str(column)) for row in known.index}
+            comparisons[str(column)] = compare_with(samples, str(known.idxmax())) if len(known) > 1 else {}
+        return comparisons
 
     def restricted(self, places: Sequence[Place]) -> Results:
         """Only the records of these places, over the seeds that all of them have."""
@@ -126,11 +122,7 @@ class Results:
 
 
 def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] | None) -> Results:
-    """Find the records of a study.
-
-    Args:
-        seeds: the only ones to use; None stands for all that are there.
-    """
+    """Find the records of a study; `seeds` are the only ones to use, None stands for all that are there."""
     records, configs, failed, fedavg = {}, {}, {}, {}
     grid = study.grid(profile)
 

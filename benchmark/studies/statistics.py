@@ -11,18 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = [
-    "DIGITS",
-    "LEVEL",
-    "Comparison",
-    "compare_with",
-    "direction",
-    "holm",
-    "mean_and_std",
-    "ranks_by_column",
-    "wilcoxon",
-]
-
 LEVEL = 0.05  # of significance
 DIGITS = 9  # of accuracies and their differences: floats must not decide ties
 
@@ -97,9 +85,9 @@ def holm(values: Sequence[float]) -> list[float]:
     """Holm's step-down correction (1979): p-values that may each be held against the same level."""
     order = sorted(range(len(values)), key=lambda i: values[i])
     corrected, largest = [0.0] * len(values), 0.0
-    for rank, place in enumerate(order):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[place]))
-        corrected[place] = largest
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(values) - rank) * values[index]))
+        corrected[index] = largest
     return corrected
 
 

@@ -12,8 +12,6 @@ from pfl_benchmark.config.network import knows_network
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.studies.dry_run import adapts
 
-__all__ = ["Cost", "Reached", "Target", "at_last", "cost_to", "reached"]
-
 
 @dataclass(frozen=True)
 class Target:

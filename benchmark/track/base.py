@@ -18,8 +18,6 @@ from pfl_benchmark.records.record import read_record
 if TYPE_CHECKING:
     from pfl_benchmark.render.table import Table
 
-__all__ = ["About", "Followed", "Tracker", "Tracking", "Warn", "describe", "setting_of"]
-
 _DATA = (*DATA_FIELDS, "augment", "crop_padding")  # what a run sees of its data
 
 Warn = Callable[[str], None]  # for what a tracker has to tell people and survives

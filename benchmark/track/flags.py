@@ -13,8 +13,6 @@ from pfl_benchmark.errors import UserError, flag
 if TYPE_CHECKING:
     from pfl_benchmark.track.base import Tracking
 
-__all__ = ["add_tracking", "tracking_of"]
-
 
 def add_tracking(group: argparse._ArgumentGroup) -> None:
     """Add the flags of Weights & Biases."""

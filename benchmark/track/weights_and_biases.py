@@ -10,25 +10,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import netrc
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pfl_benchmark.errors import UserError, nearest, optional
-from pfl_benchmark.track.access import require_key
 from pfl_benchmark.track.base import About, Warn, describe, setting_of
 
 if TYPE_CHECKING:
     from pfl_benchmark.render.table import Table
 
-__all__ = ["MODES", "PROJECT", "WeightsAndBiases"]
-
 MODES = ("online", "offline", "disabled")
 PROJECT = "pfl-benchmark"
 
+_HOST = "api.wandb.ai"  # where `wandb login` leaves a key for, unless told otherwise
 _BINS = 20  # of the histogram of clients' accuracies
 _INIT_SECONDS = 20.0  # for the service to answer when a run begins,
 _FINISH_SECONDS = 30.0  # and to take what is left when it ends; what it has not got then stays on disk
@@ -59,11 +59,7 @@ class WeightsAndBiases:
         return f"W&B {self.mode} {self.entity}/{self.project}"
 
     def check(self) -> None:
-        """Refuse what cannot work before anything is run.
-
-        Raises:
-            UserError: unknown mode, the package is not installed, or there is no key to go online with.
-        """
+        """Refuse what cannot work: an unknown mode, no package, or no key to go online with."""
         if self.mode not in MODES:
             known = ", ".join(MODES)
             raise UserError(f"--wandb is '{self.mode}'; expected one of: {known}{nearest(self.mode, MODES)}")
@@ -197,6 +193,38 @@ class _Run:
                 self._run.finish(exit_code=1)
             except Exception:
                 wandb.teardown()
+
+
+def require_key(what: str, instead: str) -> None:
+    """Check that there is a key to log in with, without asking the service.
+
+    Args:
+        instead: what to do without one.
+
+    Raises:
+        UserError: there is none.
+    """
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
+        return
+    import wandb
+
+    settings = wandb.setup(wandb.Settings(silent=True)).settings
+    known, host = settings.api_key, urlsplit(settings.base_url).netloc
+    wandb.teardown()  # a run starts it again, and in its own process
+    if not (known or _has_login(host) or _has_login(_HOST)):
+        raise UserError(
+            f"{what} needs a W&B key and finds none; set WANDB_API_KEY, log in once with `wandb login`, or "
+            f"{instead}"
+        )
+
+
+def _has_login(host: str) -> bool:
+    """Whether ``wandb login`` has left a key for a host."""
+    for path in (os.environ.get("NETRC"), "~/.netrc", "~/_netrc"):
+        with contextlib.suppress(OSError, netrc.NetrcParseError):
+            if path and netrc.netrc(Path(path).expanduser()).authenticators(host):
+                return True
+    return False
 
 
 # -- the package's manners ----------------------------------------------------------------------------

@@ -9,8 +9,6 @@ from pfl_benchmark.present.figures.style import color_of, panels
 from pfl_benchmark.render.picture import Picture, grey, styled
 from pfl_benchmark.studies.results import Results
 
-__all__ = ["client_accuracies"]
-
 
 def client_accuracies(results: Results) -> Picture | None:
     """Every client's test accuracy, by method: dots, and a box from the lower to the upper quartile."""
@@ -22,9 +20,9 @@ def client_accuracies(results: Results) -> Picture | None:
         figure, axes = panels(
             columns, width=2.9, height=0.26 * len(rows) + 0.2, left=0.15, right=0.25, first=0.95
         )
-        for place, (panel, column) in enumerate(zip(axes, columns, strict=True)):
+        for index, (panel, column) in enumerate(zip(axes, columns, strict=True)):
             _panel(panel, results, column, rows)
-            if place % 3:
+            if index % 3:
                 panel.set_yticklabels([])
     caption = (
         "Test accuracy of every client after the last round, all seeds together. Boxes: from the lower to "

@@ -12,8 +12,6 @@ from pfl_benchmark.render.picture import Picture, grey, styled
 from pfl_benchmark.studies.friedman import groups
 from pfl_benchmark.studies.statistics import LEVEL
 
-__all__ = ["critical_differences"]
-
 _LINE = 1.5 * LINE_HEIGHT  # inches between labels
 _BAR = 0.075  # inches between the lines of groups
 _BELOW = 0.45  # inches below a panel, where others have the label of their axis

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from matplotlib.axes import Axes
 
+from pfl_benchmark.present.compare import Group
 from pfl_benchmark.present.figures.style import LINE_HEIGHT, End, color_of, label_ends, panels, tidy
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
-
-__all__ = ["CURVES", "curve", "draw", "learning_curves"]
 
 _HOW = (
     "Test accuracy, weighted by test samples, at every evaluation, mean over seeds. Dotted: the step from "
@@ -22,6 +21,11 @@ _HOW = (
     "in the table."
 )
 
+_COMPARED = (
+    "Test accuracy, weighted by test samples, at every evaluation, mean over seeds. The dot is the figure "
+    "after the last round. Dotted: the step from the model in training to the one that counts (fine-tuned, "
+    "or an ensemble)."
+)
 _ENDS = (
     "Lines: runs of equal rounds, which end at the dot. Squares: where runs of equal bytes end. Triangles: "
     "those of equal samples; runs that are the same have one mark. Over the seeds that all runs of the "
@@ -99,11 +103,7 @@ def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
 
 
 def _draw(results: Results, name: str, axis: Axis, budgets: bool = False) -> Picture | None:
-    """A panel for each setting.
-
-    Args:
-        budgets: columns of one group share the panel of that which has equal rounds.
-    """
+    """A panel for each setting; with `budgets`, a group of columns shares that of equal rounds."""
     shown = [column for column in results.grid.columns if column.title in results.begun]
     if budgets:
         shown = [column for column in shown if column.budget == "rounds"]
@@ -169,6 +169,28 @@ def draw(
     panel.plot(x[:cut], y[:cut], color=color, linewidth=width, zorder=order)
     panel.plot(x[cut - 1 :], y[cut - 1 :], color=color, linewidth=width, linestyle=":", zorder=order)
     panel.plot(x[-1:], y[-1:], "o", color=color, markersize=3.5, zorder=order + 1)
+
+
+def compared(groups: Sequence[Group]) -> Picture:
+    """Learning curves of runs of any study: a panel for each group, a line for each candidate."""
+    most = max(len(group.candidates) for group in groups)
+    longest = max(len(candidate.title) for group in groups for candidate in group.candidates)
+    with styled():
+        height = max(2.3, LINE_HEIGHT * most)
+        titles = [group.setting for group in groups]
+        figure, axes = panels(titles, width=3.6, height=height, right=0.35 + 0.065 * longest)
+        for panel, group in zip(axes, groups, strict=True):
+            ends = []
+            for position, candidate in enumerate(group.candidates):
+                records = list(candidate.records.values())
+                line, color = curve(records), color_of(candidate.title, position)
+                x, y = line["round"], 100 * line["accuracy"]
+                draw(panel, records, x, y, color)
+                ends.append(End(float(x[-1]), float(y[-1]), candidate.title, color))
+            panel.margins(x=0.03, y=0.06)
+            tidy(panel, "communication round", "test accuracy, %")
+            label_ends(panel, ends)
+    return Picture("compared", "Learning curves", _COMPARED, figure)
 
 
 def _changes(first: Record) -> bool:

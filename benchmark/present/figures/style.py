@@ -17,8 +17,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-__all__ = ["LINE_HEIGHT", "End", "color_of", "label_ends", "panels", "tidy"]
-
 # Paul Tol's "muted" scheme, which is safe for all common kinds of colour blindness; grey and black added.
 _METHODS = {
     "Local Only": "#8a8a8a",

@@ -8,8 +8,6 @@ from pfl_benchmark.present.figures.style import End, color_of, label_ends, panel
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.studies.results import Results
 
-__all__ = ["sweep"]
-
 
 def sweep(results: Results) -> Picture | None:
     """Accuracy of every method at every point; bars from the smallest to the largest seed."""
@@ -19,7 +17,7 @@ def sweep(results: Results) -> Picture | None:
     with styled():
         figure, (panel,) = panels([study.title], width=4.2, height=2.9, right=1.0)
         ends = []
-        for place, row in enumerate(results.rows):
+        for index, row in enumerate(results.rows):
             points = [
                 (column.x, 100 * np.array(values))
                 for column in results.grid.columns
@@ -27,10 +25,10 @@ def sweep(results: Results) -> Picture | None:
             ]
             if not points:
                 continue
-            x = [place for place, _ in points]
+            x = [x for x, _ in points]
             mean = np.array([values.mean() for _, values in points])
             bars = [[values.mean() - values.min(), values.max() - values.mean()] for _, values in points]
-            color = color_of(row, place)
+            color = color_of(row, index)
             strong = row == study.highlight
             width, order = (2.0, 4) if strong else (1.2, 3)
             panel.errorbar(

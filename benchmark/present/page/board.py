@@ -23,8 +23,6 @@ from pfl_benchmark.render.markup import template
 from pfl_benchmark.render.table import Head
 from pfl_benchmark.resolve.run import method_label
 
-__all__ = ["Source", "board_page", "source_of_bundle", "source_of_folder"]
-
 _HERE = Path(__file__).resolve().parent
 _SHORT = 12  # digits of a checksum that are shown
 # Fields that belong to a row, not to the setting: what a method may be tuned in.
@@ -87,16 +85,14 @@ class _Number:
 
     @property
     def accuracy(self) -> float:
-        return self._mean("accuracy")
-
-    def _mean(self, name: str) -> float:
-        return fmean(record.summary[name] for record in self.records)
+        return fmean(record.summary["accuracy"] for record in self.records)
 
     def _figure(self, name: str) -> tuple[str, float] | None:
         """A mean in % and as a number; None where a record does not have it."""
         if any(name not in record.summary for record in self.records):
             return None
-        return percent(self._mean(name)), self._mean(name)
+        mean = fmean(record.summary[name] for record in self.records)
+        return percent(mean), mean
 
     @property
     def figures(self) -> tuple[tuple[str, float] | None, ...]:
@@ -131,11 +127,7 @@ class _Number:
 
 
 def board_page(sources: Sequence[Source]) -> str:
-    """The page, which needs no network.
-
-    Args:
-        sources: with different names.
-    """
+    """The page, which needs no network; the sources have different names."""
     columns = _columns(record for source in sources for record in source.records)
     numbers = _numbers(sources, columns)
     # Under a budget, runs that come to the configured rounds are those of equal rounds, of another column.

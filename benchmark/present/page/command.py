@@ -10,8 +10,6 @@ from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.resolve.run import differences
 
-__all__ = ["command"]
-
 
 def command(config: RunConfig) -> str:
     """``python -m benchmark --algo … --setting … --seed …`` of this very run.

@@ -30,8 +30,6 @@ from pfl_benchmark.studies.catalogue import STUDIES
 from pfl_benchmark.studies.grid import Grid, Profile, Study
 from pfl_benchmark.studies.results import Results, collect
 
-__all__ = ["PICTURE", "DocumentParts", "table_names"]
-
 Made = TypeVar("Made", Table, Picture)
 _FRONT, _TABLE, _FIGURE = "main table", "table ", "figure "  # names of parts
 PICTURE = "front.png"  # in the results folder
@@ -50,8 +48,8 @@ class _Part:
         """The part in a document in `folder`; the picture lies in `root`."""
         if not self.file:
             return self.text
-        place = quote(Path(os.path.relpath(root / self.file, folder)).as_posix())
-        return f"![{self.alt}]({place})\n\n{self.text}"
+        path = quote(Path(os.path.relpath(root / self.file, folder)).as_posix())
+        return f"![{self.alt}]({path})\n\n{self.text}"
 
 
 def table_names(profile: Profile) -> dict[str, tuple[Study, str]]:
@@ -81,15 +79,11 @@ def _owner(name: str, studies: Iterable[Study]) -> Study | None:
 
 
 def _named(made: Iterable[Made], name: str, kind: str, root: Path) -> Made:
-    """The table or figure of this name.
-
-    Raises:
-        UserError: there is none.
-    """
-    found = {one.name: one for one in made}
-    if name not in found:
-        raise UserError(f"there is no {kind} {name}; made in {root}: {', '.join(found) or 'none'}")
-    return found[name]
+    """The table or figure of this name, or a UserError."""
+    by_name = {one.name: one for one in made}
+    if name not in by_name:
+        raise UserError(f"there is no {kind} {name}; made in {root}: {', '.join(by_name) or 'none'}")
+    return by_name[name]
 
 
 class DocumentParts:
@@ -192,6 +186,6 @@ def _known(profile: Profile, store: Store, seeds: Sequence[int] | None) -> Resul
     results = collect(study, profile, store, seeds)
     grid = Grid(
         tuple(v for v in results.grid.variants if any(row == v.title for row, _ in results.records)),
-        tuple(c for c in results.grid.columns if any(column == c.title for _, column in results.records)),
+        tuple(c for c in results.grid.columns if c.title in results.begun),
     )
     return collect(dataclasses.replace(study, grids={profile.name: grid}), profile, store, seeds)

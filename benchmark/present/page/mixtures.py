@@ -11,8 +11,6 @@ from pfl_benchmark.resolve.code import outdated
 from pfl_benchmark.studies.grid import Profile, Study
 from pfl_benchmark.studies.results import collect
 
-__all__ = ["UNKNOWN", "cautions", "counts", "environment", "in_words", "mixed", "modified"]
-
 # Entries of a record's environment: title, and what a warning calls several values, where these matter.
 _ENTRIES = {
     "version": ("benchmark", "benchmark versions"),
@@ -47,14 +45,14 @@ def environment(records: Sequence[Record]) -> list[tuple[str, str, bool]]:
     """Versions, hardware and copies of datasets: title, values, and whether there are several that matter."""
     rows = []
     for field, (title, matters) in _ENTRIES.items():
-        found = counts(records, field)
-        several = len(found) > 1
-        values = (f"{value} ({count})" if several else value for value, count in found.most_common())
+        known = counts(records, field)
+        several = len(known) > 1
+        values = (f"{value} ({count})" if several else value for value, count in known.most_common())
         rows.append((title, ", ".join(values), several and bool(matters)))
     for kind, number in copies(record.data for record in records).items():
         if number > 1:
-            found = Counter(str(record.data) for record in records if record.data.kind == kind)
-            values = (f"{value} ({count})" for value, count in found.most_common())
+            known = Counter(str(record.data) for record in records if record.data.kind == kind)
+            values = (f"{value} ({count})" for value, count in known.most_common())
             rows.append((kind.dataset, "; ".join(values), True))
     return rows
 

@@ -4,36 +4,97 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from pfl_benchmark import __version__
 from pfl_benchmark.config.fields import setting_in_words
 from pfl_benchmark.console.terminal import duration, shown_path
+from pfl_benchmark.present.page import mixtures
 from pfl_benchmark.present.page.command import command
-from pfl_benchmark.present.page.content import Content
-from pfl_benchmark.present.page.mixtures import (
-    UNKNOWN,
-    cautions,
-    counts,
-    environment,
-    in_words,
-    mixed,
-    modified,
-)
 from pfl_benchmark.present.page.runs import HEADS, MADE_WITH, RUNS, run_blocks, runs_csv
 from pfl_benchmark.present.render import RenderedFiles, render, renderer_digest, section_file
 from pfl_benchmark.records.origins import foreign_rounds
 from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.render.forms import size
 from pfl_benchmark.render.markup import template
-from pfl_benchmark.studies.grid import Profile, Study
-
-__all__ = ["write_all", "write_page"]
+from pfl_benchmark.studies.grid import PlannedRun, Profile, Study, plan
 
 _NAME = "report.html"
 _HERE = Path(__file__).resolve().parent
 _FEW = 12  # lines that are shown without being asked for
+
+
+@dataclass
+class _Content:
+    """What a page is about: the studies' runs, the runs they should have, and what is missing."""
+
+    studies: Sequence[Study]
+    profile: Profile
+    store: Store
+    seeds: Sequence[int] | None  # the only ones to show; None stands for all that have records
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """All runs of the folder, also those that no study uses."""
+        found = [r for r in self.store.records() if self.seeds is None or r.config.seed in self.seeds]
+        return sorted(found, key=lambda record: record.folder.name)
+
+    @cached_property
+    def planned(self) -> dict[str, PlannedRun]:
+        """The runs of the studies, for all seeds that are wanted or have records, by hash."""
+        seeds = dict.fromkeys([*self._wanted, *(record.config.seed for record in self.records)])
+        return {run.config.hash: run for run in plan(self.studies, self.profile, [*seeds])}
+
+    @cached_property
+    def runs(self) -> list[PlannedRun]:
+        """Those that should have a record."""
+        return [run for run in self.planned.values() if run.config.seed in self._wanted]
+
+    @cached_property
+    def missing(self) -> list[PlannedRun]:
+        """Those that have none."""
+        return [run for run in self.runs if self.store.find(run.config) is None]
+
+    def of(self, study: Study) -> tuple[int, int]:
+        """How many runs of a study are done, and how many there are."""
+        total = sum(study.name in run.studies for run in self.runs)
+        return total - sum(study.name in run.studies for run in self.missing), total
+
+    @property
+    def gaps(self) -> dict[str, list[str]]:
+        """The runs that have not been run, those that failed, and damaged records, under headings."""
+        failed, damaged = self.store.failed, self.store.damaged
+        waiting: dict[str, list[str]] = {}
+        for run in self.missing:
+            if run.config.hash not in failed:
+                name, _, seed = run.title.rpartition(", seed ")
+                waiting.setdefault(name, []).append(seed)
+        titles = {key: run.title for key, run in self.planned.items()}
+        return {
+            f"Not run yet: {sum(map(len, waiting.values())):,}": [
+                f"{name}, seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}" for name, seeds in waiting.items()
+            ],
+            f"Stopped, since training diverged: {len(failed)}": [
+                f"{titles.get(key, f'run {key}')}: {reason}" for key, reason in failed.items()
+            ],
+            f"Damaged records, not used: {len(damaged)}": [
+                f"{found.folder.name}: {found.reason}" for found in damaged
+            ],
+        }
+
+    @property
+    def source(self) -> tuple[object, ...]:
+        """All that the page is made from besides the studies' parts and the program."""
+        damaged = [(found.folder.name, found.reason) for found in self.store.damaged]
+        digests = [(record.folder.name, record.digest) for record in self.records]
+        failed = sorted(self.store.failed.items())
+        return (__version__, self.profile, self.seeds, self.studies, damaged, failed, digests)
+
+    @property
+    def _wanted(self) -> Sequence[int]:
+        return self.profile.seeds if self.seeds is None else self.seeds
 
 
 def write_all(
@@ -58,7 +119,7 @@ def write_all(
     written = render(studies, profile, store, seeds, again)
     write_page(studies, profile, store, seeds, again)
     return written, [
-        *cautions(studies, profile, store, seeds),
+        *mixtures.cautions(studies, profile, store, seeds),
         f"{shown_path(store.root / RUNS)}  every run, for pandas and the like",
         shown_path(store.root / _NAME),
     ]
@@ -71,12 +132,11 @@ def write_page(
     seeds: Sequence[int] | None = None,
     again: bool = False,
 ) -> bool:
-    """Write ``report.html`` and ``runs.csv``, as `write_all` does; the studies must have been rendered.
+    """Write ``report.html`` and ``runs.csv``, as `write_all` does; returns whether they were written.
 
-    Returns:
-        Whether they were written.
+    The studies must have been rendered.
     """
-    content, rendered = Content(studies, profile, store, seeds), RenderedFiles(store.root)
+    content, rendered = _Content(studies, profile, store, seeds), RenderedFiles(store.root)
     parts = [rendered.fingerprint(study.name) for study in studies]
     runs = sorted(store.records(), key=lambda record: record.folder.name)  # of all seeds
     source = repr((renderer_digest(), parts, content.source, [record.digest for record in runs]))
@@ -87,7 +147,7 @@ def write_page(
     return True
 
 
-def _html(content: Content) -> str:
+def _html(content: _Content) -> str:
     records, total, missing = content.records, len(content.runs), len(content.missing)
     return template(_HERE / "page.html").render(
         name=f"{content.profile.name} profile",
@@ -97,8 +157,8 @@ def _html(content: Content) -> str:
         script=(_HERE / "page.js").read_text(encoding="utf-8"),
         missing=missing,
         total=total,
-        mixed=in_words(mixed(records)),
-        modified=modified(records),
+        mixed=mixtures.in_words(mixtures.mixed(records)),
+        modified=mixtures.modified(records),
         damaged=len(content.store.damaged),
         facts={
             "Cells": f"{total - missing} of {total} done" if total else "none",
@@ -106,7 +166,7 @@ def _html(content: Content) -> str:
             "Seeds": ", ".join(map(str, sorted({record.config.seed for record in records}))) or "–",
             "Training time": duration(sum(record.summary["seconds"] for record in records)),
             "Bytes sent": size(sum(record.bytes_sent for record in records)),
-            "Device": ", ".join(counts(records, "device")) or "–",
+            "Device": ", ".join(mixtures.counts(records, "device")) or "–",
         },
         flags=_flags(content),
         commit=_commit(records),
@@ -114,12 +174,12 @@ def _html(content: Content) -> str:
         gaps=content.gaps,
         few=_FEW,
         planned=bool(content.planned),
-        environment=environment(records),
+        environment=mixtures.environment(records),
         heads=HEADS,
         runs=records,
         users={key: cell.studies for key, cell in content.planned.items()},
         made_with=MADE_WITH,
-        unknown=UNKNOWN,
+        unknown=mixtures.UNKNOWN,
         setting=partial(setting_in_words, common=content.profile.changes),
         command=command,
         duration=duration,
@@ -128,7 +188,7 @@ def _html(content: Content) -> str:
     )
 
 
-def _flags(content: Content) -> str:
+def _flags(content: _Content) -> str:
     """Those that make this page again."""
     flags = f"--profile {content.profile.name}"
     if content.store.root.resolve().name != content.profile.name:
@@ -138,12 +198,12 @@ def _flags(content: Content) -> str:
 
 def _commit(records: Sequence[Record]) -> str:
     """The commit that brings back the code of all runs; empty if there is no such."""
-    commits = [*counts(records, "commit")]
-    known = len(commits) == 1 and commits[0] != UNKNOWN and not commits[0].endswith("+")
+    commits = [*mixtures.counts(records, "commit")]
+    known = len(commits) == 1 and commits[0] != mixtures.UNKNOWN and not commits[0].endswith("+")
     return commits[0] if known else ""
 
 
-def _study(content: Content, study: Study) -> dict[str, object]:
+def _study(content: _Content, study: Study) -> dict[str, object]:
     done, total = content.of(study)
     part = (content.store.root / section_file(study.name)).read_text(encoding="utf-8")
     return {"name": study.name, "title": study.title, "done": done, "cells": total, "part": part}

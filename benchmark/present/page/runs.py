@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,8 +11,6 @@ import pandas as pd
 from pfl_benchmark.present.page.mixtures import UNKNOWN
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import Head
-
-__all__ = ["HEADS", "MADE_WITH", "RUNS", "run_blocks", "runs_csv"]
 
 RUNS = "runs.csv"
 
@@ -44,12 +42,11 @@ def run_blocks(record: Record) -> dict[str, str]:
     }
     hyper = config.pop("hyper")
     parts = {"Configuration": config, "Hyper-parameters": hyper, "Environment": summary["environment"]}
-    return {title: _lines(values) for title, values in {**parts, "Result and cost": results}.items()}
-
-
-def _lines(values: Mapping[str, Any]) -> str:
-    width = max(map(len, values), default=0)
-    return "\n".join(f"{name:{width}}  {_value(value)}" for name, value in values.items())
+    blocks = {}
+    for title, values in {**parts, "Result and cost": results}.items():
+        width = max(map(len, values), default=0)
+        blocks[title] = "\n".join(f"{name:{width}}  {_value(value)}" for name, value in values.items())
+    return blocks
 
 
 def _value(value: Any) -> str:
@@ -61,12 +58,12 @@ def _value(value: Any) -> str:
 def runs_csv(records: Sequence[Record]) -> str:
     """One line a run: its folder, method, configuration, ``result.…``, ``hyper.…``, ``environment.…``."""
     lines = [_line(record) for record in records]
-    names = sorted({name: None for line in lines for name in line}, key=_place)
+    names = sorted({name: None for line in lines for name in line}, key=_part_of)
     table = pd.DataFrame(lines, columns=names).convert_dtypes()  # whole numbers stay whole beside gaps
     return table.to_csv(index=False, lineterminator="\n")
 
 
-def _place(name: str) -> int:
+def _part_of(name: str) -> int:
     part, dot, _ = name.partition(".")
     return ("result", "budget", "hyper", "environment").index(part) if dot else -1
 

@@ -14,8 +14,6 @@ from pfl_benchmark.render.picture import Picture
 from pfl_benchmark.render.table import Table
 from pfl_benchmark.studies.grid import Study
 
-__all__ = ["section"]
-
 _PIXELS = 96  # of CSS, an inch
 _LEAST = "34rem"  # width below which a figure is scrolled rather than made smaller
 
@@ -47,10 +45,8 @@ def _empty(table: Table) -> set[int]:
     heads = [head.text for head in table.heads]
     if not {"setting", "method"} <= set(heads):
         return set()
-    figures = [place for place, head in enumerate(heads) if head not in ("setting", "method", "stage")]
-    return {
-        place for place, row in enumerate(table.rows) if all(row[figure].value is None for figure in figures)
-    }
+    figures = [column for column, head in enumerate(heads) if head not in ("setting", "method", "stage")]
+    return {i for i, row in enumerate(table.rows) if all(row[column].value is None for column in figures)}
 
 
 def _picture(picture: Picture, svg: str) -> dict[str, object]:

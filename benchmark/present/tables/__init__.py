@@ -41,11 +41,7 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
 
 
 def make_table(results: Results, kind: str) -> Table:
-    """One table of a study, named as its files are; the first has the study's title.
-
-    Args:
-        kind: what studies call it (`studies.grid.Study.tables`).
-    """
+    """One table of a study (`Study.tables`), named as its files are; the first has the study's title."""
     study, table = results.study, (GENERAL | makers("tables"))[kind](results)
     title = study.title if kind == study.tables[0] else table.title
     return dataclasses.replace(table, name=study.table_name(kind), title=title)

@@ -12,8 +12,6 @@ from pfl_benchmark.render.table import Cell, Plain, Table
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import ranks_by_column
 
-__all__ = ["accuracy", "best_round", "ranks", "significance", "spread", "worst10"]
-
 _TEST = f"{TEST} between the best and every other method of a setting, Holm-corrected within the setting"
 
 
@@ -83,8 +81,11 @@ def significance(results: Results) -> Table:
         f"Corrected p-values: {_TEST}. †: p ≥ 0.05. The pairs are clients' test accuracies, unweighted; "
         f"{DEPENDENT}. The best is chosen by the same figures, which makes p somewhat too small."
     )
+    title = results.study.title
+    if not title[:2].isupper():  # no abbreviation: small within a sentence
+        title = title[0].lower() + title[1:]
     return Table(
-        title=f"Significance: {_within(results.study.title)}",
+        title=f"Significance: {title}",
         caption=caption(results, text),
         heads=heads("method", *results.columns),
         rows=tuple(
@@ -155,8 +156,3 @@ def _papers(results: Results) -> Papers:
         for variant in results.grid.variants
         if (figure := printed.accuracy(column.paper, variant.printed)) is not None
     }
-
-
-def _within(title: str) -> str:
-    """A title within a sentence: its first word small, unless it is an abbreviation."""
-    return title if title[:2].isupper() else title[0].lower() + title[1:]

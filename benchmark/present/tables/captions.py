@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
@@ -9,33 +10,13 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.studies.results import Place, Results
 
-__all__ = [
-    "DEPENDENT",
-    "SELECTION",
-    "TEST",
-    "absent",
-    "augmentation",
-    "caption",
-    "costs",
-    "most_seeds",
-    "notes",
-    "protocol",
-    "reason",
-    "seeds",
-    "tuned",
-]
-
 SELECTION = "after the last round (never the best round)"
 TEST = "paired two-sided Wilcoxon signed-rank test over clients and seeds"
 DEPENDENT = "clients of a seed share a server, so they are not independent of each other"
 
 
 def caption(results: Results, *parts: str, spread: bool = True) -> str:
-    """The profile's warning, then `parts`, then seeds and protocol.
-
-    Args:
-        spread: figures are means and standard deviations over all seeds.
-    """
+    """The profile's warning, `parts`, seeds (`spread`: with means and deviations over them), protocol."""
     words = [results.profile.warning, *parts, tuned(results), seeds(results, spread), protocol(results)]
     return " ".join(word for word in words if word)
 
@@ -73,10 +54,8 @@ def protocol(results: Results) -> str:
     images = " or ".join(sorted({augmentation(config) for config in configs}))
     others = sorted({config.budget for config in configs} - {"rounds"})
     fitted = f" or as many as equal {' or '.join(others)} allow" if others else ""
-    text = (
-        f"{clients} clients, {share} % of them in a round, {rounds} rounds{fitted}; split: {split}; {images}"
-    )
-    text += f"{_dropout(configs)}."
+    text = f"{clients} clients, {share} % of them in a round, {rounds} rounds{fitted}; split: {split}; "
+    text += f"{images}{_dropout(configs)}."
     held_out = [100 * config.validation for config in configs if config.validation]
     if held_out:
         where = "" if len(held_out) == len(configs) else ", in some runs"
@@ -100,12 +79,10 @@ def costs(results: Results) -> str:
                 rows.setdefault(_amounts(own), []).append(variant.title)
         if fedavg and rows and sum(map(len, rows.values())) > sum(map(len, most.values())):
             most, reference, where = rows, _amounts(fedavg), column
+    if not most:
+        return ""
     dearer = "; ".join(f"{' / '.join(titles)} {amounts}" for amounts, titles in most.items())
-    return (
-        f"Million training samples and GB sent in all directions on {where}: FedAvg {reference}; {dearer}."
-        if most
-        else ""
-    )
+    return f"Million training samples and GB sent in all directions on {where}: FedAvg {reference}; {dearer}."
 
 
 def _amounts(cost: tuple[float, float]) -> str:
@@ -155,15 +132,11 @@ def most_seeds(results: Results, column: str) -> int:
 
 def absent(results: Results) -> tuple[str, ...]:
     """Why there is no record of single runs, other than that nobody has run them."""
-    lines = []
-    for row, column in results.failed:
-        lines.append(f"no record of {row} on {column}: {reason(results, (row, column))}")
-    for column in results.columns:
-        if not any((row, column) in results.configs for row in results.rows):
-            lines.append(f"{column} is not part of this version")
-    known = {row for row, _ in results.configs}, {column for _, column in results.configs}
-    for row, column in ((row, column) for column in results.columns for row in results.rows):
-        if row in known[0] and column in known[1] and (row, column) not in results.configs:
+    rows, columns = {row for row, _ in results.configs}, {column for _, column in results.configs}
+    lines = [f"no record of {' on '.join(place)}: {reason(results, place)}" for place in results.failed]
+    lines += [f"{column} is not part of this version" for column in results.columns if column not in columns]
+    for column, row in itertools.product(results.columns, results.rows):
+        if row in rows and column in columns and (row, column) not in results.configs:
             lines.append(f"{row} is not defined for {column}")
     return tuple(lines)
 

@@ -9,8 +9,6 @@ from pfl_benchmark.present.tables.places import heads
 from pfl_benchmark.render.table import Cell, Table
 from pfl_benchmark.studies.results import Results
 
-__all__ = ["clients"]
-
 _MOST = 50  # columns; more are for the figure of client accuracies
 
 
@@ -28,7 +26,16 @@ def clients(results: Results) -> Table:
         title="Accuracy of every client",
         caption=caption(results, text, spread=False),
         heads=heads("method", *map(str, range(len(means[rows[0]]) if rows else 0))),
-        rows=tuple((Cell(row), *(_cell(row, *item) for item in enumerate(means[row]))) for row in rows),
+        rows=tuple(
+            (
+                Cell(row),
+                *(
+                    Cell(100 * mean, ".0f", facts={"client": client, "method": row, "mean": 100 * mean})
+                    for client, mean in enumerate(means[row])
+                ),
+            )
+            for row in rows
+        ),
         fields=("client", "method", "mean"),
         line="column",
     )
@@ -42,8 +49,3 @@ def _fixed(results: Results, column: str) -> bool:
         and getattr(config.partitioner, "user_pool", 0) in (0, config.clients)
         for config in configs
     )
-
-
-def _cell(row: str, client: int, mean: float) -> Cell:
-    percent = 100 * mean
-    return Cell(percent, ".0f", facts={"client": client, "method": row, "mean": percent})

@@ -14,17 +14,11 @@ from pfl_benchmark.render.table import MISSING, Cell, Head, Table
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import mean_and_std
 
-__all__ = ["communication"]
-
 _SENT = ["bytes_up", "bytes_down", "bytes_broadcast"]
 
 
 def communication(results: Results, remark: str = "") -> Table:
-    """Bytes by method and stage, as shares of FedAvg's, with accuracy and training samples.
-
-    Args:
-        remark: to stand in the caption, before seeds and protocol.
-    """
+    """Bytes by method and stage, as shares of FedAvg's, with accuracy; `remark` goes into the caption."""
     found = [line for column in results.columns for line in _lines(results, column)]
     text = (
         "Bytes of tensors sent over the whole run: up (clients to server), down (server to participants), "

@@ -17,8 +17,6 @@ from pfl_benchmark.render.table import MISSING, Cell, Table
 from pfl_benchmark.studies.results import Place, Results
 from pfl_benchmark.studies.statistics import Comparison, compare_with
 
-__all__ = ["differences"]
-
 _FIELDS = (
     "setting", "reference", "method", "pairs", "difference", "standard_error", "direction", "p", "p_holm",
 )  # fmt: skip
@@ -78,10 +76,5 @@ def _cell(results: Results, place: Place, test: Comparison | None) -> Cell:
         beside=p,
         tied=not test.significant,
         short=len(results.at(*place)) < most_seeds(results, column),
-        facts={
-            "setting": column,
-            "reference": reference,
-            "method": row,
-            **facts_of(test),
-        },
+        facts={"setting": column, "reference": reference, "method": row, **facts_of(test)},
     )

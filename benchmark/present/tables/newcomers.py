@@ -17,8 +17,6 @@ from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import mean_and_std, wilcoxon
 
-__all__ = ["newcomers"]
-
 _FIELDS = (
     "setting", "method", "old", "old_std", "new", "new_std", "part", "difference", "p", "new_worst10",
     "received", "samples", "seeds",
@@ -50,10 +48,7 @@ def newcomers(results: Results) -> Table:
     return Table(
         title="Old and new clients",
         caption=caption(own, text),
-        heads=(
-            Head("setting", words=True, once=True),
-            *heads("method", *_HEADS),
-        ),
+        heads=(Head("setting", words=True, once=True), *heads("method", *_HEADS)),
         rows=tuple(map(_cells, lines)),
         notes=notes(own),
         rules=rules_between([line["setting"] for line in lines]),

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pfl_benchmark.present.across import Across, Standing
 from pfl_benchmark.present.tables.captions import SELECTION, caption
-from pfl_benchmark.present.tables.places import heads
+from pfl_benchmark.present.tables.places import heads, scaled
 from pfl_benchmark.render.forms import p_value, percent
 from pfl_benchmark.render.table import Cell, Plain, Table
 from pfl_benchmark.studies.blocks import Block, Blocks
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import LEVEL
-
-__all__ = ["HEADS", "LEAST", "explanation", "over_settings", "row_of"]
 
 LEAST = 4  # settings; statistics over fewer say little
 HEADS = ("average rank", "interquartile mean", "interval", "P(better)", "p")
@@ -68,11 +66,15 @@ def explanation(found: Across) -> str:
     )
     if found.test is None or found.critical_difference is None:
         return text
-    p = p_value(found.test.p)
     return (
-        f"{text} Friedman test (Iman–Davenport): p {p if p.startswith('<') else f'= {p}'}; critical "
+        f"{text} Friedman test (Iman–Davenport): p {told_p(found.test.p)}; critical "
         f"difference of average ranks (Nemenyi, {LEVEL}): {found.critical_difference:.2f}."
     )
+
+
+def told_p(p: float) -> str:
+    """``= 0.014``, or ``< 0.001``."""
+    return p_value(p) if p < 0.001 else f"= {p_value(p)}"
 
 
 def row_of(standing: Standing) -> tuple[Cell, ...]:
@@ -83,8 +85,8 @@ def row_of(standing: Standing) -> tuple[Cell, ...]:
         "method": standing.method,
         "average_rank": standing.rank,
         "iqm": 100 * standing.iqm,
-        "iqm_low": None if low is None else 100 * low,
-        "iqm_high": None if high is None else 100 * high,
+        "iqm_low": scaled(low),
+        "iqm_high": scaled(high),
         "improvement": standing.improvement,
         "improvement_low": least,
         "improvement_high": most,

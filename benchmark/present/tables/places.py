@@ -10,18 +10,6 @@ from pfl_benchmark.render.table import MISSING, Cell, Head, Plain, Table
 from pfl_benchmark.studies.results import Place, Results
 from pfl_benchmark.studies.statistics import Comparison, mean_and_std
 
-__all__ = [
-    "Papers",
-    "bold",
-    "cells_of",
-    "facts_of",
-    "heads",
-    "lines_table",
-    "places_table",
-    "rules_between",
-    "scaled",
-]
-
 Papers = Mapping[Place, float]  # the paper's figures
 
 _FIELDS = ("setting", "method", "mean", "std", "seeds", "paper", "difference", "best", "p_holm")
@@ -105,11 +93,7 @@ def bold(what: str, line: str, results: Results) -> str:
 
 
 def places_table(results: Results, title: str, cells: Mapping[Place, Cell], text: str) -> Table:
-    """A table of all places, settings as columns (or as rows, if the study wants that).
-
-    Args:
-        text: the caption, before seeds and protocol.
-    """
+    """A table of all places, settings as columns or rows; `text`: the caption before seeds and protocol."""
     if not all(results.at(*place) for place in cells):
         text += f" {MISSING}: no record."
     if by_setting := results.study.settings_as_rows:
@@ -136,11 +120,7 @@ def lines_table(
     text: str,
     rules: tuple[int, ...] = (),
 ) -> Table:
-    """A table of lines under the study's title.
-
-    Args:
-        text: the caption, before seeds and protocol.
-    """
+    """A table of lines under the study's title; `text` is the caption before seeds and protocol."""
     if any(cell.value is None for row in rows for cell in row):
         text += f" {MISSING}: no record."
     return Table(

@@ -11,14 +11,15 @@ from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import mean_and_std
 
-__all__ = ["spent"]
-
 _FIELDS = ("setting", "method", "budget", "rounds", "bytes", "samples", "accuracy", "std", "seeds", "rank")
 
 
 def spent(results: Results) -> Table:
     """A line for every method and budget."""
-    lines = [line for group in _groups(results) for line in _lines(results, group)]
+    groups: dict[str, list[Column]] = {}
+    for column in results.grid.columns:
+        groups.setdefault(column.group, []).append(column)
+    lines = [line for group in groups.values() for line in _lines(results, group)]
     text = (
         "Budgets: equal rounds; as many rounds as fit into the bytes of FedAvg's and into twice its local "
         "epochs, which is what ends methods that send little; as many as fit into FedAvg's samples. "
@@ -45,22 +46,13 @@ def spent(results: Results) -> Table:
     )
 
 
-def _groups(results: Results) -> list[list[Column]]:
-    """The columns of each setting."""
-    groups: dict[str, list[Column]] = {}
-    for column in results.grid.columns:
-        groups.setdefault(column.group, []).append(column)
-    return list(groups.values())
-
-
 def _lines(results: Results, group: list[Column]) -> list[dict[str, Any]]:
     ranks = _ranks(results, group)
     lines = []
     for row in results.rows:
-        for place, column in enumerate(group):
-            line: dict[str, Any] = {
-                "setting": column.group, "method": row, "budget": column.budget, "first": place == 0,
-            }  # fmt: skip
+        for column in group:
+            line: dict[str, Any] = {"setting": column.group, "method": row, "budget": column.budget}
+            line["first"] = column == group[0]
             if records := results.at(row, column.title):
                 sums = [record.summary for record in records]
                 means = {

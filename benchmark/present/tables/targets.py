@@ -13,8 +13,6 @@ from pfl_benchmark.render.table import MISSING, Cell, Head, Table
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.targets import Reached, Target, at_last, reached
 
-__all__ = ["EXPLANATION", "lines_of", "targets", "targets_table"]
-
 _FIELDS = (
     "setting", "target", "target_accuracy", "method", "rounds", "bytes", "samples", "at_most", "reached",
     "seeds", "accuracy",
@@ -46,11 +44,7 @@ def targets(results: Results) -> Table:
 def lines_of(
     setting: str, rows: Mapping[str, Mapping[int, Record]], wanted: Iterable[Target]
 ) -> list[dict[str, Any]]:
-    """A line for every target and method.
-
-    Args:
-        rows: the records of each method, by seed.
-    """
+    """A line for every target and method; `rows` are the records of each method, by seed."""
     return [
         {
             "setting": setting,
@@ -106,11 +100,7 @@ def targets_table(lines: list[dict[str, Any]], text: str, remarks: tuple[str, ..
 
 def _cells(line: dict[str, Any]) -> tuple[Cell, ...]:
     facts = {name: line[name] for name in _FIELDS if name in line}
-    names = (
-        Cell(line["setting"], facts=facts),
-        Cell(line["target_in_words"]),
-        Cell(line["method"]),
-    )
+    names = (Cell(line["setting"], facts=facts), Cell(line["target_in_words"]), Cell(line["method"]))
     rounds = line.get("rounds")
     if rounds is None:
         known = "seeds" in line

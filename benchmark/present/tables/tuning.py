@@ -12,8 +12,6 @@ from pfl_benchmark.render.table import Cell, Head, Table
 from pfl_benchmark.studies.results import Place, Results
 from pfl_benchmark.studies.statistics import Comparison, compare_with
 
-__all__ = ["points", "rates", "tuning"]
-
 _COST = "samples trained on"
 
 
@@ -98,12 +96,9 @@ def points(results: Results) -> Table:
 
 def _accuracy(results: Results) -> str:
     """The caption's first sentence: what is looked at."""
-    held_out = all(config.validation for config in results.configs.values())
-    return (
-        f"Accuracy in % {SELECTION}; test data are not looked at."
-        if held_out
-        else f"Test accuracy in % {SELECTION}."
-    )
+    if all(config.validation for config in results.configs.values()):
+        return f"Accuracy in % {SELECTION}; test data are not looked at."
+    return f"Test accuracy in % {SELECTION}."
 
 
 def _best(results: Results, places: Sequence[Place]) -> float | None:

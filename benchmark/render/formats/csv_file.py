@@ -10,8 +10,6 @@ from pfl_benchmark.render.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["comma_separated", "facts_frame"]
-
 
 @register("csv", "CSV")
 def comma_separated(table: Table) -> str:

@@ -9,8 +9,6 @@ from typing import Any
 from pfl_benchmark.render.registry import register
 from pfl_benchmark.render.table import Cell, Head, Table
 
-__all__ = ["from_json", "to_json"]
-
 
 @register("json", "JSON")
 def to_json(table: Table) -> str:
@@ -25,20 +23,18 @@ def from_json(text: str) -> Table:
         ValueError: the text is none of its.
     """
     try:
-        found: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in json.loads(text).items()
-        }
-        found["heads"] = tuple(Head(**head) for head in found["heads"])
-        found["rows"] = tuple(tuple(map(_cell, row)) for row in found["rows"])
-        return Table(**found)
+        given = json.loads(text).items()
+        entries: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in given}
+        entries["heads"] = tuple(Head(**head) for head in entries["heads"])
+        entries["rows"] = tuple(tuple(map(_cell, row)) for row in entries["rows"])
+        return Table(**entries)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no table: {error}") from error
 
 
-def _cell(found: dict[str, Any]) -> Cell:
-    beside = found.get("beside")
-    return Cell(**found | {"beside": _cell(beside) if beside else None})
+def _cell(entries: dict[str, Any]) -> Cell:
+    beside = entries.get("beside")
+    return Cell(**entries | {"beside": _cell(beside) if beside else None})
 
 
 def _given(thing: Any) -> Any:

@@ -9,8 +9,6 @@ from pfl_benchmark.render.forms import printed
 from pfl_benchmark.render.registry import register
 from pfl_benchmark.render.table import MISSING, Cell, Table, plain
 
-__all__ = ["latex"]
-
 _TEX = {
     **{letter: f"\\{letter}" for letter in "&%_#${}"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"},
@@ -24,13 +22,13 @@ _TEX = {
 def latex(table: Table) -> str:
     """A ``table`` environment no wider than the text; the paper's figures have columns of their own."""
     double = table.has_paper
-    kinds = ["l" if head.words or not place else "r" * (1 + double) for place, head in enumerate(table.heads)]
+    kinds = ["l" if head.words or not index else "r" * (1 + double) for index, head in enumerate(table.heads)]
     heads = _double_heads(table) if double else [_line([_tex(head.text) for head in table.heads])]
     body = []
-    for place, row in enumerate(table.rows):
-        if place in table.rules:
+    for index, row in enumerate(table.rows):
+        if index in table.rules:
             body.append(r"\midrule")
-        above = [cell.value for cell in table.rows[place - 1]] if place else [None] * len(row)
+        above = [cell.value for cell in table.rows[index - 1]] if index else [None] * len(row)
         cells = [
             [""] if cell.again or (head.once and cell.value == before) else _cells(cell, double, head.words)
             for head, cell, before in zip(table.heads, row, above, strict=True)
@@ -61,17 +59,17 @@ def latex(table: Table) -> str:
 
 def _double_heads(table: Table) -> list[str]:
     """Two lines of heads, the columns over ours and the paper's, and the rules between them."""
-    above, rules, below, place = [], [], [], 1
+    above, rules = [], []
+    below: list[str] = []
     for head in table.heads:
+        column = len(below) + 1
         if head.words:
             above.append("")
             below.append(_tex(head.text))
-            place += 1
             continue
         above.append(rf"\multicolumn{{2}}{{c}}{{{_tex(head.text)}}}")
-        rules.append(rf"\cmidrule(lr){{{place}-{place + 1}}}")
+        rules.append(rf"\cmidrule(lr){{{column}-{column + 1}}}")
         below += ["ours", "paper"]
-        place += 2
     return [_line(above), " ".join(rules), _line(below)]
 
 

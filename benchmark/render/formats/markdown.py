@@ -9,8 +9,6 @@ from tabulate import tabulate
 from pfl_benchmark.render.registry import register
 from pfl_benchmark.render.table import Cell, Table, in_brackets
 
-__all__ = ["body", "escape", "grid", "markdown"]
-
 # What would be markup. A bar, a star or a tag begins anywhere, an underline only at the edge of a word.
 _MARKUP = re.compile(r"[\\`*|\[\]]|~(?=~)|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 _PAPER = "In brackets: the paper's figure, and ours minus the paper's."
