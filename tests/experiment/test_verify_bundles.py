@@ -66,7 +66,7 @@ def verdicts(bundle):
     return json.loads(bundle.with_name(f"{bundle.name}.verified.json").read_text())["records"]
 
 
-def test_a_pack_verifies_bit_for_bit_and_says_by_whom(run, bundle, runs):
+def test_a_bundle_verifies_bit_for_bit_and_says_by_whom(run, bundle, runs):
     shutil.rmtree(runs)
     before = bundle.read_bytes()
     code, out, _ = run("verify", bundle, "--all", "--by", "A. Smith")
