@@ -12,7 +12,7 @@ import numpy as np
 
 __all__ = ["cached", "existing", "is_writable", "user_cache"]
 
-_VERSION = 1  # raise it when decoding changes, so that older caches are not used
+_VERSION = 2  # raise it when decoding changes, so that older caches are not used
 _ARRAYS = ("train_x", "train_y", "test_x", "test_y")
 
 
@@ -47,10 +47,15 @@ def cached(
     """Return the arrays of these `names`: from a cache if there is one, else from `decode`.
 
     The cache is `<beside>/.pfl-cache/<name>-<key>.npz`, or in the user's cache folder where `beside` is None
-    or read-only. The key changes with the names, sizes and times of `sources`. A cache that is damaged, or
-    whose arrays do not fit, is rebuilt.
+    or read-only. The key is a hash of the content of `sources`: files of equal names, sizes and times may
+    differ. A cache that is damaged, or whose arrays do not fit, is rebuilt.
     """
-    file = f"{name}-{_key(sources)}.npz"
+    sources = [*sources]
+    try:
+        key = _key(sources)
+    except OSError:
+        return decode()  # which says what is wrong with a file
+    file = f"{name}-{key}.npz"
     places = [user_cache() / "arrays" / file]
     if beside is not None:
         places.insert(0, beside / ".pfl-cache" / file)
@@ -59,6 +64,8 @@ def cached(
         if arrays is not None and fits(arrays):
             return arrays
     arrays = decode()
+    if _key(sources) != key:
+        return arrays  # files were changed meanwhile: nobody knows which of them were read
     for place in places:
         if _write(place, arrays):
             break
@@ -66,11 +73,12 @@ def cached(
 
 
 def _key(sources: Iterable[Path]) -> str:
+    """A hash of names and contents."""
     facts = [f"version {_VERSION}"]
     for path in sources:
-        status = path.stat()
-        facts.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+        with path.open("rb") as file:
+            facts.append(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}")
+    return hashlib.sha256("\n".join(facts).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _read(path: Path, names: Sequence[str]) -> dict[str, np.ndarray] | None:

@@ -17,8 +17,11 @@ __all__ = ["load_own"]
 _LOADED: dict[str, str] = {}  # names of datasets by what was given
 
 
-def load_own(text: str) -> str:
-    """Make known what ``folder:PATH`` or ``parquet:PATH`` names, once a process.
+def load_own(text: str, anew: bool = True) -> str:
+    """Make known what ``folder:PATH`` or ``parquet:PATH`` names.
+
+    Args:
+        anew: read it again if this process has read it before: it may have changed since.
 
     Returns:
         The name of the dataset, which is also that of a setting with values that suit it.
@@ -26,7 +29,7 @@ def load_own(text: str) -> str:
     Raises:
         UserError: it cannot be read.
     """
-    if text in _LOADED:
+    if text in _LOADED and not anew:
         return _LOADED[text]
     info, values = describe_own(text)
     if info.name not in DATASETS:

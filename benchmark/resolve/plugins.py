@@ -74,9 +74,10 @@ def load_plugins(given: Sequence[str] = ()) -> None:
     if own or os.environ.get(OWN_DATA):
         from pfl_benchmark.config.own_data import load_own
 
-        for text in (*os.environ.get(OWN_DATA, "").split("\n"), *own):
-            if text:
-                load_own(text)
+        for text in filter(None, os.environ.get(OWN_DATA, "").split("\n")):
+            load_own(text, anew=False)
+        for text in own:
+            load_own(text)
 
 
 @cache

@@ -23,6 +23,7 @@ __all__ = ["OWN_DATA", "describe_own", "is_own"]
 OWN_DATA = "PFL_OWN_DATA"  # of the environment: what a process has read, one a line
 
 _READERS: dict[str, Callable[[Path, int], Found]] = {"folder": read_folder, "parquet": read_parquet}
+_COARSE = 20  # test images of a client below which its accuracy has coarse steps
 _TEST = 5  # one in so many images is for testing where the data do not say
 _SMALL, _LEAST, _LARGEST = 16, 4, 1024  # pixels a side: below the first the network for digits is the default
 
@@ -131,18 +132,18 @@ def _pooled(
         )
     halves = Samples(found.x[~test], y[~test]), Samples(found.x[test], y[test])
     classes = len(found.class_names)
-    least = [np.bincount(half.y, minlength=classes).min() for half in halves]
-    if not min(least):
-        half = int(not least[1])
-        poor = found.class_names[int(np.argmin(np.bincount(halves[half].y, minlength=classes)))]
-        if found.test is not None:
-            raise UserError(f"{path} has no {('training', 'test')[half]} image of class '{poor}'; add some")
+    trained, held = (np.bincount(half.y, minlength=classes) for half in halves)
+    if found.test is None and not min(trained.min(), held.min()):
+        poor = found.class_names[int(np.argmin(np.minimum(trained, held)))]
         raise UserError(f"{path} has too few images of class '{poor}'; expected two or more, one for testing")
+    if untested := [name for name, count in zip(found.class_names, held, strict=True) if not count]:
+        told += f"; no test images of class {', '.join(map(repr, untested[:5]))}{', …' * (len(untested) > 5)}"
     clients = int(np.clip(len(halves[0]) // 50, 2, 20))
     tested = max(1, len(halves[1]) // clients)
-    if least[1] < tested:  # a client may have that class alone
-        tested = int(least[1])
+    if (smallest := int(held[held > 0].min())) < tested:  # a client may have that class alone
+        tested = smallest
         told += f"; at most {tested} test images a client, as many as the smallest class has"
+    told += _few(tested)
     info = _named(info, path, [halves[0].x, halves[0].y, halves[1].x, halves[1].y], ())
     info = dataclasses.replace(
         info, sizes=(len(halves[0]), len(halves[1])), builtin=lambda: halves, origin=told
@@ -155,6 +156,17 @@ def _pooled(
         "test_samples_per_client": tested,
         **_protocol(clients),
     }
+
+
+def _few(tested: int) -> str:
+    """A warning where accuracies of clients have large steps; empty: there is no reason."""
+    if tested >= _COARSE:
+        return ""
+    step = 100 / tested
+    return (
+        f"; few test images a client ({tested}: one is {step:.3g} % of its accuracy): give fewer --clients, "
+        "--test-samples-per-client, or more images for testing"
+    )
 
 
 def _held_out(y: np.ndarray, classes: int) -> np.ndarray:

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import os
-from functools import partial
+import re
 from pathlib import Path
 
 import numpy as np
 
 from pfl_benchmark.datasets import cache
 from pfl_benchmark.datasets.own.found import Found
-from pfl_benchmark.datasets.own.images import decode
+from pfl_benchmark.datasets.own.images import decode, describe
 from pfl_benchmark.errors import UserError
 
 __all__ = ["read_folder"]
 
 # Those of torchvision.datasets.folder.
 _ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+_HALVES = {
+    **dict.fromkeys(("train", "training", "trn"), "train"),
+    **dict.fromkeys(("test", "testing", "tst"), "test"),
+    **dict.fromkeys(("val", "valid", "validation", "eval", "evaluation", "dev", "holdout"), "val"),
+}
 _LAYOUTS = "PATH/CLASS/, PATH/train/CLASS/ and PATH/test/CLASS/, or PATH/CLIENT/CLASS/"
 
 
 def read_folder(root: Path, side: int) -> Found:
     """Read the images below `root`.
 
-    They lie in one subfolder a class; above these there may be two, ``train`` and ``test`` (or ``val``), or
-    one a client. Samples are in the order of the files' names, whatever their folder.
+    They lie in one subfolder a class; above these there may be two, for training and for testing (`_half`
+    knows them by their names), or one a client. Samples are in the order of the files' names, whatever their
+    folder.
 
     Raises:
         UserError: there are none, they lie otherwise, or one cannot be read.
@@ -46,15 +52,28 @@ def read_folder(root: Path, side: int) -> Found:
     layout = "one subfolder a class"
     if depths == {3}:
         tops = [path.parts[0] for path in paths]
-        if "train" in tops:
-            test = _halves(root, tops)
-            layout = " and ".join(sorted(set(tops), key=lambda top: top != "train"))
-            layout += " with one subfolder a class"
+        if any(map(_half, tops)):
+            training, testing = _halves(root, sorted(set(tops)))
+            test = np.array([top == testing for top in tops])
+            layout = f"{training} and {testing} with one subfolder a class"
         else:
             clients, layout = tops, "one subfolder a client, in it one a class"
-    x = _decoded(root, paths, side)
-    told = f"{layout}{f'; {others:,} files that are no images skipped' if others else ''}"
-    return Found(x, labels, tuple(sorted(set(labels))), clients, test, told)
+    decoded = _decoded(root, paths, side)
+    told = f"{layout}{f'; {others:,} files that are no images skipped' if others else ''}{describe(decoded)}"
+    return Found(decoded["x"], labels, tuple(sorted(set(labels))), clients, test, told)
+
+
+def shown(path: Path) -> str:
+    """A path for messages, whatever bytes it has."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _images(root: Path) -> tuple[list[Path], int]:
@@ -65,17 +84,26 @@ def _images(root: Path) -> tuple[list[Path], int]:
     paths: list[Path] = []
     problems: list[OSError] = []
     others = 0
-    for place, folders, names in os.walk(root, followlinks=True, onerror=problems.append):
+    for folder, folders, names in os.walk(root, followlinks=True, onerror=problems.append):
+        here = Path(folder)
         folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in folders:
+            if (here / name).is_symlink() and here.resolve().is_relative_to((here / name).resolve()):
+                raise UserError(f"{shown(here / name)} is a link to a folder that it is in; remove the link")
         for name in names:
             if name.startswith("."):
                 continue
-            if name.lower().endswith(_ENDINGS):
-                paths.append((Path(place) / name).relative_to(root))
-            else:
+            if not name.lower().endswith(_ENDINGS):
                 others += 1
-        if len(Path(place).relative_to(root).parts) > 8:
-            raise UserError(f"{root} has folders within folders, such as {place}; expected {_LAYOUTS}")
+                continue
+            if not (here / name).is_file():
+                what = "a link to nothing" if (here / name).is_symlink() else "no regular file"
+                raise UserError(f"{shown(here / name)} is {what}; replace or remove it")
+            paths.append((here / name).relative_to(root))
+        if len(here.relative_to(root).parts) > 8:
+            raise UserError(f"{root} has folders within folders, such as {shown(here)}; expected {_LAYOUTS}")
+    if odd := next((path for path in paths if not _is_text(path)), None):
+        raise UserError(f"{shown(root / odd)} has a name that is not UTF-8; rename it")
     if problems:
         raise UserError(
             f"{problems[0].filename} cannot be read: {problems[0].strerror}; give yourself access"
@@ -85,23 +113,43 @@ def _images(root: Path) -> tuple[list[Path], int]:
     return paths, others
 
 
-def _halves(root: Path, tops: list[str]) -> np.ndarray:
-    """Which images are for testing, bool [N], from the folders at the top."""
-    beside = sorted(set(tops) - {"train"})
-    if beside not in (["test"], ["val"]):
-        found = ", ".join(beside) or "nothing else"
-        raise UserError(f"{root} has train and {found}; expected train and test (or val)")
-    return np.array([top != "train" for top in tops])
+def _half(name: str) -> str:
+    """Whether a folder's name says that it is for ``train``, ``test`` or ``val``; empty: it does not.
+
+    In any spelling, alone or as a word of the name: Training, TEST, seg_train, test-images, valSet.
+    """
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+    known = {word for word in map(str.lower, words) if word in _HALVES}
+    return _HALVES[known.pop()] if len(known) == 1 else ""
 
 
-def _decoded(root: Path, paths: list[Path], side: int) -> np.ndarray:
+def _halves(root: Path, tops: list[str]) -> tuple[str, str]:
+    """The folder for training and the one for testing."""
+    kinds = {top: _half(top) for top in tops}
+    by_kind = {kind: [top for top in tops if kinds[top] == kind] for kind in ("train", "test", "val", "")}
+    testing = by_kind["test"] + by_kind["val"]
+    if len(by_kind["train"]) == 1 and len(testing) == 1 and not by_kind[""]:
+        return by_kind["train"][0], testing[0]
+    named = " and ".join(top for top in tops if kinds[top])
+    if by_kind[""]:
+        others = ", ".join(by_kind[""][:3])
+        raise UserError(
+            f"{root} has {named} beside {others}; expected one folder for training and one for testing, or "
+            f"one a client: move the others away, or, if {named} is a client, give it another name"
+        )
+    raise UserError(
+        f"{root} has {named}; expected one folder for training and one for testing: join the others, or move "
+        "them away"
+    )
+
+
+def _decoded(root: Path, paths: list[Path], side: int) -> dict[str, np.ndarray]:
     files = [root / path for path in paths]
     names = hashlib.sha256("\n".join(map(str, paths)).encode()).hexdigest()[:16]
-    arrays = cache.cached(
+    return cache.cached(
         f"folder-{names}-{side}",
         files,
         None,
-        lambda: {"x": decode([(str(file), partial(file.read_bytes)) for file in files], side)},
-        ("x",),
+        lambda: decode([(shown(file), file.read_bytes) for file in files], side),
+        ("x", "transparent", "turned"),
     )
-    return arrays["x"]

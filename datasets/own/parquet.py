@@ -11,7 +11,7 @@ import numpy as np
 from pfl_benchmark.datasets import cache
 from pfl_benchmark.datasets.layouts.base import unreadable
 from pfl_benchmark.datasets.own.found import Found
-from pfl_benchmark.datasets.own.images import decode
+from pfl_benchmark.datasets.own.images import decode, describe
 from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -53,10 +53,15 @@ def read_parquet(root: Path, side: int) -> Found:
     if len(files) > 1:
         test = np.repeat([False, True], [len(table) for table in tables])
     arrays = cache.cached(
-        f"parquet-{root.stem}-{side}", files, None, lambda: {"x": _decoded(files, tables, side)}, ("x",)
+        f"parquet-{root.stem}-{side}",
+        files,
+        None,
+        lambda: _decoded(files, tables, side),
+        ("x", "transparent", "turned"),
     )
     names = sorted(set(labels), key=None if numbers else str)
     told = " and ".join(file.name for file in files) if len(files) > 1 else f"the columns {_columns(clients)}"
+    told += describe(arrays)
     return Found(
         arrays["x"],
         [str(label) for label in labels],
@@ -102,7 +107,7 @@ def _table(path: Path) -> pa.Table:
     return table
 
 
-def _decoded(files: list[Path], tables: list[pa.Table], side: int) -> np.ndarray:
+def _decoded(files: list[Path], tables: list[pa.Table], side: int) -> dict[str, np.ndarray]:
     def content(column: pa.ChunkedArray, row: int) -> Callable[[], bytes]:
         def read() -> bytes:
             value = column[row].as_py()

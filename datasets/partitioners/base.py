@@ -124,7 +124,8 @@ class Partitioner(ABC):
 class ByLabels(Partitioner):
     """A partitioner that only looks at labels. A subclass says in `deal` who gets which training samples.
 
-    Training parts are disjoint. Test parts have the classes of the training parts, and are disjoint where the
+    Training parts are disjoint. Test parts have the classes of the training parts (as far as there are test
+    samples of them), and are disjoint where the
     test samples suffice; elsewhere samples are shared between clients as evenly as possible, never repeated
     within one.
 
@@ -148,7 +149,7 @@ class ByLabels(Partitioner):
         train, test: samples per class, int64 [C]. The limits hold for every deal, so that no seed fails where
         another works.
         """
-        total, smallest = int(train.sum()), int(test.min())
+        total, smallest = int(train.sum()), int(min(test[test > 0], default=0))
         # A client may have a single class.
         where = f"there are {smallest:,}" if self.mixed else f"the smallest class has {smallest:,}"
         return (
@@ -172,9 +173,10 @@ class ByLabels(Partitioner):
         test_y = np.asarray(test_labels, dtype=np.int64)
         if self.mixed:
             train_y, test_y, classes = np.zeros_like(train_y), np.zeros_like(test_y), 1
-        sizes = (np.bincount(labels, minlength=classes) for labels in (train_y, test_y))
+        train_sizes, test_sizes = (np.bincount(labels, minlength=classes) for labels in (train_y, test_y))
+        rooms = self.room(train_sizes, test_sizes)
         for name, (room, reason) in zip(
-            ("samples_per_client", "test_samples_per_client"), self.room(*sizes), strict=True
+            ("samples_per_client", "test_samples_per_client"), rooms, strict=True
         ):
             if getattr(self, name) > room:
                 remedy = f"give at most {room:,}" if room else "use fewer clients or another dataset"
@@ -182,6 +184,12 @@ class ByLabels(Partitioner):
         train_pools = ClassPools(train_y, classes, rng)
         test_pools = ClassPools(test_y, classes, rng)
         train, shares = self.deal(train_y, train_pools, rng)
+        shares = np.where(test_sizes > 0, shares, 0)  # classes without test samples are not tested
+        if (untested := np.flatnonzero(shares.sum(axis=1) == 0)).size:
+            raise UserError(
+                f"client {untested[0]} trains on classes that have no test samples, and on no others; give "
+                "the data test samples of every class, or the clients more classes"
+            )
         test = test_pools.take(apportion(shares, self.test_samples_per_client, rng))
         return Split(tuple(train), tuple(test))
 

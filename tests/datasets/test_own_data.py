@@ -206,11 +206,6 @@ def _new_class(root):
     save(datasets.load("digits").train.x[0], root / "test" / "new" / "0.png")
 
 
-def _lonely(root):
-    digits_folder(root, 200)
-    shutil.rmtree(root / "test" / "7")
-
-
 def _alone(root):
     for number, name in enumerate(("a/0", "a/1", "a/2", "b/0")):
         save(datasets.load("digits").train.x[number], root / f"{name}.png")
@@ -255,14 +250,13 @@ FOLDERS = {
     "too deep": (_deep, ["a/b/c", "expected them in"]),
     "two layouts": (_mixed, ["and others elsewhere", "expected all in"]),
     "one class": (_one_class, ["one class, 'a'", "two or more"]),
-    "no test": (_odd_halves, ["train and exam", "train and test"]),
+    "no test": (_odd_halves, ["train beside exam", "folder for training and one for testing"]),
     "an untrained class": (_new_class, ["class 'new'", "none for training"]),
-    "an untested class": (_lonely, ["no test image of class '7'"]),
     "an image alone": (_alone, ["class 'b'", "too few"]),
     "cut off": (_damaged, ["0000.png could not be read", "replace or remove"]),
     "no image": (_no_image, ["0000.png could not be read", "replace or remove"]),
     "sizes": (_sizes, ["different sizes", "PATH@32"]),
-    "16 bits": (_deep_colours, ["mode I;16", "8 bits"]),
+    "16 bits": (_deep_colours, ["16 bits", "8 bits"]),
     "tiny": (_tiny_images, ["3x3", "4 a side"]),
     "poor clients": (_few_images, ["3 clients, of whom 1", "two or more such clients"]),
 }
