@@ -25,8 +25,6 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.installation import PROGRAM, with_program
 from pfl_benchmark.resolve.plugins import load_plugins, take_plugins
 
-__all__ = ["Parser", "main", "parser_of"]
-
 DEFAULT_COMMAND = "run"
 _WORDS = {
     "expected one argument": "expected a value after it",

@@ -12,18 +12,6 @@ from pfl_benchmark.config.settings import SETTINGS, find_setting
 from pfl_benchmark.datasets.partitioners import OPTIONS
 from pfl_benchmark.errors import flag
 
-__all__ = [
-    "DATA_FIELDS",
-    "PROTOCOL_FIELDS",
-    "as_typed",
-    "as_words",
-    "changes",
-    "describe_split",
-    "in_words",
-    "nearest_setting",
-    "setting_in_words",
-]
-
 _FIELDS = tuple(spec.name for spec in dataclasses.fields(RunConfig))
 
 DATA_FIELDS = (

@@ -17,21 +17,6 @@ from pfl_benchmark.datasets.own import is_own
 from pfl_benchmark.datasets.partitioners import OPTIONS, PARTITIONERS, find_partitioner
 from pfl_benchmark.errors import UserError, check_range, flag, is_plain
 
-__all__ = [
-    "add_config_flags",
-    "add_data",
-    "add_data_dir",
-    "add_flag",
-    "add_method",
-    "config_from",
-    "config_of",
-    "count",
-    "few",
-    "file_of",
-    "number",
-    "path",
-]
-
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _KINDS = get_type_hints(RunConfig)
 _MORE_HELP = {

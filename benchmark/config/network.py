@@ -15,8 +15,6 @@ from pfl_benchmark.models import (
     sample_shape,
 )
 
-__all__ = ["knows_network", "network_of"]
-
 
 def knows_network(config: RunConfig) -> bool:
     """Whether dataset and network are registered; those of old records, or of plugins, may be gone."""

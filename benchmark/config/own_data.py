@@ -12,8 +12,6 @@ from pfl_benchmark.datasets.own import OWN_DATA, describe_own
 from pfl_benchmark.datasets.registry import DATASETS, register
 from pfl_benchmark.models import NETWORKS, find_architecture, sample_shape
 
-__all__ = ["load_own"]
-
 _LOADED: dict[str, str] = {}  # names of datasets by what was given
 
 

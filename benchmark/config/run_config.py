@@ -14,8 +14,6 @@ from pfl_benchmark.datasets.partitioners import OPTIONS, PARTITIONERS, Partition
 from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError, check_range, flag, nearest, unknown
 
-__all__ = ["RunConfig"]
-
 
 def _doc(default: Any, text: str, choices: tuple[str, ...] = (), **more: Any) -> Any:
     return field(default=default, metadata={"doc": text, "choices": choices, **more})

@@ -8,8 +8,6 @@ from typing import Any
 
 from pfl_benchmark.errors import UserError, unknown
 
-__all__ = ["DEFAULT_SETTING", "SETTINGS", "Setting", "default_setting", "find_setting"]
-
 
 @dataclass(frozen=True)
 class Setting:

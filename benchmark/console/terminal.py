@@ -15,19 +15,6 @@ from rich.table import Table
 
 from pfl_benchmark.installation import with_program
 
-__all__ = [
-    "Console",
-    "columns",
-    "duration",
-    "in_notebook",
-    "is_interactive",
-    "open_table",
-    "percent",
-    "say",
-    "show",
-    "shown_path",
-]
-
 _PLAIN_WIDTH = 110  # columns of output that goes to a file or pipe
 
 

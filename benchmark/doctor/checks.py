@@ -15,8 +15,6 @@ from pathlib import Path
 
 from pfl_benchmark.installation import CHECKOUT, requirements, with_program
 
-__all__ = ["CHECKS", "Finding", "findings", "report"]
-
 _LEAST = (3, 11)
 _OPTIONAL = {  # what needs them
     "wandb": "--wandb",

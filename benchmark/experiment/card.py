@@ -23,8 +23,6 @@ from pfl_benchmark.experiment.unrecorded import Quiet, run_unrecorded
 from pfl_benchmark.models import Network, Params
 from pfl_benchmark.resolve.run import resolve
 
-__all__ = ["Card", "card_of", "read_docstring"]
-
 _SETTING = "cifar10-s2"
 _PARTS = ("Source", "Defaults", "Deviations", "Traps")
 # Of the short run, which shows what flows where: the fewest rounds with which staged methods can do.

@@ -14,8 +14,6 @@ from pfl_benchmark.console.terminal import Console, duration, is_interactive, pe
 from pfl_benchmark.experiment.estimate import together
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["RunsProgress"]
-
 _EVERY = 60.0  # seconds between lines about one run, where there is no bar
 
 

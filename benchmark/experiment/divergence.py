@@ -14,8 +14,6 @@ from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.records.record import read_record
 from pfl_benchmark.resolve.run import Run
 
-__all__ = ["run_judged"]
-
 FAR = 10  # times the loss of guessing; what methods add to the loss stays below
 
 

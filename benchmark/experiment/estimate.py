@@ -28,8 +28,6 @@ from pfl_benchmark.records.store import Record
 from pfl_benchmark.resolve.run import method_of
 from pfl_benchmark.studies.dry_run import DryRun, dry_run
 
-__all__ = ["Estimator", "network_label", "together"]
-
 _BATCHES = 2  # that a client trains on in a measurement
 # Of the environment: what makes times comparable.
 _SAME = ("processor", "cores", "device", "executor", "jobs")

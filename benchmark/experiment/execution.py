@@ -14,8 +14,6 @@ from pfl_benchmark.errors import UserError, nearest
 from pfl_benchmark.models import Network
 from pfl_benchmark.track.base import Tracking
 
-__all__ = ["Execution"]
-
 
 @dataclass(frozen=True)
 class Execution:

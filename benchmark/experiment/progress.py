@@ -15,8 +15,6 @@ from rich.status import Status
 from pfl_benchmark.console.terminal import Console, duration, in_notebook, is_interactive, percent
 from pfl_benchmark.render.forms import size
 
-__all__ = ["RunProgress"]
-
 _LINES = 20  # at most about this many, where there is no bar
 
 

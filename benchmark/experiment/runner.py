@@ -25,8 +25,6 @@ from pfl_benchmark.resolve.code import code_of, installed_plugins
 from pfl_benchmark.resolve.run import Run
 from pfl_benchmark.track.base import About, Followed
 
-__all__ = ["finished_summary", "record_of", "run_cell"]
-
 
 def record_of(run: Run, results_dir: Path) -> RunRecord:
     """The record of a run in a results folder, whether there is one or not."""

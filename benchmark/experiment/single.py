@@ -16,8 +16,6 @@ from pfl_benchmark.records.record import read_record
 from pfl_benchmark.resolve.code import outdated
 from pfl_benchmark.resolve.run import Run
 
-__all__ = ["run_single"]
-
 _OUTDATED = (
     "note: that record was computed by other code (its method, the engine, the network or what reads the "
     "data has been changed since); remove its folder to run it again, or see by `python -m benchmark verify` "

@@ -20,8 +20,6 @@ from pfl_benchmark.records.store import Store
 from pfl_benchmark.resolve.code import outdated
 from pfl_benchmark.resolve.run import Run, resolve
 
-__all__ = ["RATE", "Trial", "earlier", "need_optuna", "search", "space_of"]
-
 RATE = "lr"  # is searched in every method,
 _FACTOR = 10.0  # from a tenth of its value in the setting to ten times that
 _DIGITS = 3  # of a real value that is tried

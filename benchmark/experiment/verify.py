@@ -29,8 +29,6 @@ from pfl_benchmark.records.writer import RunRecord
 from pfl_benchmark.resolve.code import code_of, installed_plugins
 from pfl_benchmark.resolve.run import Run
 
-__all__ = ["ROUNDS", "Gap", "Verdict", "check_record", "cores_for", "execution_for", "load_data", "verify"]
-
 ROUNDS = 3  # that are run again if nothing else is asked for
 
 # Counts and words must be the same. Of real numbers |recorded - found| / max(1, |recorded|) may be so much,

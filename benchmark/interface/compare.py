@@ -13,8 +13,6 @@ from pfl_benchmark.records.gather import named_record
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.resolve.plugins import load_plugins
 
-__all__ = ["compare_records"]
-
 
 def compare_records(*runs: Runs, against: str | Path | Record | None = None) -> pd.DataFrame:
     """Compare finished runs as ``python -m benchmark compare`` does: client by client, on equal splits.

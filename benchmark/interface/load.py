@@ -15,8 +15,6 @@ from pfl_benchmark.records.gather import gather
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.resolve.plugins import load_plugins
 
-__all__ = ["Level", "Runs", "load_records", "records_of"]
-
 Level = Literal["runs", "rounds", "clients"]
 Runs = str | Path | Record  # a results folder, the folder of a record, or a record
 

@@ -23,18 +23,6 @@ from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = [
-    "PATIENCE",
-    "BatchReport",
-    "Ended",
-    "Launcher",
-    "Options",
-    "Watcher",
-    "absolute",
-    "attempt",
-    "unavailable",
-]
-
 PATIENCE = 2.0  # seconds between looks at runs that another process is making
 
 

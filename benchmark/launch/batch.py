@@ -24,8 +24,6 @@ from pfl_benchmark.records.writer import open_store
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun, Profile, Study, plan
 
-__all__ = ["Batch"]
-
 
 class Batch:
     """The runs of some studies in one results folder.

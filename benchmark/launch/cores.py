@@ -10,8 +10,6 @@ import torch
 
 from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 
-__all__ = ["at_most", "confined", "own_gpu", "use_share"]
-
 
 @contextlib.contextmanager
 def confined(place: int, jobs: int, **variables: str) -> Iterator[None]:

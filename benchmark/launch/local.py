@@ -29,8 +29,6 @@ from pfl_benchmark.launch.registry import register
 from pfl_benchmark.launch.sequential import Sequential
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["Processes", "automatic_jobs", "local"]
-
 GRACE = 10.0  # seconds that workers get to stop by themselves
 _ON_A_GPU = 4  # jobs, by ``auto``: so many have shared an H100; one that runs out of memory halves its parts
 

@@ -24,8 +24,6 @@ from pfl_benchmark.launch.base import BatchReport, Ended, Launcher, Watcher
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["ATTEMPTS", "Job", "WorkerPool"]
-
 ATTEMPTS = 3  # that a run gets when its workers are lost
 
 

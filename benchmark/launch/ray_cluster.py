@@ -31,8 +31,6 @@ from pfl_benchmark.resolve.plugins import VARIABLE
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["RayCluster", "connect", "divide"]
-
 _SECONDS = 5.0  # for a cluster to answer, and for its machines to clean up
 _SECONDS_TO_LOOK = 120.0  # for what machines tell about themselves
 _SETTINGS = {  # of Ray, by its environment

@@ -27,8 +27,6 @@ from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["clean_up", "look", "read_files", "work", "write_files"]
-
 Files = Mapping[str, bytes]
 
 # In the order in which they may be written: what says that the record is whole comes last.

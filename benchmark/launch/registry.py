@@ -11,8 +11,6 @@ from pfl_benchmark.config.flags import add_flag
 from pfl_benchmark.errors import UserError, flag, unknown
 from pfl_benchmark.launch.base import Launcher, Options
 
-__all__ = ["LAUNCHERS", "Entry", "add_flags", "find", "flags_of", "register"]
-
 Maker = Callable[[Options], Launcher]
 
 

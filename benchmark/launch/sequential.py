@@ -10,8 +10,6 @@ from pfl_benchmark.launch import base
 from pfl_benchmark.launch.base import BatchReport, Launcher, Watcher, attempt
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["Sequential"]
-
 
 class Sequential(Launcher):
     """A launcher without workers."""

@@ -17,8 +17,6 @@ from pfl_benchmark.launch.pool import Job, WorkerPool
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["Slurm", "parameters"]
-
 _ROOM = 1000  # of an array, by Slurm's own default
 _AT_ONCE = 256  # of it, unless --jobs says otherwise
 _TIMEOUTS = 20  # after which a run begins to count as lost; each time it goes on from its checkpoint

@@ -12,8 +12,6 @@ from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.recurrent import Recurrent
 from pfl_benchmark.models.registry import Shape, find_architecture
 
-__all__ = ["NETWORKS", "OWN", "adapt", "build_network", "sample_shape"]
-
 _WIDTHS = {"sent140": 300, "synth-tweets": 16}  # of the word vectors
 
 

@@ -6,8 +6,6 @@ from pfl_benchmark.models.layers import Conv, Linear
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.recurrent import Recurrent
 
-__all__ = ["cnn", "rnn"]
-
 
 def cnn(
     shape: tuple[int, ...],

@@ -26,8 +26,6 @@ from pfl_benchmark.models.layers import DropoutSource, Layer, Linear
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.normalisation import COUNTED
 
-__all__ = ["ModuleLayer", "ModuleLinear", "network_from_module"]
-
 Make = Callable[[], nn.Module]  # the whole module with fresh initial values
 
 _BLOCK = 16  # channels that AVX-512 kernels take at once

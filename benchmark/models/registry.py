@@ -11,8 +11,6 @@ import torch
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.models.network import Network
 
-__all__ = ["ARCHITECTURES", "Architecture", "Factory", "Shape", "find_architecture", "register_network"]
-
 # Of a sample: channels, height and width of an image; channels and steps of a series; width of word vectors;
 # length of a text of characters and size of the alphabet.
 Shape = tuple[int, ...]

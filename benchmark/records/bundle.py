@@ -45,8 +45,6 @@ from pfl_benchmark.records.sources import SOURCES
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.records.verdicts import checked_verdict, with_checksum
 
-__all__ = ["Bundle", "plugins_of", "read_verdicts", "unpacked", "write_bundle", "write_verdicts"]
-
 FORMAT = 1
 LARGEST = 2**26  # bytes of one file
 LARGEST_IN_ALL = 2**31  # bytes of all files together

@@ -17,8 +17,6 @@ from pfl_benchmark import __version__
 from pfl_benchmark.config.loaded import INSTALLED, LOADED
 from pfl_benchmark.installation import CHECKOUT
 
-__all__ = ["COMMIT_VARIABLE", "CORES_VARIABLE", "available_cores", "commit", "device_name", "environment"]
-
 _PROGRAM = ("algorithms", "benchmark", "datasets")
 COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that was sent without its history
 CORES_VARIABLE = "PFL_CORES"  # of the environment: a worker's share where several share a machine

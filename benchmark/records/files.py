@@ -19,20 +19,6 @@ import torch
 
 from pfl_benchmark.errors import UserError
 
-__all__ = [
-    "load_tensors",
-    "make_folder_of",
-    "parse_json",
-    "read_bytes",
-    "read_json",
-    "save_tensors",
-    "set_aside",
-    "write_bytes",
-    "write_file",
-    "write_json",
-    "write_text",
-]
-
 _LARGEST = 2**28  # bytes of a file that is read whole
 _DEEPEST = 20  # containers in each other in a JSON file
 

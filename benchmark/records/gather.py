@@ -11,8 +11,6 @@ from pfl_benchmark.records.record import Record, read_reason, read_record
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.records.writer import FOLDER
 
-__all__ = ["Gathered", "gather", "named_record", "require_folder"]
-
 
 @dataclass
 class Gathered:

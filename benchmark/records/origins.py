@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["Origin", "continued", "deciding", "foreign_rounds"]
-
 Origin = dict[str, Any]
 """A stretch of rounds computed alike: ``from_round`` and, as far as known, what the floats depend on."""
 

@@ -22,8 +22,6 @@ from torch import Tensor
 from pfl_benchmark.errors import optional
 from pfl_benchmark.records.files import write_file
 
-__all__ = ["MODELS", "PREDICTIONS", "SavedOutputs"]
-
 PREDICTIONS, MODELS = "predictions.npz", "models.safetensors"
 
 

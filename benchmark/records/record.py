@@ -36,8 +36,6 @@ from pfl_benchmark.records.seal import DIAGNOSTICS, broken, read_sealed, seal_of
 from pfl_benchmark.records.verdicts import read_verdict
 from pfl_benchmark.records.writer import FORMAT, slug
 
-__all__ = ["BadRecord", "Record", "data_in", "read_reason", "read_record"]
-
 _COLUMNS = "client,test_samples,correct,accuracy,loss"
 _MORE_COLUMNS = f"{_COLUMNS},macro_f1,auc"
 _ROUNDING = 2e-6  # of figures that are written with six decimals, and of what is computed from such

@@ -16,8 +16,6 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.errors import UserError
 
-__all__ = ["Data", "Kind", "Source", "copies", "data_for", "data_of", "refuse_other_data", "source_of"]
-
 Source = tuple[str, int]  # a dataset, and the width of the embedding that its texts are read with
 
 

@@ -7,23 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "COSTS",
-    "COUNT",
-    "COUNTS",
-    "DETAILS",
-    "NUMBER",
-    "NUMBERS",
-    "OBJECT",
-    "SCORES",
-    "TEXT",
-    "TEXTS",
-    "Allowed",
-    "check_entries",
-    "check_rounds",
-    "check_summary",
-]
-
 COSTS = ("bytes_down", "bytes_up", "bytes_broadcast", "samples", "steps", "adaptation_samples")
 SCORES = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "test_loss")
 DETAILS = ("macro_f1", "auc", "auc_clients")  # which older records do not have, nor evaluations on the way

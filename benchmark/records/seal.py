@@ -18,8 +18,6 @@ from pathlib import Path
 
 from pfl_benchmark.records.files import read_bytes, write_text
 
-__all__ = ["DIAGNOSTICS", "SEALED", "broken", "read_sealed", "seal", "seal_of"]
-
 DIAGNOSTICS = "diagnostics.json"  # only of methods that have some
 SEALED = ("clients.csv", "config.json", DIAGNOSTICS, "rounds.jsonl", "summary.json")
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from pfl_benchmark.records.files import read_json
 
-__all__ = ["SOURCES", "digest", "imported", "path_of", "read", "same_code"]
-
 _PACKAGE = "pfl_benchmark"
 _ROOT = Path(__file__).parents[1]  # which holds algorithms and datasets, too: as links in a checkout
 _METHODS = "algorithms"

@@ -12,8 +12,6 @@ from pfl_benchmark.records.record import BadRecord, Record, data_in, read_reason
 from pfl_benchmark.records.same_data import Data
 from pfl_benchmark.records.writer import FOLDER, refuse_record
 
-__all__ = ["Record", "Store", "family", "finished_data"]
-
 
 @dataclass
 class Store:

@@ -10,16 +10,6 @@ from typing import Any
 from pfl_benchmark.records.files import read_json, write_json
 from pfl_benchmark.records.sources import digest
 
-__all__ = [
-    "BIT_EQUAL",
-    "DIFFERENT",
-    "WITHIN_TOLERANCE",
-    "checked_verdict",
-    "read_verdict",
-    "with_checksum",
-    "write_verdict",
-]
-
 _VERIFIED = "verified.json"
 BIT_EQUAL, WITHIN_TOLERANCE, DIFFERENT = "bit-equal", "within tolerance", "different"
 

@@ -40,8 +40,6 @@ from pfl_benchmark.records.files import load_tensors, read_json, save_tensors, w
 from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.seal import DIAGNOSTICS, seal
 
-__all__ = ["FOLDER", "FORMAT", "Busy", "RunRecord", "open_store", "refuse_record", "slug"]
-
 FORMAT = 1  # of the record files; a store of another format is refused, never mixed
 FOLDER = re.compile(r".+-[0-9a-f]{10}")  # names of record folders; of those set aside the end is another
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # a file system without locks

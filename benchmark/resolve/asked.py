@@ -15,8 +15,6 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError, flag
 from pfl_benchmark.resolve.run import Run, resolve
 
-__all__ = ["configure", "parse_assignments"]
-
 _KINDS = get_type_hints(RunConfig)
 
 

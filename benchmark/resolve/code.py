@@ -17,8 +17,6 @@ from pfl_benchmark.models import Network, find_architecture
 from pfl_benchmark.records.sources import SOURCES, digest, imported, path_of, same_code
 from pfl_benchmark.records.verdicts import BIT_EQUAL, WITHIN_TOLERANCE
 
-__all__ = ["code_of", "installed_plugins", "outdated"]
-
 _ARCHITECTURES = "benchmark/models/architectures"
 # Packages whose modules count in another way, or by the versions that an environment tells.
 _NOT_LOOSE = ("pfl_benchmark", "builtins", "abc", "torch", "torchvision")

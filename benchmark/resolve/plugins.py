@@ -23,8 +23,6 @@ from pfl_benchmark.config.loaded import INSTALLED, LOADED
 from pfl_benchmark.datasets.own import OWN_DATA, is_own
 from pfl_benchmark.errors import UserError, check_name, unknown
 
-__all__ = ["GROUP", "INSTALLED", "LOADED", "VARIABLE", "load_plugins", "take_plugins"]
-
 VARIABLE = "PFL_PLUGINS"  # of the environment
 GROUP = "pfl_benchmark.plugins"  # of entry points
 _REFUSED: set[str] = set()  # modules of entry points that could not be loaded

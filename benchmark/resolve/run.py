@@ -19,9 +19,6 @@ from pfl_benchmark.engine.hyper import parse_hyper, recorded
 from pfl_benchmark.errors import NotDefined, UserError, nearest, unknown
 from pfl_benchmark.models import Network
 
-__all__ = ["Places", "Run", "check_data", "differences", "method_label", "method_of", "resolve", "with_hyper"]
-
-
 _UNPLACED = torch.device("cpu")
 
 

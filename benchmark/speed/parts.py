@@ -18,8 +18,6 @@ from pfl_benchmark.experiment.unrecorded import Quiet, random_images, run_unreco
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.speed.work import CELLS, COHORT, EPOCHS, PLAIN, TRAINERS, Turn, Work, processes, turns
 
-__all__ = ["PARTS", "Row", "Sizes", "cells", "sizes_for"]
-
 Row = dict[str, Any]
 
 

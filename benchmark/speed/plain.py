@@ -17,8 +17,6 @@ from pfl_benchmark.engine.params import row
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.models import Conv, Linear, Network
 
-__all__ = ["PlainTrainer", "plain_network"]
-
 
 def plain_network(network: Network) -> nn.Sequential:
     """The same network of PyTorch's own modules; its parameters come in the order of ``network.keys()``.

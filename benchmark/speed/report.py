@@ -17,8 +17,6 @@ from pfl_benchmark.records.files import write_json
 from pfl_benchmark.speed.parts import PARTS, Row, Sizes
 from pfl_benchmark.speed.tables import TABLES
 
-__all__ = ["load", "measure", "save"]
-
 FORMAT = 1
 
 

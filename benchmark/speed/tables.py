@@ -10,8 +10,6 @@ from tabulate import tabulate
 
 from pfl_benchmark.render.forms import size
 
-__all__ = ["TABLES", "as_markdown", "document_part", "part_of"]
-
 Row = dict[str, Any]
 
 

@@ -32,8 +32,6 @@ from pfl_benchmark.experiment.unrecorded import random_images
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.speed.plain import PlainTrainer
 
-__all__ = ["CELLS", "COHORT", "EPOCHS", "PLAIN", "TRAINERS", "Turn", "Work", "processes", "ready", "turns"]
-
 COHORT = 10
 EPOCHS = 5  # local ones of the paper: with fewer, what a call costs once weighs too much
 PLAIN = "plain"
