@@ -101,7 +101,7 @@ def parser_of(name: str, command: Command) -> Parser:
     parser = Parser(
         usage=f"{PROGRAM} {shown} {command.USAGE}",
         epilog=f"examples:\n{command.EXAMPLES}",
-        formatter_class=_help_formatter,
+        formatter_class=_HelpFormatter,
         allow_abbrev=False,
         add_help=False,
     )
@@ -113,13 +113,12 @@ def parser_of(name: str, command: Command) -> Parser:
     return parser
 
 
-def _help_formatter(prog: str) -> argparse.HelpFormatter:
-    width = min(shutil.get_terminal_size().columns, 110) - 2
-    return _HelpFormatter(prog, max_help_position=32, width=width)
-
-
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Breaks no line inside of a name such as cifar10-s2."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(shutil.get_terminal_size().columns, 110) - 2
+        super().__init__(prog, max_help_position=32, width=width)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)

@@ -62,11 +62,7 @@ class RunConfig:
         150, "training samples per client; under some partitions their mean, or an estimate"
     )
     test_samples_per_client: int = _doc(100, "test samples per client; under some partitions an estimate")
-    network: str = _doc(
-        "dataset",
-        "network (`list networks`); dataset: the dataset's own",
-        absent="dataset",
-    )
+    network: str = _doc("dataset", "network (`list networks`); dataset: the dataset's own", absent="dataset")
     participation: float = _doc(
         0.1, "share of clients in an ordinary round; the last round has everyone", within="(0, 1]"
     )

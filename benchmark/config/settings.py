@@ -49,14 +49,7 @@ _SENT140 = {"rounds": 50, "batch_size": 2, **_users(136)}
 # 0.01 and 24 rounds of five epochs neither had converged; of 0.01 to 0.16, 0.08 was best, and a run of FedAvg
 # diverged at 0.16. 40 rounds of three epochs are as much training, and brought FedAvg further; 0.12 then was
 # half a point better than 0.08, too little to go nearer to where it diverges.
-_DIGITS = {
-    "clients": 20,
-    "participation": 0.25,
-    "rounds": 40,
-    "local_epochs": 3,
-    "lr": 0.08,
-    "eval_every": 4,
-}
+_DIGITS = {"clients": 20, "participation": 0.25, "rounds": 40, "local_epochs": 3, "lr": 0.08, "eval_every": 4}
 
 # Chosen likewise among 0.1 to 0.8: 0.2 is as good, others are worse, and so are 40 rounds of three epochs.
 _TWEETS = {"participation": 0.25, "rounds": 24, "eval_every": 4, "lr": 0.3, "embedding": 16, **_users(20)}
@@ -109,14 +102,8 @@ SETTINGS: dict[str, Setting] = {
     ),
     # Rate and rounds were chosen on Local Only and FedAvg alone, on a validation split (the study
     # natural-rates): at 0.01 both are worse; at 0.05 Local Only is 2.6 points worse, FedAvg 0.9 better.
-    "hapt": Setting(
-        "HAPT (30)",
-        _split("hapt", "chronological", 400, 200, **_HAPT),
-    ),
-    "hapt12": Setting(
-        "HAPT, twelve activities (30)",
-        _split("hapt12", "chronological", 400, 200, **_HAPT),
-    ),
+    "hapt": Setting("HAPT (30)", _split("hapt", "chronological", 400, 200, **_HAPT)),
+    "hapt12": Setting("HAPT, twelve activities (30)", _split("hapt12", "chronological", 400, 200, **_HAPT)),
     # The rate was chosen on a validation split: in ten rounds FedAvg learns nothing at 0.1, and never at 0.8,
     # where it stays at the most frequent character; 0.5 is no better than 0.3 (the study natural-rates). Five
     # clients a round, so that a run stays under half an hour of a core: ten learn no faster.
@@ -146,14 +133,7 @@ SETTINGS: dict[str, Setting] = {
 
 # A twentieth of the paper's training: minutes a run on a core. The rate was chosen on Local Only and FedAvg
 # alone, on a validation split.
-_LITE = {
-    "clients": 20,
-    "participation": 0.25,
-    "rounds": 40,
-    "local_epochs": 3,
-    "lr": 0.03,
-    "eval_every": 4,
-}
+_LITE = {"clients": 20, "participation": 0.25, "rounds": 40, "local_epochs": 3, "lr": 0.03, "eval_every": 4}
 _OF_200 = {**_LITE, "samples_per_client": 200}
 
 SETTINGS |= {

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
+from pfl_benchmark.console.terminal import say
+from pfl_benchmark.datasets.api import DATASETS
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.hooks import Hooks
 from pfl_benchmark.engine.precision import precision
@@ -25,6 +28,8 @@ from pfl_benchmark.resolve.code import code_of, installed_plugins
 from pfl_benchmark.resolve.run import Run
 from pfl_benchmark.track.base import About, Followed
 
+FAR = 10  # times the loss of guessing; what methods add to the loss stays below
+
 
 def record_of(run: Run, results_dir: Path) -> RunRecord:
     """The record of a run in a results folder, whether there is one or not."""
@@ -32,11 +37,7 @@ def record_of(run: Run, results_dir: Path) -> RunRecord:
 
 
 def finished_summary(record: RunRecord) -> dict[str, Any]:
-    """The summary of a finished run, with the record's folder under ``record``.
-
-    Raises:
-        UserError: the record cannot be used.
-    """
+    """The summary of a finished run, with the record's folder under ``record``."""
     return {**read_record(record.folder).summary, "record": str(record.folder)}
 
 
@@ -44,8 +45,8 @@ def _finished(record: RunRecord, execution: Execution) -> dict[str, Any]:
     """The summary of a finished run, which has to have kept what is asked for."""
     summary = finished_summary(record)
     wanted = {PREDICTIONS: execution.save_predictions, MODELS: execution.save_models}
-    for name in (name for name, asked in wanted.items() if asked):
-        if not (record.folder / name).is_file():
+    for name, asked in wanted.items():
+        if asked and not (record.folder / name).is_file():
             raise UserError(
                 f"the run {record.folder.name} is finished and has no {name}; remove its folder to run it "
                 "again, or choose another --results-dir"
@@ -107,6 +108,21 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
         prepared.task.executor.close()
     warnings = {"warnings": follower.warnings} if follower.warnings else {}
     return {**summary, "record": str(record.folder), **warnings}
+
+
+def run_judged(run: Run, execution: Execution, observer: Observer) -> dict[str, Any]:
+    """`run_cell`, with one more of its warnings where training ended far above the loss of guessing."""
+    summary = run_cell(run, execution, observer)
+    loss = read_record(Path(summary["record"])).rounds[-1]["loss"]
+    guessing = math.log(DATASETS[run.config.dataset].classes)
+    if loss <= FAR * guessing:
+        return summary
+    text = (
+        f"training has probably diverged: its loss in the last round is {loss:.3g}, that of guessing "
+        f"{guessing:.2f}; try a smaller --lr"
+    )
+    say(f"warning: {text}")
+    return {**summary, "warnings": [*summary.get("warnings", ()), text]}
 
 
 def _describe(prepared: Prepared) -> dict[str, Any]:

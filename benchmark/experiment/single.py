@@ -7,10 +7,9 @@ from typing import Any
 from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.console.terminal import say, shown_path
-from pfl_benchmark.experiment.divergence import run_judged
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.progress import RunProgress
-from pfl_benchmark.experiment.runner import record_of
+from pfl_benchmark.experiment.runner import record_of, run_judged
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.records.record import read_record
 from pfl_benchmark.resolve.code import outdated
@@ -24,26 +23,17 @@ _OUTDATED = (
 
 
 def run_single(setting: str, run: Run, execution: Execution, quiet: bool = False) -> dict[str, Any]:
-    """Carry out one run, or find it finished; says on standard error how it is doing.
+    """Carry out one run as `run_judged` does, and say on standard error how it is doing.
 
     Args:
         setting: the name of the setting that the run belongs to, for people.
         quiet: no progress; notes are printed all the same.
-
-    Returns:
-        The summary, as `experiment.divergence.run_judged`.
-
-    Raises:
-        UserError: bad input; nothing is left half-written.
     """
     run = run.placed(execution)
     config, record = run.config, record_of(run, execution.results_dir)
-    headline = " | ".join(
-        [
-            f"{run.label} on {_describe_setting(setting, config)}",
-            f"{run.device}, executor {run.executor}",
-            f"record {shown_path(record.folder)}",
-        ]
+    headline = (
+        f"{run.label} on {_describe_setting(setting, config)} | {run.device}, executor {run.executor} | "
+        f"record {shown_path(record.folder)}"
     )
     if record.done:
         summary = run_judged(run, execution, Quiet())

@@ -41,11 +41,7 @@ class Trial:
 
 
 def need_optuna() -> Any:
-    """The module optuna.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """The module optuna; UserError where it is not installed."""
     return optional("optuna", "tune")
 
 
@@ -60,15 +56,13 @@ def space_of(config: RunConfig, fixed: set[str]) -> dict[str, Space]:
         UserError: nothing is left to search.
     """
     rate = Between(config.lr / _FACTOR, config.lr * _FACTOR)
-    found = {
-        name: s for name, s in {RATE: rate, **spaces(find(config.algo).Hyper)}.items() if name not in fixed
-    }
-    if not found:
-        raise UserError(
-            f"'{config.algo}' has nothing left to tune besides what was given ({', '.join(sorted(fixed))}); "
-            "give less with --lr and --set"
-        )
-    return found
+    every = {RATE: rate, **spaces(find(config.algo).Hyper)}
+    if left := {name: space for name, space in every.items() if name not in fixed}:
+        return left
+    raise UserError(
+        f"'{config.algo}' has nothing left to tune besides what was given ({', '.join(sorted(fixed))}); "
+        "give less with --lr and --set"
+    )
 
 
 def search(

@@ -117,11 +117,7 @@ class Verdict:
         return bool(self.gaps) and same and not self.elsewhere
 
     def to_dict(self, by: str = "") -> dict[str, Any]:
-        """As it stands in verified.json.
-
-        Args:
-            by: who verified, if that is to be on record.
-        """
+        """As it stands in verified.json; `by`: who verified, if that is to be on record."""
         return {
             **({"by": by} if by else {}),
             "verdict": self.verdict,
@@ -138,23 +134,12 @@ class Verdict:
         }
 
     def save(self, by: str = "") -> None:
-        """Keep it in the record's folder.
-
-        Args:
-            by: who verified, if that is to be on record.
-
-        Raises:
-            UserError: it cannot be written.
-        """
+        """Keep it in the record's folder, as `to_dict`; UserError where that is impossible."""
         write_verdict(self.record.folder, self.to_dict(by))
 
 
 def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[Source, datasets.Dataset]:
-    """The datasets of some records, each read once; nothing is downloaded.
-
-    Raises:
-        UserError: one is not here.
-    """
+    """The datasets of some records, each read once; UserError where one is not here: none is downloaded."""
     wanted = dict.fromkeys(source_of(record.config) for record in records)
     return {
         (name, width): datasets.load(name, data_dir, download=False, embedding=width)
@@ -163,23 +148,16 @@ def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[Source, 
 
 
 def execution_for(record: Record, run: Run, asked: Execution) -> Execution:
-    """How to run a record again: as asked, and where that leaves a choice as the record was made.
-
-    Raises:
-        UserError: a device that is not here.
-    """
+    """How to run a record again: as asked, and where that leaves a choice as the record was made."""
     made, network, not_stackable = record.summary["environment"], run.network, run.method.not_stackable
     if asked.device == "auto" and made.get("device") == "cpu":
         asked = dataclasses.replace(asked, device="cpu")
     kind, name = asked.pick_device().type, made.get("executor")
-    # `auto` does, client by client, what an executor that was asked for by name refuses.
-    free = (
+    if (
         asked.executor == "auto"
         and name in EXECUTORS
+        # `auto` does, client by client, what an executor that was asked for by name refuses.
         and name != choose_executor(kind, network, not_stackable)
-    )
-    if (
-        free
         and (kind == "cpu") == (made.get("device") == "cpu")
         and not EXECUTORS[name].unable(network, not_stackable)
     ):
@@ -190,14 +168,8 @@ def execution_for(record: Record, run: Run, asked: Execution) -> Execution:
 def cores_for(record: Record, run: Run) -> int:
     """Cores to run a record again on, at most: as it was made on, if their number decides its floats."""
     made = record.summary["environment"].get("cores")
-    if (
-        run.device.type != "cpu"
-        or not EXECUTORS[run.executor].by_cores
-        or not isinstance(made, int)
-        or made < 1
-    ):
-        return available_cores()
-    return made
+    decide = run.device.type == "cpu" and EXECUTORS[run.executor].by_cores
+    return made if decide and isinstance(made, int) and made >= 1 else available_cores()
 
 
 def check_record(

@@ -22,11 +22,11 @@ from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.unrecorded import Quiet
-from pfl_benchmark.launch.base import Ended, Launcher, Options, attempt
+from pfl_benchmark.launch import base
+from pfl_benchmark.launch.base import BatchReport, Ended, Launcher, Options, Watcher, attempt
 from pfl_benchmark.launch.cores import confined, own_gpu, use_share
 from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.registry import register
-from pfl_benchmark.launch.sequential import Sequential
 from pfl_benchmark.studies.grid import PlannedRun
 
 GRACE = 10.0  # seconds that workers get to stop by themselves
@@ -58,6 +58,30 @@ def automatic_jobs(execution: Execution) -> int:
         return cores
     gpus = torch.cuda.device_count() if execution.device in ("auto", "cuda") else 1
     return min(cores, _ON_A_GPU * gpus)
+
+
+class Sequential(Launcher):
+    """One run after the other, in this process."""
+
+    def __init__(self, execution: Execution) -> None:
+        super().__init__(1, "on this machine", execution)
+
+    def run(self, runs: Sequence[PlannedRun], watcher: Watcher) -> BatchReport:
+        """As `Launcher.run`."""
+        report, waiting = BatchReport(), list(runs)
+        while waiting:
+            busy = []
+            for run in waiting:
+                ended = attempt(run, self._execution, watcher.begin(run))
+                if ended.kind == "busy":
+                    busy.append(run)
+                else:
+                    report.add(run, ended, watcher)
+            if len(busy) == len(waiting):
+                watcher.wait(busy)
+                time.sleep(base.PATIENCE)
+            waiting = busy
+        return report
 
 
 class _Worker(NamedTuple):

@@ -98,11 +98,7 @@ def _check_values(found: Any, name: str) -> None:
 
 
 def make_folder_of(path: Path) -> None:
-    """Make the folder of a file that is to be written, where there is none.
-
-    Raises:
-        UserError: it cannot be made.
-    """
+    """Make the folder of a file that is to be written; UserError where that is impossible."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -110,10 +106,7 @@ def make_folder_of(path: Path) -> None:
 
 
 def write_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file atomically.
-
-    Args:
-        write: writes it under the name that it is given.
+    """Write a file atomically by `write`, under the name that that is given.
 
     Raises:
         UserError: it cannot be written.

@@ -54,11 +54,7 @@ def gather(folders: Iterable[Path]) -> Gathered:
 
 
 def require_folder(folder: Path) -> None:
-    """See to it that what was given as the folder of a run is one.
-
-    Raises:
-        UserError: it is not; suggests the nearest beside it.
-    """
+    """Raise UserError for what is no folder; it suggests the nearest beside it."""
     if folder.is_dir():
         return
     if folder.exists():
@@ -70,32 +66,25 @@ def require_folder(folder: Path) -> None:
     )
 
 
-def _in(folder: Path) -> Gathered:
-    require_folder(folder)
-    path = folder.resolve()  # its name counts, which "." has not
-    if (path / "config.json").exists():
-        return Gathered([named_record(folder)])
-    return _results(folder, path)
-
-
 def named_record(folder: Path) -> Record:
-    """The record of a finished run in a folder that somebody names.
-
-    Raises:
-        UserError: it is none, or cannot be used.
-    """
+    """The record of a finished run in a folder that somebody names; UserError where there is none."""
     require_folder(folder)
     path = folder.resolve()
     if not (path / "config.json").exists():
         raise UserError(f"{folder} is no record of a run; give a folder that holds a config.json")
-    if not (path / "done").exists() and not (path / "failed.json").exists():
-        raise UserError(f"the run in {folder} is not finished; leave it out, or continue it by its command")
-    if not (path / "done").exists():
-        raise UserError(f"{folder} has no result: {read_reason(path).split(';')[0]}; leave it out")
-    return read_record(path)
+    if (path / "done").exists():
+        return read_record(path)
+    if reason := read_reason(path):
+        raise UserError(f"{folder} has no result: {reason.split(';')[0]}; leave it out")
+    raise UserError(f"the run in {folder} is not finished; leave it out, or continue it by its command")
 
 
-def _results(folder: Path, path: Path) -> Gathered:
+def _in(folder: Path) -> Gathered:
+    """The record in a folder, or all that is usable in a results folder."""
+    require_folder(folder)
+    path = folder.resolve()  # its name counts, which "." has not
+    if (path / "config.json").exists():
+        return Gathered([named_record(folder)])
     store = Store.scan(path)
     if not store.records():
         raise UserError(f"{folder} holds no finished run; give records, or a results folder that has some")

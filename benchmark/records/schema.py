@@ -90,14 +90,10 @@ _NAMES = ("commit", "code", "device", "executor", "torch", "processor")  # entri
 def check_entries(
     place: str, found: Any, needed: Mapping[str, Allowed], others: Mapping[str, Allowed]
 ) -> None:
-    """Hold an object against rules.
-
-    Args:
-        place: where it stands, for messages.
-        others: for entries that may be absent.
+    """Hold an object against rules (`others`: for entries that may be absent).
 
     Raises:
-        ValueError: names the entry that is absent or does not fit.
+        ValueError: names `place`, where the object stands, and the entry that is absent or does not fit.
     """
     if not isinstance(found, dict):
         raise ValueError(f"{place} is no object")
@@ -110,11 +106,7 @@ def check_entries(
 
 
 def check_rounds(lines: Any) -> None:
-    """Check the lines of rounds.jsonl, from the first round.
-
-    Raises:
-        ValueError: names the line and what does not fit.
-    """
+    """Check the lines of rounds.jsonl, from the first round; a ValueError names what does not fit."""
     if not isinstance(lines, list):
         raise ValueError("rounds.jsonl is no list of rounds")
     for number, line in enumerate(lines, start=1):
@@ -127,11 +119,7 @@ def check_rounds(lines: Any) -> None:
 
 
 def check_summary(found: Any) -> None:
-    """Check the content of summary.json.
-
-    Raises:
-        ValueError: names what does not fit.
-    """
+    """Check the content of summary.json; a ValueError names what does not fit."""
     check_entries("summary.json", found, _SUMMARY, _LATER)
     check_entries("the budget of summary.json", found["budget"], _PLAN, {})
     if found["evaluated"] not in ("global", "personal"):

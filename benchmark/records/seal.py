@@ -40,11 +40,7 @@ def seal_of(content: Mapping[str, bytes]) -> str:
 
 
 def seal(folder: Path) -> None:
-    """Write the seal of a record, which says that it is finished.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    """Write the seal of a record, which says that it is finished; UserError where that is impossible."""
     content = {name: read_bytes(folder / name) for name in SEALED if (folder / name).exists()}
     write_text(folder / "done", seal_of(content))
 

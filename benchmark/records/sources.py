@@ -31,10 +31,10 @@ def read(root: Path) -> dict[str, bytes]:
     """
     sources = {}
     for name in _COMPUTING:
-        place = root / name.removeprefix("benchmark/")
-        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+        start = root / name.removeprefix("benchmark/")
+        for path in [start] if start.is_file() else sorted(start.rglob("*.py")):
             if path.is_file():  # editors leave links that lead nowhere
-                below = path.relative_to(place).as_posix()
+                below = path.relative_to(start).as_posix()
                 sources[name if below == "." else f"{name}/{below}"] = path.read_bytes()
     return sources
 

@@ -49,11 +49,7 @@ class Store:
         return store
 
     def add(self, folder: Path) -> None:
-        """Take note of one record folder, whatever its state.
-
-        Raises:
-            UserError: it has the same run as a record in another folder.
-        """
+        """Take note of one record folder, whatever its state; UserError for a second one of the same run."""
         identity = folder.name[-10:]
         self.failed.pop(identity, None)
         try:
@@ -97,29 +93,25 @@ class Store:
     def set_aside(self) -> list[str]:
         """Rename damaged records to ``<folder>.damaged``, so that their runs can be made again.
 
-        Returns:
-            One line for each that says what was done.
-
-        Raises:
-            UserError: no permission to rename.
+        Returns one line for each that says what was done; raises UserError where renaming is forbidden.
         """
         lines = []
-        for found in self.damaged:
-            aside = found.folder.with_name(found.folder.name + ".damaged")
+        for bad in self.damaged:
+            aside = bad.folder.with_name(f"{bad.folder.name}.damaged")
             count = 1
             while aside.exists():
                 count += 1
-                aside = found.folder.with_name(f"{found.folder.name}.damaged-{count}")
+                aside = bad.folder.with_name(f"{bad.folder.name}.damaged-{count}")
             try:
-                found.folder.rename(aside)
+                bad.folder.rename(aside)
             except FileNotFoundError:
                 continue  # another process was faster
             except OSError as error:
                 raise UserError(
-                    f"the record {found.folder} is damaged ({found.reason}) and cannot be renamed: "
+                    f"the record {bad.folder} is damaged ({bad.reason}) and cannot be renamed: "
                     f"{error.strerror}; mend the permissions there or choose another --results-dir"
                 ) from error
-            lines.append(f"damaged record set aside as {aside.name}: {found.reason}")
+            lines.append(f"damaged record set aside as {aside.name}: {bad.reason}")
         self.damaged.clear()
         return lines
 

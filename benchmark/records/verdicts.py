@@ -15,11 +15,7 @@ BIT_EQUAL, WITHIN_TOLERANCE, DIFFERENT = "bit-equal", "within tolerance", "diffe
 
 
 def write_verdict(folder: Path, verdict: Mapping[str, Any]) -> None:
-    """Keep in a record's folder what came of verifying it; its seal does not cover that.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    """Keep in a record's folder what came of verifying it, besides its seal; UserError: impossible."""
     write_json(folder / _VERIFIED, with_checksum(verdict))
 
 

@@ -54,11 +54,7 @@ class Busy(UserError):
 
 
 def refuse_record(root: Path) -> None:
-    """Refuse the folder of one run as a results folder.
-
-    Raises:
-        UserError: it is one.
-    """
+    """Raise UserError for the folder of one run, where a results folder is wanted."""
     if (root / "config.json").exists():
         raise UserError(
             f"{root} is the record of one run; give the results folder that holds it, {root.parent}"
@@ -185,10 +181,9 @@ class RunRecord:
         write_json(self.folder / "config.json", {"format": FORMAT, "config": self.config.to_dict(), **about})
 
     def _same_data(self, split: Mapping[str, Any]) -> bool:
-        """Whether config.json tells of these data; what older versions did not write down may be any.
+        """Whether config.json tells of these data; UserError where it is damaged.
 
-        Raises:
-            UserError: it is missing or damaged.
+        What older versions did not write down may be any.
         """
         try:
             begun = read_json(self.folder / "config.json")["split"]
@@ -211,11 +206,7 @@ class RunRecord:
         return time.perf_counter() - started
 
     def load_checkpoint(self, device: torch.device) -> dict[str, Any] | None:
-        """The last checkpoint, or None.
-
-        Raises:
-            ValueError: it is damaged, or of another run.
-        """
+        """The last checkpoint, or None; raises ValueError where it is damaged or of another run."""
         if not self.checkpoint.exists():
             return None
         state = load_tensors(self.checkpoint, device)
