@@ -55,8 +55,7 @@ def describe_split(config: RunConfig) -> str:
 def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> dict[str, Any]:
     """The fields in which `config` differs from a setting; method and seed do not count.
 
-    Args:
-        setting: its name; empty: compare with the defaults of `RunConfig`, for a dataset without a setting.
+    An empty name stands for the defaults of `RunConfig`, for a dataset without a setting.
     """
     values = find_setting(setting).values if setting else {"dataset": config.dataset}
     plain = dataclasses.replace(RunConfig(), **values)
@@ -80,9 +79,7 @@ def setting_in_words(
 ) -> str:
     """The nearest setting, or else the dataset, and the changes: ``digits-s2, samples per client 20``.
 
-    Args:
-        names: the fields that count.
-        common: fields with a value that needs no mention.
+    Only fields among `names` count; those with their value in `common` need no mention.
     """
     names = tuple(names)
     setting = nearest_setting(config, names)

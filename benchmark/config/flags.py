@@ -27,12 +27,10 @@ _MORE_HELP = {
 
 
 _OF_BUDGETS = {"byte_budget": "bytes", "compute_cap": "bytes", "sample_budget": "samples"}
+_Group = argparse.ArgumentParser | argparse._ActionsContainer
 
 
 # -- flags ------------------------------------------------------------------------------------------
-
-
-_Group = argparse.ArgumentParser | argparse._ActionsContainer
 
 
 def add_flag(
@@ -127,14 +125,12 @@ def _reader(name: str) -> Callable[[str], Any]:
     kind, default = _KINDS[name], _FIELDS[name].default
 
     def read(text: str) -> Any:
-        if kind is str:
-            return text
         value = _finite(flag(name), kind, text, default)
         if kind is int and abs(value) >= 2**63:
             raise UserError(f"{flag(name)} is {text}; expected a number that fits 64 bits")
         return value
 
-    return read
+    return str if kind is str else read
 
 
 def _finite(name: str, kind: Callable[[str], Any], text: str, such_as: Any) -> Any:
@@ -216,11 +212,7 @@ def file_of(*endings: str) -> Callable[[str], Callable[[str], Path]]:
 
 
 def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
-    """The setting's name and the configuration that the flags ask for, without the method.
-
-    Raises:
-        UserError: unknown setting or dataset, or flags that contradict each other.
-    """
+    """The setting's name and the configuration that the flags ask for, as `config_from`."""
     given = {name: value for name in _FIELDS if (value := getattr(arguments, name, None)) is not None}
     given.pop("algo", None)
     return config_from(given, arguments.setting)
@@ -267,11 +259,7 @@ def config_from(given: Mapping[str, Any], setting: str | None = None) -> tuple[s
 
 
 def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """The partition that the flags mean: the one they name, else the setting's, else the first they fit.
-
-    Raises:
-        UserError: they contradict each other.
-    """
+    """The partition that the flags mean: the one they name, else the setting's, else the first they fit."""
     options = {name for name in OPTIONS if name in given}
     fitting = [name for name, partitioner in PARTITIONERS.items() if options <= {*partitioner.options()}]
     if not fitting:

@@ -24,11 +24,7 @@ def knows_network(config: RunConfig) -> bool:
 
 
 def network_of(config: RunConfig) -> Network:
-    """The network of a run; a function of the configuration alone, so that no data are needed for it.
-
-    Raises:
-        UserError: there is no such network, it does not fit the dataset, or a field does not fit it.
-    """
+    """The network of a run; a function of the configuration alone, so that no data are needed for it."""
     if config.own_network:
         if config.dataset not in NETWORKS:
             raise UserError(

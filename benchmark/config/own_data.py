@@ -16,13 +16,9 @@ _LOADED: dict[str, str] = {}  # names of datasets by what was given
 
 
 def load_own(text: str) -> str:
-    """Make known what ``folder:PATH`` or ``parquet:PATH`` names, once a process.
+    """Make known what ``folder:PATH`` or ``parquet:PATH`` names, once a process; UserError: unreadable.
 
-    Returns:
-        The name of the dataset, which is also that of a setting with values that suit it.
-
-    Raises:
-        UserError: it cannot be read.
+    Returns the name of the dataset, which is also that of a setting with values that suit it.
     """
     if text in _LOADED:
         return _LOADED[text]

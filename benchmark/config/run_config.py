@@ -23,11 +23,7 @@ C = TypeVar("C")
 
 
 def _with_options(cls: type[C]) -> type[C]:
-    """Class decorator: fields for the options of all partitioners, behind `partition`.
-
-    Raises:
-        ValueError: an option has the name of another field.
-    """
+    """Class decorator: fields for the options of all partitioners, behind `partition`."""
     kinds = {}
     for name, kind in cls.__annotations__.items():
         kinds[name] = kind
@@ -36,10 +32,8 @@ def _with_options(cls: type[C]) -> type[C]:
     for name, spec in OPTIONS.items():
         if hasattr(cls, name):
             raise ValueError(f"the option {name} of a partitioner is a field of every run already")
-        partitioners = ", ".join(
-            partitioner for partitioner, found in PARTITIONERS.items() if name in found.options()
-        )
-        doc = f"{partitioners}: {spec.metadata['doc']}"
+        users = [user for user, partitioner in PARTITIONERS.items() if name in partitioner.options()]
+        doc = f"{', '.join(users)}: {spec.metadata['doc']}"
         setattr(cls, name, field(default=spec.default, metadata={**spec.metadata, "doc": doc}))
     cls.__annotations__ = kinds
     return cls
@@ -182,15 +176,10 @@ class RunConfig:
 
     @property
     def partitioner(self) -> Partitioner:
-        """The partitioner with its options.
-
-        Raises:
-            UserError: unknown, or an option is out of range.
-        """
+        """The partitioner with its options; UserError where it is unknown, or an option is out of range."""
         partitioner = find_partitioner(self.partition)
-        return partitioner(
-            **{spec.name: getattr(self, spec.name) for spec in dataclasses.fields(partitioner)}
-        )
+        names = (spec.name for spec in dataclasses.fields(partitioner))
+        return partitioner(**{name: getattr(self, name) for name in names})
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -215,11 +204,11 @@ class RunConfig:
     @property
     def identifying(self) -> dict[str, Any]:
         """The fields that make up `identity`: all but those that are at their ``absent`` value."""
-        values = {spec: getattr(self, spec.name) for spec in dataclasses.fields(self)}
+        missing = object()
         return {
             spec.name: value
-            for spec, value in values.items()
-            if "absent" not in spec.metadata or value != spec.metadata["absent"]
+            for spec in dataclasses.fields(self)
+            if (value := getattr(self, spec.name)) != spec.metadata.get("absent", missing)
         }
 
     @property
@@ -239,7 +228,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Build a configuration; an unknown key is an error, one that records did not have yet is filled in.
+        """Build a configuration; what records did not have yet is filled in.
 
         Raises:
             UserError: names the unknown key or partition and the nearest known one, or the misshapen value.

@@ -11,15 +11,10 @@ from pfl_benchmark.errors import UserError, unknown
 
 @dataclass(frozen=True)
 class Setting:
-    """A dataset with its split and protocol.
+    """A dataset with its split and protocol."""
 
-    Attributes:
-        title: as tables print it.
-        values: fields of `RunConfig` that it sets; all others keep their defaults.
-    """
-
-    title: str
-    values: Mapping[str, Any]
+    title: str  # as tables print it
+    values: Mapping[str, Any]  # fields of `RunConfig` that it sets; all others keep their defaults
 
 
 def _split(dataset: str, partition: str, train: int, test: int, **more: Any) -> dict[str, Any]:
@@ -31,6 +26,11 @@ def _split(dataset: str, partition: str, train: int, test: int, **more: Any) -> 
         "test_samples_per_client": test,
         **more,
     }
+
+
+def _shards(dataset: str, train: int, test: int, classes: int, **more: Any) -> dict[str, Any]:
+    """A split in shards, with so many classes a client."""
+    return _split(dataset, "shards", train, test, classes_per_client=classes, **more)
 
 
 def _users(count: int) -> dict[str, int]:
@@ -61,21 +61,11 @@ _HAPT = {"test_share": 0.3, "clients": 30, "participation": 0.2, "rounds": 100, 
 # Sample counts: paper, section "Performance Comparison" and appendix "Data Partitioning"; test sizes are
 # ours (the paper states none): all of the official test images of a class, shared by its clients.
 SETTINGS: dict[str, Setting] = {
-    "cifar10-s2": Setting(
-        "CIFAR-10 (100, 2)", _split("cifar10", "shards", 150, 100, classes_per_client=2, **_FLIPS)
-    ),
-    "cifar10-s5": Setting(
-        "CIFAR-10 (100, 5)", _split("cifar10", "shards", 150, 100, classes_per_client=5, **_FLIPS)
-    ),
-    "cifar100-s20": Setting(
-        "CIFAR-100 (100, 20)",
-        _split("cifar100", "shards", 400, 100, classes_per_client=20, dropout=0.6, **_FLIPS),
-    ),
-    "cifar100-s5": Setting(
-        "CIFAR-100 (100, 5)",
-        _split("cifar100", "shards", 400, 100, classes_per_client=5, dropout=0.6, **_FLIPS),
-    ),
-    "emnist-s10": Setting("EMNIST (100, 10)", _split("emnist", "shards", 100, 200, classes_per_client=10)),
+    "cifar10-s2": Setting("CIFAR-10 (100, 2)", _shards("cifar10", 150, 100, 2, **_FLIPS)),
+    "cifar10-s5": Setting("CIFAR-10 (100, 5)", _shards("cifar10", 150, 100, 5, **_FLIPS)),
+    "cifar100-s20": Setting("CIFAR-100 (100, 20)", _shards("cifar100", 400, 100, 20, dropout=0.6, **_FLIPS)),
+    "cifar100-s5": Setting("CIFAR-100 (100, 5)", _shards("cifar100", 400, 100, 5, dropout=0.6, **_FLIPS)),
+    "emnist-s10": Setting("EMNIST (100, 10)", _shards("emnist", 100, 200, 10)),
     "cifar10-dir1.0": Setting(
         "CIFAR-10, Dirichlet 1.0", _split("cifar10", "dirichlet", 150, 100, dirichlet=1.0, **_FLIPS)
     ),
@@ -97,9 +87,7 @@ SETTINGS: dict[str, Setting] = {
         _split("sent140", "natural", 14, 6, test_share=0.3, least_test=4, embedding=50, **_SENT140),
     ),
     # EMNIST's setting as far as these letters allow: the rarest class has 176 training and 13 test images.
-    "letters-s10": Setting(
-        "OCR letters (100, 10)", _split("letters", "shards", 40, 13, classes_per_client=10)
-    ),
+    "letters-s10": Setting("OCR letters (100, 10)", _shards("letters", 40, 13, 10)),
     # Rate and rounds were chosen on Local Only and FedAvg alone, on a validation split (the study
     # natural-rates): at 0.01 both are worse; at 0.05 Local Only is 2.6 points worse, FedAvg 0.9 better.
     "hapt": Setting("HAPT (30)", _split("hapt", "chronological", 400, 200, **_HAPT)),
@@ -116,9 +104,7 @@ SETTINGS: dict[str, Setting] = {
         "Shakespeare, to try (10)",
         _split("shakespeare", "chronological", 40, 20, test_share=0.2, **_users(10), **_FEW_ROLES),
     ),
-    "fmnist-s2": Setting(
-        "Fashion-MNIST (100, 2)", _split("fmnist", "shards", 150, 100, classes_per_client=2)
-    ),
+    "fmnist-s2": Setting("Fashion-MNIST (100, 2)", _shards("fmnist", 150, 100, 2)),
     "digits-s2": Setting(
         "Digits (20, 2)", _split("digits", "distinct", 60, 20, classes_per_client=2, **_DIGITS)
     ),
@@ -153,22 +139,14 @@ DEFAULT_SETTING = "cifar10-s2"  # the paper's first column
 
 
 def find_setting(name: str) -> Setting:
-    """The setting of that name.
-
-    Raises:
-        UserError: unknown; suggests the nearest.
-    """
+    """The setting of that name; for an unknown one UserError suggests the nearest."""
     if name not in SETTINGS:
         raise unknown("setting", name, SETTINGS)
     return SETTINGS[name]
 
 
 def default_setting(dataset: str) -> str:
-    """The setting that ``--dataset`` alone stands for: the first that uses it.
-
-    Raises:
-        UserError: no setting uses that dataset.
-    """
+    """The setting that ``--dataset`` alone stands for: the first that uses it; UserError: none does."""
     for name, setting in SETTINGS.items():
         if setting.values["dataset"] == dataset:
             return name

@@ -31,22 +31,13 @@ _SHORT: dict[str, Any] = {"rounds": 4, "clients": 4, "participation": 0.5, "samp
 
 @dataclass(frozen=True)
 class Card:
-    """What a reader wants to know of a method before using it.
-
-    Attributes:
-        summary: the first paragraph of its docstring.
-        parts: paragraphs of its docstring that begin with ``Source:``, ``Defaults:``, ``Deviations:`` or
-            ``Traps:``, by that word; ``More`` holds the others.
-        flow: what the server sends, what clients send and keep, and what is evaluated, on the network of
-            CIFAR-10.
-        costs: of a run on CIFAR-10, S = 2, relative to FedAvg's.
-    """
+    """What a reader wants to know of a method before using it."""
 
     name: str
-    summary: str
-    parts: Mapping[str, str]
-    flow: Mapping[str, str]
-    costs: Mapping[str, float]
+    summary: str  # the first paragraph of its docstring
+    parts: Mapping[str, str]  # the others, by the word of `_PARTS` that they begin with, or ``More``
+    flow: Mapping[str, str]  # what is sent, kept and evaluated, on the network of CIFAR-10
+    costs: Mapping[str, float]  # of a run on CIFAR-10, S = 2, relative to FedAvg's
 
 
 def card_of(method: type[Algorithm]) -> Card:

@@ -20,10 +20,8 @@ _LINES = 20  # at most about this many, where there is no bar
 class RunProgress:
     """A `engine.rounds.Observer` for people; use it as a context manager around the run.
 
-    Args:
-        headline: what is run; printed when everything has been found in order and rounds begin.
-        waiting: what to show on a terminal until then.
-        resumes: whether there is a checkpoint, so that the rounds found finished are the run's own.
+    It prints the headline when rounds begin, and shows `waiting` on a terminal until then. If the run
+    `resumes`, there is a checkpoint, and the rounds found finished are its own.
     """
 
     def __init__(self, headline: str, waiting: str, resumes: bool) -> None:

@@ -36,14 +36,9 @@ def record_of(run: Run, results_dir: Path) -> RunRecord:
     return RunRecord(results_dir, run.config, run.label)
 
 
-def finished_summary(record: RunRecord) -> dict[str, Any]:
-    """The summary of a finished run, with the record's folder under ``record``."""
-    return {**read_record(record.folder).summary, "record": str(record.folder)}
-
-
 def _finished(record: RunRecord, execution: Execution) -> dict[str, Any]:
     """The summary of a finished run, which has to have kept what is asked for."""
-    summary = finished_summary(record)
+    summary = {**read_record(record.folder).summary, "record": str(record.folder)}
     wanted = {PREDICTIONS: execution.save_predictions, MODELS: execution.save_models}
     for name, asked in wanted.items():
         if asked and not (record.folder / name).is_file():
@@ -55,14 +50,10 @@ def _finished(record: RunRecord, execution: Execution) -> dict[str, Any]:
 
 
 def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[str, Any]:
-    """Carry out one run, or return the summary of its finished record.
+    """Carry out one run, or read its finished record; after bad input (UserError) nothing is half-written.
 
-    Returns:
-        The summary, with the record's folder under ``record``, and under ``warnings``, if there are any, what
-        trackers had to say.
-
-    Raises:
-        UserError: bad input; nothing is left half-written.
+    Returns the summary, with the record's folder under ``record``, and under ``warnings``, if there are any,
+    what trackers had to say.
     """
     if not resolved.executor:
         resolved = resolved.placed(execution)

@@ -28,16 +28,11 @@ _PATIENCE = 20  # suggestions in a row that are no new configuration, after whic
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration that was tried.
-
-    Attributes:
-        accuracy: on the validation split; None where training diverged.
-        outdated: other code than this made it.
-    """
+    """One configuration that was tried."""
 
     config: RunConfig
-    accuracy: float | None
-    outdated: bool = False
+    accuracy: float | None  # on the validation split; None where training diverged
+    outdated: bool = False  # other code than this made it
 
 
 def need_optuna() -> Any:
@@ -48,12 +43,7 @@ def need_optuna() -> Any:
 def space_of(config: RunConfig, fixed: set[str]) -> dict[str, Space]:
     """What is searched: what the method declares (`engine.hyper.option`) and the learning rate.
 
-    Args:
-        config: whose learning rate is the middle of its interval.
-        fixed: names that are not searched.
-
-    Raises:
-        UserError: nothing is left to search.
+    All but what is `fixed`; UserError where nothing is left. The rate's interval is around that of `config`.
     """
     rate = Between(config.lr / _FACTOR, config.lr * _FACTOR)
     every = {RATE: rate, **spaces(find(config.algo).Hyper)}
@@ -82,9 +72,6 @@ def search(
         run: the first trial, with its validation split.
         given: hyper-parameters that are fixed, as typed.
         evaluate: carries out a run and returns its accuracy.
-
-    Raises:
-        UserError: optuna is not installed, or a run cannot be carried out.
     """
     optuna, config = need_optuna(), run.config
     optuna.logging.set_verbosity(optuna.logging.WARNING)

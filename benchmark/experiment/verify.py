@@ -47,18 +47,13 @@ Figures = dict[tuple[str, str], Any]
 
 @dataclass(frozen=True)
 class Gap:
-    """A figure that is not the recorded one.
-
-    Attributes:
-        found: None where there is no such figure any more.
-        excess: the difference, in tolerances; infinite where the figure has to be the same.
-    """
+    """A figure that is not the recorded one."""
 
     place: str
     field: str
     recorded: Any
-    found: Any
-    excess: float
+    found: Any  # None where there is no such figure any more
+    excess: float  # the difference, in tolerances; infinite where the figure has to be the same
 
     def __str__(self) -> str:
         return f"{self.place}, {self.field}: {self.recorded} recorded, {self.found} found"
@@ -69,20 +64,13 @@ class Gap:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of running a record's first rounds again.
-
-    Attributes:
-        rounds: how many were compared, of how many of the run; with all of them also what the run ended with.
-        figures: how many figures were compared.
-        gaps: all that are not exactly the recorded ones, in the record's order.
-        environment: of this process, as in a summary.
-    """
+    """What came of running a record's first rounds again."""
 
     record: Record
-    rounds: int
-    figures: int
-    gaps: Sequence[Gap]
-    environment: Mapping[str, Any]
+    rounds: int  # that were compared; with all of the run's also what it ended with
+    figures: int  # how many were compared
+    gaps: Sequence[Gap]  # all that are not exactly the recorded ones, in the record's order
+    environment: Mapping[str, Any]  # of this process, as in a summary
 
     @property
     def verdict(self) -> str:
@@ -177,9 +165,6 @@ def check_record(
 ) -> None:
     """Refuse what cannot be verified here, before anything is trained.
 
-    Args:
-        run: the record's configuration, placed by `execution`.
-
     Raises:
         UserError: more rounds than the run has, other data, or an executor that cannot train its network.
     """
@@ -207,10 +192,7 @@ def verify(
     dataset: datasets.Dataset,
     observer: Observer,
 ) -> Verdict:
-    """Run the first rounds of a record again and compare.
-
-    Args:
-        resolved: the record's configuration, placed by `execution`.
+    """Run the first rounds of a record again (`resolved` by its configuration and `execution`) and compare.
 
     The method sees the run's full number of rounds, on which its stages may depend; nothing is taken over
     from other runs, and nothing is written but to a temporary folder.
@@ -301,8 +283,8 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         for key, inner in value.items():
             yield from _leaves(f"{name}.{key}", inner)
     elif isinstance(value, (list, tuple)):
-        for place, inner in enumerate(value):
-            yield from _leaves(f"{name}[{place}]", inner)
+        for position, inner in enumerate(value):
+            yield from _leaves(f"{name}[{position}]", inner)
     else:
         yield name, value
 

@@ -57,17 +57,6 @@ def compare_records(*runs: Runs, against: str | Path | Record | None = None) -> 
 
 
 _COLUMNS = [
-    "setting",
-    "title",
-    "seeds",
-    "accuracy",
-    "accuracy_std",
-    "reference",
-    "difference",
-    "standard_error",
-    "pairs",
-    "p",
-    "p_holm",
-    "verdict",
-    "records",
-]
+    "setting", "title", "seeds", "accuracy", "accuracy_std", "reference", "difference", "standard_error",
+    "pairs", "p", "p_holm", "verdict", "records",
+]  # fmt: skip

@@ -80,24 +80,15 @@ def run(
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         _check(name, value)
-    is_list = isinstance(trackings, Sequence)
+    by_name = isinstance(hyper, Mapping) and all(isinstance(name, str) for name in hyper)
+    trackers = isinstance(trackings, Sequence) and all(hasattr(each, "check") for each in trackings)
     for name, value, fits, expected in (
-        (
-            "hyper",
-            hyper,
-            hyper is None or (isinstance(hyper, Mapping) and all(isinstance(n, str) for n in hyper)),
-            "a dictionary of hyper-parameters by name",
-        ),
+        ("hyper", hyper, hyper is None or by_name, "a dictionary of hyper-parameters by name"),
         ("results_dir", results_dir, isinstance(results_dir, str | Path) and results_dir != "", "a folder"),
         ("data_dir", data_dir, isinstance(data_dir, str | Path | None), "a folder"),
         ("device", device, isinstance(device, str), "a name"),
         ("executor", executor, isinstance(executor, str), "a name"),
-        (
-            "trackings",
-            trackings,
-            is_list and all(hasattr(t, "check") for t in trackings),
-            "a list of trackers",
-        ),
+        ("trackings", trackings, trackers, "a list of trackers"),
     ):
         if not fits:
             raise UserError(f"{name} is {value!r:.60}; expected {expected}")

@@ -32,9 +32,6 @@ class Batch:
         seeds: the seeds to make; None stands for the profile's.
         settings: names of the only settings to make runs on; none: all.
         launcher, jobs, flags: where runs are carried out, how many at a time (`launch.Options`).
-
-    Raises:
-        UserError: an unknown launcher.
     """
 
     def __init__(
@@ -78,11 +75,8 @@ class Batch:
         """Studies that are computed and not up to date; none where only some settings are asked for."""
         if self._settings:
             return []
-        return [
-            study
-            for study in self.studies
-            if study.computed and not study.computed.is_done(self.profile, self.store.root, self.seeds)
-        ]
+        about = (self.profile, self.store.root, self.seeds)
+        return [each for each in self.studies if each.computed and not each.computed.is_done(*about)]
 
     # -- carrying it out ------------------------------------------------------------------------------
 
@@ -143,11 +137,8 @@ class Batch:
     def _refuse_other_data(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Before the first run, as far as the data are on this machine and the runs will be.
 
-        Returns:
-            The runs whose data are not here to be compared with those of records.
-
-        Raises:
-            UserError: the folder has records of some dataset that were made on another copy of it.
+        Returns the runs whose data are not here to be compared with those of records; UserError where the
+        folder has records of some dataset that were made on another copy of it.
         """
         folder, unseen = self.execution.data_dir, set()
         finished = {record.folder.name: record.data for record in self.store.records()} if self._here else {}

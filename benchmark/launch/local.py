@@ -35,11 +35,7 @@ _ON_A_GPU = 4  # jobs, by ``auto``: so many have shared an H100; one that runs o
 
 @register("local", "this machine")
 def local(options: Options) -> Launcher:
-    """One run after the other in this process, or several in processes of their own.
-
-    Raises:
-        UserError: more jobs than cores.
-    """
+    """One run after the other in this process, or several in others; UserError: more jobs than cores."""
     cores = available_cores()
     jobs = 1 if options.jobs is None else options.jobs or automatic_jobs(options.execution)
     if jobs > cores:
@@ -67,7 +63,6 @@ class Sequential(Launcher):
         super().__init__(1, "on this machine", execution)
 
     def run(self, runs: Sequence[PlannedRun], watcher: Watcher) -> BatchReport:
-        """As `Launcher.run`."""
         report, waiting = BatchReport(), list(runs)
         while waiting:
             busy = []
@@ -102,32 +97,30 @@ class Processes(WorkerPool):
         self._workers: dict[int, _Worker] = {}
 
     def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Future[Ended]]:
-        """As `WorkerPool.submit`."""
         return [self._submit(run) for run in runs]
 
     def _submit(self, run: PlannedRun) -> Future[Ended]:
         workers = self._workers
-        place = next(n for n in range(self.jobs) if n not in workers or workers[n].future.done())
+        number = next(n for n in range(self.jobs) if n not in workers or workers[n].future.done())
         try:
-            future = workers[place].executor.submit(_run, run, self._execution)
-            workers[place] = workers[place]._replace(future=future)
+            future = workers[number].executor.submit(_run, run, self._execution)
+            workers[number] = workers[number]._replace(future=future)
         except (KeyError, BrokenProcessPool):  # there was none yet, or it is dead
-            self._start(place, run)
-        return workers[place].future
+            self._start(number, run)
+        return workers[number].future
 
-    def _start(self, place: int, run: PlannedRun) -> None:
+    def _start(self, number: int, run: PlannedRun) -> None:
         others = set(active_children())
         context = multiprocessing.get_context("spawn")
         executor = ProcessPoolExecutor(1, mp_context=context, initializer=_begin)
         # What is set here is inherited, so that it holds before the worker imports PyTorch.
-        gpu = own_gpu(place, self._execution.device)
-        with confined(place, self.jobs, **gpu), _interrupts_blocked():
+        gpu = own_gpu(number, self._execution.device)
+        with confined(number, self.jobs, **gpu), _interrupts_blocked():
             future = executor.submit(_run, run, self._execution)
             (process,) = set(active_children()) - others
-            self._workers[place] = _Worker(executor, process, future)  # before an interrupt can come
+            self._workers[number] = _Worker(executor, process, future)  # before an interrupt can come
 
     def close(self) -> None:
-        """As `WorkerPool.close`."""
         for worker in self._workers.values():
             worker.process.terminate()
             worker.executor.shutdown(wait=False, cancel_futures=True)

@@ -108,11 +108,7 @@ class _Filling:
         self._proved = False  # that workers can be started at all
 
     def run(self, runs: Sequence[PlannedRun]) -> BatchReport:
-        """Run all of them.
-
-        Raises:
-            UserError: records cannot be written, or workers cannot be started.
-        """
+        """Run all of them; UserError where records cannot be written or workers cannot be started."""
         self._queue = list(runs)
         while self._queue or self._busy or self._running:
             self._submit()

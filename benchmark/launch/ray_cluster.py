@@ -50,11 +50,7 @@ ADDRESS = {
 
 @register("ray", "a Ray cluster", address=ADDRESS)
 class RayCluster(WorkerPool):
-    """A pool of Ray tasks; this process holds the locks of their records.
-
-    Raises:
-        UserError: Ray is not installed, the cluster cannot be reached, or is too small for the jobs.
-    """
+    """A pool of Ray tasks; this process holds the locks of their records."""
 
     pause = 0.2
 
@@ -114,7 +110,6 @@ class RayCluster(WorkerPool):
         }
 
     def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Future[Ended]]:
-        """As `WorkerPool.submit`."""
         return [self._threads.submit(self._follow, run) for run in runs]
 
     def _follow(self, run: PlannedRun) -> Ended:
@@ -137,7 +132,6 @@ class RayCluster(WorkerPool):
             record.release()
 
     def close(self) -> None:
-        """As `WorkerPool.close`."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         for stream in self._streams:
@@ -148,11 +142,7 @@ class RayCluster(WorkerPool):
 
 
 def connect(ray: Any, address: str) -> bool:
-    """Join the cluster at `address` (``local``: start one); says whether that is to be undone in the end.
-
-    Raises:
-        UserError: nothing answers there.
-    """
+    """Join the cluster at `address` (``local``: start one); says whether that is to be undone in the end."""
     if ray.is_initialized():
         return False
     for name, value in _SETTINGS.items():

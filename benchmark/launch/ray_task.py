@@ -83,11 +83,7 @@ def read_files(folder: Path) -> Files:
 
 
 def write_files(folder: Path, files: Files) -> None:
-    """Write files of a record; those of an earlier attempt go.
-
-    Raises:
-        UserError: that is impossible.
-    """
+    """Write files of a record; those of an earlier attempt go."""
     for name in _FILES:
         if name in files:
             write_bytes(folder / name, files[name])

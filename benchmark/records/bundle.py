@@ -167,18 +167,12 @@ def _packages() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose files are all there and as they were packed.
-
-    Attributes:
-        records: all that it holds, in a temporary folder.
-        plugins: copies of its plugin files; nothing has run them.
-        digest: SHA-256 of the zip file.
-    """
+    """A bundle whose files are all there and as they were packed."""
 
     path: Path
-    records: Sequence[Record]
-    plugins: Sequence[Path]
-    digest: str
+    records: Sequence[Record]  # all that it holds, in a temporary folder
+    plugins: Sequence[Path]  # copies of its plugin files; nothing has run them
+    digest: str  # SHA-256 of the zip file
 
 
 @contextlib.contextmanager

@@ -25,8 +25,7 @@ CORES_VARIABLE = "PFL_CORES"  # of the environment: a worker's share where sever
 def environment(device: torch.device, executor: str, installed: Iterable[str] = ()) -> dict[str, Any]:
     """Versions and hardware of this process, as JSON values; names no person, host or path.
 
-    Args:
-        installed: the plugins of installed packages that a run uses; the other plugins were asked for.
+    Of the plugins of installed packages only those `installed` that a run uses; others were asked for.
     """
     found = {
         "version": __version__,

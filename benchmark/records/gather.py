@@ -14,15 +14,10 @@ from pfl_benchmark.records.writer import FOLDER
 
 @dataclass
 class Gathered:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        records: every run once.
-        left_out: a line for what lies in a results folder and has no result.
-    """
-
-    records: list[Record] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)  # every run once
+    left_out: list[str] = field(default_factory=list)  # lines for what lies there and has no result
 
 
 def gather(folders: Iterable[Path]) -> Gathered:

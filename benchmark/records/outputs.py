@@ -38,14 +38,7 @@ class Model(Protocol):
 
 
 class SavedOutputs:
-    """What is kept of the final evaluation.
-
-    Args:
-        predictions, models: whether to keep them.
-
-    Raises:
-        UserError: models are wanted, and safetensors is not installed.
-    """
+    """What is kept of the final evaluation; UserError where models are, and safetensors is not installed."""
 
     def __init__(self, predictions: bool = False, models: bool = False) -> None:
         self._safetensors = optional("safetensors.torch", "--save-models") if models else None
@@ -79,16 +72,9 @@ class SavedOutputs:
             )
 
     def write(self, folder: Path, about: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """Write the files.
+        """Write the files; `about` is what the header of the models says of the run.
 
-        Args:
-            about: what the header of the models says of the run.
-
-        Returns:
-            SHA-256 and bytes by name of the file, for the summary.
-
-        Raises:
-            UserError: a file cannot be written.
+        Returns SHA-256 and bytes by name of the file, for the summary.
         """
         if self._predictions:
             arrays = {name: np.concatenate(parts) for name, parts in self._parts.items()}

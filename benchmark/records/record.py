@@ -42,11 +42,7 @@ _ROUNDING = 2e-6  # of figures that are written with six decimals, and of what i
 
 
 class BadRecord(UserError):
-    """A folder that says it is a finished record and cannot be used as one.
-
-    Attributes:
-        reason: in words, with the file.
-    """
+    """A folder that says it is a finished record and cannot be used as one, for a reason in words."""
 
     def __init__(self, folder: Path, reason: str) -> None:
         super().__init__(

@@ -38,16 +38,11 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Data:
-    """What a run trained and tested on.
-
-    Attributes:
-        sizes: numbers of training and test samples; empty in records that do not tell (older ones).
-        checksum: of all samples and labels; likewise.
-    """
+    """What a run trained and tested on; older records do not tell all of it."""
 
     kind: Kind
-    sizes: tuple[int, ...]
-    checksum: str
+    sizes: tuple[int, ...]  # numbers of training and test samples
+    checksum: str  # of all samples and labels
 
     def differs(self, other: Data) -> bool:
         """Whether the two are known to be different copies of the same dataset."""
@@ -89,15 +84,10 @@ def _distinct(sizes: Mapping[tuple[int, ...], set[str]]) -> int:
 
 
 def refuse_other_data(root: Path, here: Data, finished: Mapping[str, Data]) -> None:
-    """Refuse to put runs on some data beside finished ones on another copy of the dataset.
+    """Refuse (UserError) to put runs on the data `here` beside finished ones on another copy of the dataset.
 
     Args:
-        root: the results folder.
-        here: what the new runs would be made on.
-        finished: the data of its finished records, by folder's name.
-
-    Raises:
-        UserError: a finished record of `root` has other data.
+        finished: the data of finished records of the results folder `root`, by folder's name.
     """
     others = [(name, there) for name, there in finished.items() if here.differs(there)]
     if others:

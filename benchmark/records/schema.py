@@ -14,19 +14,13 @@ DETAILS = ("macro_f1", "auc", "auc_clients")  # which older records do not have,
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What an entry may be.
+    """What an entry may be."""
 
-    Attributes:
-        types: its type is one of these; bool is no int.
-        least, most: the range of a number.
-        of: what the entries of a list may be.
-    """
-
-    types: tuple[type, ...]
+    types: tuple[type, ...]  # of which its own is one; bool is no int
     words: str
-    least: float | None = None
+    least: float | None = None  # of a number
     most: float = math.inf
-    of: Allowed | None = None
+    of: Allowed | None = None  # the entries of a list
 
     def fits(self, value: Any) -> bool:
         """Whether a value read from JSON is that."""

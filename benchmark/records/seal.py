@@ -23,12 +23,7 @@ SEALED = ("clients.csv", "config.json", DIAGNOSTICS, "rounds.jsonl", "summary.js
 
 
 def read_sealed(folder: Path) -> dict[str, bytes]:
-    """The files of a record that a seal covers, by name.
-
-    Raises:
-        OSError: one that every record has cannot be read.
-        ValueError: one is no regular file, or too large.
-    """
+    """The files of a record that a seal covers, by name; errors as `read_bytes` has them."""
     names = [name for name in SEALED if name != DIAGNOSTICS or (folder / name).exists()]
     return {name: read_bytes(folder / name) for name in names}
 

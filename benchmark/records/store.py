@@ -15,16 +15,11 @@ from pfl_benchmark.records.writer import FOLDER, refuse_record
 
 @dataclass
 class Store:
-    """What lies in a results folder.
-
-    Attributes:
-        damaged: records that cannot be used; they count as missing.
-        failed: why runs stopped whose training diverged, by the hash of their configuration.
-    """
+    """What lies in a results folder."""
 
     root: Path
-    damaged: list[BadRecord] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
+    damaged: list[BadRecord] = field(default_factory=list)  # cannot be used, and count as missing
+    failed: dict[str, str] = field(default_factory=dict)  # why training diverged, by configuration's hash
     _records: dict[str, dict[int, Record]] = field(default_factory=dict)
 
     @classmethod

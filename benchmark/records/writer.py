@@ -62,11 +62,7 @@ def refuse_record(root: Path) -> None:
 
 
 def open_store(root: Path) -> Path:
-    """Prepare a results folder and return it.
-
-    Raises:
-        UserError: it cannot be written, is a record itself, or holds records of another format.
-    """
+    """Prepare a results folder and return it; UserError for a record, and for records of another format."""
     refuse_record(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -127,12 +123,7 @@ class RunRecord:
     # -- one process a run ----------------------------------------------------------------------
 
     def acquire(self) -> None:
-        """Take the run for this process.
-
-        Raises:
-            Busy: another process is at it.
-            UserError: the folder cannot be written.
-        """
+        """Take the run for this process; `Busy` where another is at it, UserError: it cannot be written."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=_SECONDS_TO_LOCK)
@@ -163,14 +154,10 @@ class RunRecord:
     # -- while it runs --------------------------------------------------------------------------
 
     def begin(self, about: Mapping[str, Any]) -> None:
-        """Write down what is about to be run.
-
-        Args:
-            about: further entries of config.json, the split's description among them.
+        """Write down what is about to be run: config.json, with further entries `about` the split.
 
         Raises:
-            UserError: there is a checkpoint of this run, and it was made with other data or nothing says with
-                which.
+            UserError: there is a checkpoint of this run, made with other data, or nothing says with which.
         """
         if self.checkpoint.exists() and not self._same_data(about["split"]):
             raise UserError(

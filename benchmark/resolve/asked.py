@@ -19,11 +19,7 @@ _KINDS = get_type_hints(RunConfig)
 
 
 def configure(arguments: argparse.Namespace) -> tuple[str, Run]:
-    """The setting's name and the run that the flags ask for.
-
-    Raises:
-        UserError: a flag is missing or wrong, or some contradict each other.
-    """
+    """The setting's name and the run that the flags ask for; UserError where they do not fit."""
     if not arguments.algo:
         raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")
     method = find(arguments.algo)
@@ -35,10 +31,7 @@ def configure(arguments: argparse.Namespace) -> tuple[str, Run]:
 
 
 def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> dict[str, str]:
-    """The hyper-parameters given as ``--set key=value``.
-
-    Args:
-        known: the hyper-parameters of the method.
+    """The hyper-parameters given as ``--set key=value``, of which the method has the `known` ones.
 
     Raises:
         UserError: no key=value, a key given twice or with a flag of its own, or a number that is not finite.

@@ -25,10 +25,8 @@ _NOT_LOOSE = ("pfl_benchmark", "builtins", "abc", "torch", "torchvision")
 def code_of(config: RunConfig, network: Network | None = None) -> str:
     """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
 
-    What only other methods, networks, datasets and partitioners are made of does not count.
-
-    Args:
-        network: `network_of` the configuration, if that is known already.
+    What only other methods, networks, datasets and partitioners are made of does not count. `network` is
+    `network_of` the configuration, if that is known already.
     """
     network = network or network_of(config)
     return _digest(_modules_of(config, network), config.dataset, repr(network))
@@ -60,10 +58,8 @@ def outdated(
 ) -> bool:
     """Whether other code than this made a record, or some of its rounds.
 
-    False for records that do not tell (older ones), and for those that this code was found to give again.
-
-    Args:
-        verified: the content of the record's verified.json, if it has one.
+    False for records that do not tell (older ones), and for those that this code was found to give again by
+    the content of their verified.json.
     """
     stretches = (summary["environment"], *summary.get("origins", ()))
     made = {stretch["code"] for stretch in stretches if "code" in stretch}

@@ -29,11 +29,7 @@ _REFUSED: set[str] = set()  # modules of entry points that could not be loaded
 
 
 def take_plugins(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The values of ``--plugin`` in a command line, and its other words.
-
-    Raises:
-        UserError: a value is missing.
-    """
+    """The values of ``--plugin`` in a command line, and its other words; UserError: a value is missing."""
     found: list[str] = []
     rest: list[str] = []
     left = iter(words)
@@ -167,11 +163,7 @@ def _within(name: str) -> set[str]:
 
 
 def _check(kind: str, name: str, found: Any, expected: Any) -> None:
-    """Refuse what could not be used.
-
-    Raises:
-        UserError, ValueError: says what.
-    """
+    """Refuse what could not be used; a UserError or ValueError says why."""
     from pfl_benchmark.config.run_config import RunConfig
     from pfl_benchmark.datasets.api import DATASETS
     from pfl_benchmark.models import Architecture

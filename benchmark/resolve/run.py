@@ -34,31 +34,18 @@ class Places(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """A configuration that can be run, and everything that follows from it alone.
+    """A configuration that can be run, and everything that follows from it alone."""
 
-    Attributes:
-        config: with all hyper-parameters of its method.
-        method: the class of the method.
-        hyper: its hyper-parameters, an instance of ``method.Hyper``.
-        plain: the network that the configuration names.
-        network: the one that is trained: with the method's own layers, if it has some.
-        device, executor: where and how it is carried out; the executor is empty until the run is `placed`.
-    """
-
-    config: RunConfig
+    config: RunConfig  # with all hyper-parameters of its method
     method: type[Algorithm]
-    hyper: Any
-    plain: Network
-    network: Network
+    hyper: Any  # an instance of ``method.Hyper``
+    plain: Network  # the network that the configuration names
+    network: Network  # the one that is trained: with the method's own layers, if it has some
     device: torch.device = _UNPLACED
-    executor: str = ""
+    executor: str = ""  # empty until the run is `placed`
 
     def placed(self, execution: Places) -> Run:
-        """The run with its device and the name of its executor.
-
-        Raises:
-            UserError: a device that is not here, or an executor that cannot train this run.
-        """
+        """The run with its device and its executor; UserError: one is not here, or cannot train this run."""
         device = execution.pick_device()
         executor = execution.pick_executor(device, self.network, self.method)
         return dataclasses.replace(self, device=device, executor=executor)
@@ -111,11 +98,7 @@ def method_of(config: RunConfig) -> tuple[type[Algorithm], Any, Network]:
 
 
 def check_data(config: RunConfig) -> None:
-    """Refuse what a dataset of its kind cannot give.
-
-    Raises:
-        UserError: one line that says what to mend.
-    """
+    """Refuse what a dataset of its kind cannot give; a UserError says what to mend."""
     info = datasets.DATASETS[config.dataset]
     holds = f"and '{info.name}' holds {info.unit}; drop it"
     config.partitioner.check(info.name, users=info.by_users)
@@ -184,10 +167,7 @@ def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
 
 
 def differences(config: RunConfig) -> dict[str, dict[str, Any]]:
-    """The hyper-parameters in which a run differs from each ablation of its method.
-
-    Returns:
-        By ablation, the plain method first, under an empty name.
+    """By ablation of its method, the hyper-parameters in which a run differs; first, as "", the plain method.
 
     Raises:
         UserError: this code does not know the method or one of these hyper-parameters.
