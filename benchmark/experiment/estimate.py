@@ -56,15 +56,11 @@ class _Planned:
 
 @dataclass
 class Estimator:
-    """Seconds of runs that have not been made yet.
-
-    Attributes:
-        basis: what the figures of each network rest on, in words (`network_label`).
-    """
+    """Seconds of runs that have not been made yet."""
 
     records: Iterable[Record]
     execution: Execution
-    basis: dict[str, str] = field(default_factory=dict)
+    basis: dict[str, str] = field(default_factory=dict)  # of figures, in words by `network_label`
     _rates: dict[tuple[str, str], float] = field(default_factory=dict)  # seconds a sample, by label, method
     _planned: dict[str, _Planned] = field(default_factory=dict)
 

@@ -123,7 +123,7 @@ class Batch:
         if not missing:
             return BatchReport()
         self._refuse_other_data(unseen)  # which may have been downloaded just now
-        estimates = {run.config.hash: time for run, time in self._estimated(missing, launcher.jobs)[0]}
+        estimates = self._estimated(missing, launcher.jobs)[0]
         say(
             f"{self.profile.name}: {len(missing)} of {len(self.runs)} runs to do, "
             f"about {duration(together(estimates.values(), launcher.jobs))} {launcher.place}"
@@ -157,17 +157,16 @@ class Batch:
     def _launcher(self, missing: Sequence[PlannedRun]) -> Launcher:
         return self._make(Options(self._jobs, self.execution, missing, self._flags))
 
-    def _estimated(
-        self, runs: Sequence[PlannedRun], jobs: int
-    ) -> tuple[list[tuple[PlannedRun, float]], dict[str, str]]:
-        """Expected seconds of runs in this order, beside others, and what they rest on by network."""
+    def _estimated(self, runs: Sequence[PlannedRun], jobs: int) -> tuple[dict[str, float], dict[str, str]]:
+        """Expected seconds of runs in this order, by hash, and what they rest on, by network."""
         execution = dataclasses.replace(self.execution, side_by_side=jobs)
         if not self._here:  # a GPU elsewhere says nothing about this machine
             execution = dataclasses.replace(execution, device="auto")
         with confined(0, min(jobs, available_cores())):
             estimator = Estimator(self.store.records(), execution)
             seconds = estimator.in_turn(run.config for run in runs)
-            return list(zip(runs, seconds, strict=True)), estimator.basis
+            names = (run.config.hash for run in runs)
+            return dict(zip(names, seconds, strict=True)), estimator.basis
 
     # -- the plan -------------------------------------------------------------------------------------
 
@@ -177,8 +176,7 @@ class Batch:
         with self._launcher(missing) as launcher:
             jobs, place = launcher.jobs, launcher.place
             absent = launcher.unavailable(missing, download=False)
-        estimated, basis = self._estimated(missing, jobs)
-        seconds = {run.config.hash: expected for run, expected in estimated}
+        seconds, basis = self._estimated(missing, jobs)
         width = max((len(run.title) for run in self.runs), default=0)
         hopeless = {run.config.hash for run in diverged}
         for run in self.runs:
