@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: bad input, optuna is not installed, or all trials diverged.
     """
-    from pfl_benchmark.resolve.asked import configure, parse_assignments
+    from pfl_benchmark.resolve.run import configure, parse_assignments
 
     if arguments.validation is None:
         arguments.validation = _VALIDATION

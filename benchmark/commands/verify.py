@@ -17,8 +17,8 @@ from pfl_benchmark.experiment.flags import add_execution, execution_of
 if TYPE_CHECKING:
     from pfl_benchmark.experiment.verify import Verdict
     from pfl_benchmark.records.bundle import Bundle
-    from pfl_benchmark.records.gather import Gathered
     from pfl_benchmark.records.record import Record
+    from pfl_benchmark.records.store import Gathered
 
 HELP = "repeat rounds of finished runs: does the present code give the recorded figures?"
 USAGE = "RECORD|BUNDLE.zip [RECORD ...] [--sample N] [--rounds N | --all] [flags]"
@@ -73,7 +73,7 @@ def execute(arguments: argparse.Namespace) -> None:
         SystemExit: with code 1, if a record is different.
     """
     from pfl_benchmark.records.bundle import unpacked
-    from pfl_benchmark.records.gather import gather
+    from pfl_benchmark.records.store import gather
 
     if arguments.by is not None and not (arguments.by.strip() and arguments.by.isprintable()):
         raise UserError(f"--by is {arguments.by!r:.60}; expected a name")
@@ -99,7 +99,7 @@ def _trusted(bundle: Bundle, trusted: bool) -> Gathered:
 
     from pfl_benchmark.console.terminal import say
     from pfl_benchmark.records.bundle import plugins_of
-    from pfl_benchmark.records.gather import Gathered
+    from pfl_benchmark.records.store import Gathered
     from pfl_benchmark.resolve.plugins import LOADED, load_plugins
 
     for plugin in bundle.plugins:

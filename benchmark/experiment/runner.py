@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pfl_benchmark.console.terminal import say
+from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.datasets.api import DATASETS
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.hooks import Hooks
@@ -18,13 +20,15 @@ from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import Prepared, new_clients, prepare
+from pfl_benchmark.experiment.progress import RunProgress
+from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.records.environment import environment
 from pfl_benchmark.records.outputs import MODELS, PREDICTIONS, SavedOutputs
 from pfl_benchmark.records.record import read_record
 from pfl_benchmark.records.same_data import data_of, refuse_other_data
 from pfl_benchmark.records.store import finished_data
 from pfl_benchmark.records.writer import RunRecord, open_store
-from pfl_benchmark.resolve.code import code_of, installed_plugins
+from pfl_benchmark.resolve.code import code_of, installed_plugins, outdated
 from pfl_benchmark.resolve.run import Run
 from pfl_benchmark.track.base import About, Followed
 
@@ -132,3 +136,44 @@ def _describe(prepared: Prepared) -> dict[str, Any]:
         "classes_per_client": [int(counts.min()), int(counts.max())],
         **split.facts,
     }
+
+
+_OUTDATED = (
+    "note: that record was computed by other code (its method, the engine, the network or what reads the "
+    "data has been changed since); remove its folder to run it again, or see by `python -m benchmark verify` "
+    "whether this code gives the same"
+)
+
+
+def run_single(setting: str, run: Run, execution: Execution, quiet: bool = False) -> dict[str, Any]:
+    """Carry out one run as `run_judged` does, and say on standard error how it is doing.
+
+    Args:
+        setting: the name of the setting that the run belongs to, for people.
+        quiet: no progress; notes are printed all the same.
+    """
+    run = run.placed(execution)
+    config, record = run.config, record_of(run, execution.results_dir)
+    headline = (
+        f"{run.label} on {_describe_setting(setting, config)} | {run.device}, executor {run.executor} | "
+        f"record {shown_path(record.folder)}"
+    )
+    if record.done:
+        summary = run_judged(run, execution, Quiet())
+        if not quiet:
+            say(f"{headline} | already finished, not run again")
+        if outdated(config, summary, read_record(record.folder).verified):
+            say(_OUTDATED)
+        return summary
+    if quiet:
+        return run_judged(run, execution, Quiet())
+    resumes = (record.folder / "checkpoint.pt").exists()
+    with RunProgress(headline, f"preparing {config.dataset}", resumes) as progress:
+        return run_judged(run, execution, progress)
+
+
+def _describe_setting(setting: str, config: RunConfig) -> str:
+    changed = changes(setting, config, PROTOCOL_FIELDS)
+    changed.pop("rounds", None)  # is told when they begin
+    parts = [describe_split(config), *(" ".join(as_words(*item)) for item in changed.items())]
+    return f"{setting} ({', '.join(parts)}), seed {config.seed}"

@@ -19,8 +19,7 @@ from pfl_benchmark.engine.rounds import Diverged, Observer, run
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
-from pfl_benchmark.records.environment import environment
-from pfl_benchmark.records.origins import deciding
+from pfl_benchmark.records.environment import deciding, environment
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.same_data import Source, data_for, source_of
 from pfl_benchmark.records.sources import same_code

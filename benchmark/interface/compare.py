@@ -9,8 +9,8 @@ import pandas as pd
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.interface.load import Runs, records_of
 from pfl_benchmark.present.compare import groups, row_in_numbers
-from pfl_benchmark.records.gather import named_record
 from pfl_benchmark.records.record import Record
+from pfl_benchmark.records.store import named_record
 from pfl_benchmark.resolve.plugins import load_plugins
 
 

@@ -16,8 +16,7 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import record_of
-from pfl_benchmark.experiment.single import run_single
+from pfl_benchmark.experiment.runner import record_of, run_single
 from pfl_benchmark.interface.method import name_of
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.resolve.plugins import load_plugins

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 import torch
 
 from pfl_benchmark.algorithms import ALGORITHMS, find
 from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.network import knows_network, network_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.hyper import parse_hyper, recorded
-from pfl_benchmark.errors import NotDefined, UserError, nearest, unknown
+from pfl_benchmark.errors import NotDefined, UserError, flag, nearest, unknown
 from pfl_benchmark.models import Network
 
 _UNPLACED = torch.device("cpu")
@@ -197,3 +201,46 @@ def _label(method: type[Algorithm], hyper: Any, network: Network | None) -> str:
         if not changed:
             return f"{method.name}-{name}" if name else method.name
     return "-".join([method.name, *(f"{name}={as_typed(value)}" for name, value in found[""].items())])[:80]
+
+
+_KINDS = get_type_hints(RunConfig)
+
+
+def configure(arguments: argparse.Namespace) -> tuple[str, Run]:
+    """The setting's name and the run that the flags ask for; UserError where they do not fit."""
+    if not arguments.algo:
+        raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")
+    method = find(arguments.algo)
+    setting, config = config_of(arguments)
+    known = [spec.name for spec in dataclasses.fields(method.Hyper)]
+    given = parse_assignments(arguments.set, arguments.algo, known)
+    config = dataclasses.replace(config, algo=arguments.algo, hyper=given)
+    return setting, resolve(config, ablation=arguments.ablation)
+
+
+def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> dict[str, str]:
+    """The hyper-parameters given as ``--set key=value``, of which the method has the `known` ones.
+
+    Raises:
+        UserError: no key=value, a key given twice or with a flag of its own, or a number that is not finite.
+    """
+    known = set(known)
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key, value = key.strip().replace("-", "_"), value.strip()
+        if not (key and equals and value):
+            raise UserError(f"--set {pair}: expected key=value, such as lam=0.5")
+        if key not in known and key in _KINDS and key != "hyper":
+            kept = f"{flag(key)} {value}"
+            if _KINDS[key] is bool:
+                kept = f"{flag(key)} or {flag('no_' + key)}"
+            raise UserError(f"--set {pair}: {key} is no hyper-parameter of '{algo}'; use {kept}")
+        for part in value.split(","):
+            with contextlib.suppress(ValueError):  # words
+                if not math.isfinite(float(part)):
+                    raise UserError(f"--set {pair}: expected a finite number")
+        if key in values:
+            raise UserError(f"--set {key} is given twice, as {values[key]} and as {value}; give it once")
+        values[key] = value
+    return values
