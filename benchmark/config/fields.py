@@ -15,14 +15,8 @@ from pfl_benchmark.errors import flag
 _FIELDS = tuple(spec.name for spec in dataclasses.fields(RunConfig))
 
 DATA_FIELDS = (
-    "dataset",
-    "partition",
-    *OPTIONS,
-    "clients",
-    "samples_per_client",
-    "test_samples_per_client",
-    "embedding",
-)
+    "dataset", "partition", *OPTIONS, "clients", "samples_per_client", "test_samples_per_client", "embedding",
+)  # fmt: skip
 # All other fields that have a flag of their own form; a new field joins them.
 PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper"))
 

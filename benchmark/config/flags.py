@@ -100,13 +100,7 @@ def add_config_flags(group: _Group, names: Iterable[str]) -> None:
 class _YesOrNo(argparse.BooleanOptionalAction):
     """``--augment`` and ``--no-augment``, which contradict each other."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest)
         super().__call__(parser, namespace, values, option_string)
         if before is not None and getattr(namespace, self.dest) != before:

@@ -44,7 +44,7 @@ def card_of(method: type[Algorithm]) -> Card:
     """The card of a method. It plans a run, and runs another one briefly on noise."""
     summary, parts = read_docstring(method)
     try:
-        own, fedavg = _costs(method.name), _costs_of_fedavg()
+        own, fedavg = _costs(method.name), _costs_once("fedavg")
         flow = _flow(method.name)
     except Exception as error:
         error.add_note(f"in the short run for the card of '{method.name}'")
@@ -84,9 +84,7 @@ def _costs(algo: str) -> dict[str, float]:
     }
 
 
-@cache
-def _costs_of_fedavg() -> dict[str, float]:
-    return _costs("fedavg")
+_costs_once = cache(_costs)  # of a method that nobody defines anew
 
 
 def _flow(algo: str) -> dict[str, str]:

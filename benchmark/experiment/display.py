@@ -96,9 +96,8 @@ class RunsProgress:
         running = [self._left[name] * row.share_left for name, row in self._running.items()]
         queued = [seconds for name, seconds in self._left.items() if name not in self._running]
         # Finished runs tell how far the estimates are off.
-        return together([*running, *queued], self._jobs) * (
-            self._spent / self._expected if self._expected else 1.0
-        )
+        factor = self._spent / self._expected if self._expected else 1.0
+        return together([*running, *queued], self._jobs) * factor
 
     def note(self, text: str) -> None:
         """Print something worth a line."""

@@ -87,16 +87,9 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
             surroundings |= {"code": code_of(config, resolved.plain)}
             followed = About(config, resolved.label, record.folder, about["split"], surroundings)
             with precision(execution.tf32), Followed(observer, execution.trackings, followed) as follower:
-                summary = run(
-                    algorithm,
-                    plan,
-                    record,
-                    SharedRoundsStore(root, config, data, surroundings),
-                    follower,
-                    surroundings,
-                    execution.checkpoint_seconds,
-                    kept,
-                )
+                shared = SharedRoundsStore(root, config, data, surroundings)
+                pause = execution.checkpoint_seconds
+                summary = run(algorithm, plan, record, shared, follower, surroundings, pause, kept)
         finally:
             record.release()
     finally:

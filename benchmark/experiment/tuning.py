@@ -78,7 +78,9 @@ def search(
     sampler = optuna.samplers.TPESampler(seed=config.seed)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     start = {RATE: config.lr, **config.hyper}
-    study.enqueue_trial({name: _offered(start[name], part) for name, part in space.items()})
+    # Optuna knows a choice by its text.
+    first = {n: start[n] if isinstance(part, Between) else as_typed(start[n]) for n, part in space.items()}
+    study.enqueue_trial(first)
     tried: dict[str, float] = {}
     idle = 0
     while len(tried) < trials and idle < _PATIENCE:
@@ -112,11 +114,6 @@ def _configured(
         return resolve(dataclasses.replace(config, lr=rate, hyper={**given, **hyper}), ablation=ablation)
     except UserError:
         return None
-
-
-def _offered(value: Any, space: Space) -> Any:
-    """A value as Optuna knows it."""
-    return value if isinstance(space, Between) else as_typed(value)
 
 
 def _suggested(trial: Any, name: str, space: Space, default: Any) -> str:

@@ -38,7 +38,6 @@ from pfl_benchmark.installation import requirements
 from pfl_benchmark.records.environment import commit
 from pfl_benchmark.records.files import make_folder_of, parse_json, read_json, write_bytes, write_json
 from pfl_benchmark.records.record import Record
-from pfl_benchmark.records.same_data import Kind
 from pfl_benchmark.records.schema import COUNT, OBJECT, Allowed, check_entries
 from pfl_benchmark.records.seal import SEALED, read_sealed
 from pfl_benchmark.records.sources import SOURCES
@@ -131,26 +130,21 @@ def _plugin_files(records: Sequence[Record]) -> dict[str, bytes]:
 
 def _about(records: Sequence[Record], content: Mapping[str, bytes]) -> dict[str, Any]:
     """The content of pack.json."""
+    copies = {(record.data.kind, record.data.sizes, record.data.checksum) for record in records}
     environments = Counter(json.dumps(record.summary["environment"], sort_keys=True) for record in records)
     return {
         "format": FORMAT,
         "program": {"version": __version__, "commit": commit()},
         "packages": _packages(),
-        "data": _data(records),
+        "data": [
+            {**kind._asdict(), "samples": list(sizes), "checksum": checksum}
+            for kind, sizes, checksum in sorted(copies)
+        ],
         "environments": [
             {"records": count, "environment": json.loads(text)} for text, count in environments.most_common()
         ],
         "files": {name: hashlib.sha256(file).hexdigest() for name, file in sorted(content.items())},
     }
-
-
-def _data(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """The copies of datasets, each once."""
-    copies = {(record.data.kind, record.data.sizes, record.data.checksum) for record in records}
-    return [
-        {**Kind._asdict(kind), "samples": list(sizes), "checksum": checksum}
-        for kind, sizes, checksum in sorted(copies)
-    ]
 
 
 def _packages() -> dict[str, str]:

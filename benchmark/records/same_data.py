@@ -75,12 +75,12 @@ def copies(found: Iterable[Data]) -> dict[Kind, int]:
     groups: dict[Kind, dict[tuple[int, ...], set[str]]] = defaultdict(lambda: defaultdict(set))
     for data in found:
         groups[data.kind][data.sizes].add(data.checksum)
-    return {kind: _distinct(sizes) for kind, sizes in groups.items()}
-
-
-def _distinct(sizes: Mapping[tuple[int, ...], set[str]]) -> int:
-    """Different copies among the checksums by size; what is not recorded may be any of them."""
-    return max(1, sum(len(sums - {""}) or bool(size) for size, sums in sizes.items()))
+    # What is not recorded may be any of the others.
+    distinct = {
+        kind: sum(len(sums - {""}) or bool(size) for size, sums in by_size.items())
+        for kind, by_size in groups.items()
+    }
+    return {kind: max(1, count) for kind, count in distinct.items()}
 
 
 def refuse_other_data(root: Path, here: Data, finished: Mapping[str, Data]) -> None:

@@ -90,7 +90,7 @@ def open_store(root: Path) -> Path:
 def _remove_leftovers(root: Path) -> None:
     """Remove what killed processes have left: old temporary files, and what no finished record needs."""
     now, finished = time.time(), [done.parent for done in root.glob("*/done")]
-    left = [path for place in ("", "*/", ".cache/report/") for path in root.glob(place + _TEMPORARY)]
+    left = [path for below in ("", "*/", ".cache/report/") for path in root.glob(below + _TEMPORARY)]
     needless = [p for f in finished if FOLDER.fullmatch(f.name) for name in _LEFT for p in f.glob(name)]
     for path in (*needless, *left):
         with contextlib.suppress(OSError):  # another process may be removing it as well

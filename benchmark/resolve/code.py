@@ -91,14 +91,9 @@ def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
         own |= {name for name in SOURCES if name.startswith("datasets/own/")}
     # A dataset's own network stands for the modules in which all are listed.
     some = (
-        "algorithms/",
-        "datasets/partitioners/",
-        "datasets/catalogue/",
-        "datasets/own/",
-        "benchmark/models/catalogue.py",
-        _ARCHITECTURES + "/",
-        "plugins/",
-    )
+        "algorithms/", "datasets/partitioners/", "datasets/catalogue/", "datasets/own/",
+        "benchmark/models/catalogue.py", f"{_ARCHITECTURES}/", "plugins/",
+    )  # fmt: skip
     used = {name: text for name, text in SOURCES.items() if name in own or not name.startswith(some)}
     used |= plugins
     for name in modules:  # what a script or notebook registers
