@@ -128,11 +128,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are `UserError`s of one line."""
 
     def parse(self, words: list[str]) -> argparse.Namespace:
-        """Parse all of `words`.
-
-        Raises:
-            UserError: an unknown flag (suggests the nearest), a missing or bad value, a stray word.
-        """
+        """Parse all of `words`; a UserError names an unknown flag, a missing or bad value, a stray word."""
         for text in words:
             if text.startswith("--") and text.endswith("=--"):  # which argparse takes for an empty list
                 raise UserError(f"{text.removesuffix('=--')} is '--'; expected a value")

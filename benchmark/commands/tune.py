@@ -19,7 +19,7 @@ from pfl_benchmark.config.flags import (
     path,
 )
 from pfl_benchmark.console.terminal import say, shown_path
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.engine.rounds import Diverged
     from pfl_benchmark.experiment.progress import RunProgress
     from pfl_benchmark.experiment.runner import run_cell
-    from pfl_benchmark.experiment.tuning import RATE, earlier, need_optuna, search, space_of
+    from pfl_benchmark.experiment.tuning import RATE, earlier, search, space_of
     from pfl_benchmark.present.page.command import command
     from pfl_benchmark.records.writer import open_store
 
-    need_optuna()
+    optional("optuna", "tune")
     known = [spec.name for spec in dataclasses.fields(run.method.Hyper)]
     fixed = parse_assignments(arguments.set, config.algo, known)
     space = space_of(config, {*fixed, *([RATE] if arguments.lr is not None else [])})

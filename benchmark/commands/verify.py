@@ -144,7 +144,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
     from pfl_benchmark.launch.cores import at_most
     from pfl_benchmark.records.bundle import write_verdicts
     from pfl_benchmark.records.same_data import source_of
-    from pfl_benchmark.records.verdicts import DIFFERENT
+    from pfl_benchmark.records.seal import DIFFERENT
     from pfl_benchmark.resolve.run import resolve
 
     asked = execution_of(arguments)

@@ -199,12 +199,8 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
 def config_from(given: Mapping[str, Any], setting: str | None = None) -> tuple[str, RunConfig]:
     """The setting's name and the configuration that some fields ask for, without the method.
 
-    Args:
-        given: fields of `RunConfig` that are given, by name; all others are the setting's.
-        setting: its name; None: the first with the dataset that is given.
-
-    Raises:
-        UserError: unknown setting or dataset, or fields that contradict each other.
+    Fields that are not given are the setting's (None: the first with the dataset that is given). An unknown
+    setting or dataset is a UserError, and so are fields that contradict each other.
     """
     given = dict(given)
     dataset = given.get("dataset")

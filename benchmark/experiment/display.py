@@ -17,12 +17,7 @@ _EVERY = 60.0  # seconds between lines about one run, where there is no bar
 
 
 class RunsProgress:
-    """A `launch.base.Watcher` for people.
-
-    Args:
-        estimates: expected seconds of every run, by the hash of its configuration.
-        jobs: runs that run at a time.
-    """
+    """A `launch.base.Watcher` for people; estimates are seconds by the hash of a run's configuration."""
 
     def __init__(self, runs: Sequence[PlannedRun], estimates: Mapping[str, float], jobs: int = 1) -> None:
         self._estimates, self._total, self._jobs = estimates, len(runs), jobs

@@ -141,9 +141,7 @@ _OUTDATED = (
 def run_single(setting: str, run: Run, execution: Execution, quiet: bool = False) -> dict[str, Any]:
     """Carry out one run as `run_judged` does, and say on standard error how it is doing.
 
-    Args:
-        setting: the name of the setting that the run belongs to, for people.
-        quiet: no progress; notes are printed all the same.
+    The name of its setting is for people. If it is quiet, notes are printed all the same.
     """
     run = run.placed(execution)
     config, record = run.config, record_of(run, execution.results_dir)

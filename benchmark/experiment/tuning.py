@@ -35,11 +35,6 @@ class Trial:
     outdated: bool = False  # other code than this made it
 
 
-def need_optuna() -> Any:
-    """The module optuna; UserError where it is not installed."""
-    return optional("optuna", "tune")
-
-
 def space_of(config: RunConfig, fixed: set[str]) -> dict[str, Space]:
     """What is searched: what the method declares (`engine.hyper.option`) and the learning rate.
 
@@ -73,7 +68,7 @@ def search(
         given: hyper-parameters that are fixed, as typed.
         evaluate: carries out a run and returns its accuracy.
     """
-    optuna, config = need_optuna(), run.config
+    optuna, config = optional("optuna", "tune"), run.config
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=config.seed)
     study = optuna.create_study(direction="maximize", sampler=sampler)

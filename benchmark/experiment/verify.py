@@ -22,8 +22,8 @@ from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.records.environment import deciding, environment
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.same_data import Source, data_for, source_of
+from pfl_benchmark.records.seal import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, write_verdict
 from pfl_benchmark.records.sources import same_code
-from pfl_benchmark.records.verdicts import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, write_verdict
 from pfl_benchmark.records.writer import RunRecord
 from pfl_benchmark.resolve.code import code_of, installed_plugins
 from pfl_benchmark.resolve.run import Run
@@ -162,11 +162,7 @@ def cores_for(record: Record, run: Run) -> int:
 def check_record(
     record: Record, run: Run, rounds: int, execution: Execution, dataset: datasets.Dataset
 ) -> None:
-    """Refuse what cannot be verified here, before anything is trained.
-
-    Raises:
-        UserError: more rounds than the run has, other data, or an executor that cannot train its network.
-    """
+    """Raise UserError, before anything is trained, for more rounds than the run has and for other data."""
     if rounds > len(record.rounds):
         raise UserError(
             f"--rounds is {rounds}, but the run {record.folder.name} has {len(record.rounds)}; "

@@ -28,10 +28,8 @@ from pfl_benchmark.studies.grid import PlannedRun, Profile, Study, plan
 class Batch:
     """The runs of some studies in one results folder.
 
-    Args:
-        seeds: the seeds to make; None stands for the profile's.
-        settings: names of the only settings to make runs on; none: all.
-        launcher, jobs, flags: where runs are carried out, how many at a time (`launch.Options`).
+    The seeds are by default the profile's, the settings all. Launcher, jobs and flags say where runs are
+    carried out, and how many at a time (`launch.Options`).
     """
 
     def __init__(
@@ -81,11 +79,7 @@ class Batch:
     # -- carrying it out ------------------------------------------------------------------------------
 
     def fill(self) -> int:
-        """Make what is missing; returns the number of runs that failed otherwise than by diverging.
-
-        Raises:
-            UserError: the launcher cannot do what it was asked for, or the folder cannot be used.
-        """
+        """Make what is missing; returns the number of runs that failed otherwise than by diverging."""
         missing, diverged = self.missing, self.diverged
         launcher = self._launcher(missing) if missing else None  # first of all: it may refuse the flags
         unseen = self._refuse_other_data(missing)

@@ -14,9 +14,7 @@ from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cor
 def confined(number: int, jobs: int, **variables: str) -> contextlib.AbstractContextManager[None]:
     """Confine this thread, and the threads and processes begun inside, to one of `jobs` shares of the cores.
 
-    Args:
-        number: which share, from 0; at least one core each is expected.
-        variables: of the environment, for the processes begun inside.
+    The processes get `variables` of the environment. Shares are numbered from 0, at least one core each.
     """
     count = available_cores()
     return _on(count * number // jobs, count * (number + 1) // jobs, variables)

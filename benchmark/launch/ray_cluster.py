@@ -182,12 +182,8 @@ def divide(
 ) -> tuple[int, int, float]:
     """Runs at a time, and the CPUs and GPUs (perhaps a part of one) of each: so that all can be placed.
 
-    Args:
-        machines: numbers of CPUs and GPUs.
-        jobs: None or 0: one a GPU where there are GPUs (and `device` allows), else one a CPU.
-
-    Raises:
-        UserError: more jobs than CPUs, or a device that the cluster has not.
+    Machines are numbers of CPUs and GPUs. Without `jobs` (None or 0) there is one a GPU where there are GPUs
+    (and `device` allows), else one a CPU; UserError for more than CPUs, or a device that is not there.
     """
     with_gpu = [machine for machine in machines if machine[1] and device != "cpu"]
     if device not in ("auto", "cpu") and not (device == "cuda" and with_gpu):

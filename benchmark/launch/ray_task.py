@@ -47,10 +47,7 @@ def work(
 ) -> Iterator[Files | Ended]:
     """Carry out a run: the files of its record as they come, last how it ended.
 
-    Args:
-        files: what there is of its record.
-        scratch: name of the folder that the tasks on a machine share.
-        variables: of the environment, to be set.
+    `files` are what there is of its record, `scratch` names the folder that the tasks on a machine share.
     """
     os.environ.update(variables)
     load_plugins()

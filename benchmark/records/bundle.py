@@ -39,10 +39,9 @@ from pfl_benchmark.records.environment import commit
 from pfl_benchmark.records.files import make_folder_of, parse_json, read_json, write_bytes, write_json
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.records.schema import COUNT, OBJECT, Allowed, check_entries
-from pfl_benchmark.records.seal import SEALED, read_sealed
+from pfl_benchmark.records.seal import SEALED, checked_verdict, read_sealed, with_checksum
 from pfl_benchmark.records.sources import SOURCES
 from pfl_benchmark.records.store import Store
-from pfl_benchmark.records.verdicts import checked_verdict, with_checksum
 
 FORMAT = 1
 LARGEST = 2**26  # bytes of one file

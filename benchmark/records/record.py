@@ -32,8 +32,7 @@ from pfl_benchmark.records.schema import (
     check_rounds,
     check_summary,
 )
-from pfl_benchmark.records.seal import DIAGNOSTICS, broken, read_sealed, seal_of
-from pfl_benchmark.records.verdicts import read_verdict
+from pfl_benchmark.records.seal import DIAGNOSTICS, broken, read_sealed, read_verdict, seal_of
 from pfl_benchmark.records.writer import FORMAT, slug
 
 _COLUMNS = "client,test_samples,correct,accuracy,loss"

@@ -84,11 +84,7 @@ def copies(found: Iterable[Data]) -> dict[Kind, int]:
 
 
 def refuse_other_data(root: Path, here: Data, finished: Mapping[str, Data]) -> None:
-    """Refuse (UserError) to put runs on the data `here` beside finished ones on another copy of the dataset.
-
-    Args:
-        finished: the data of finished records of the results folder `root`, by folder's name.
-    """
+    """Refuse (UserError) to put runs on the data `here` beside finished ones, by folder, on another copy."""
     others = [(name, there) for name, there in finished.items() if here.differs(there)]
     if others:
         name, there = others[0]

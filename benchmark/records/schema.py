@@ -81,22 +81,19 @@ _PLAN: Mapping[str, Allowed] = {"rounds": _POSITIVE, "set_by": TEXT, "limit": CO
 _NAMES = ("commit", "code", "device", "executor", "torch", "processor")  # entries of environments
 
 
-def check_entries(
-    place: str, found: Any, needed: Mapping[str, Allowed], others: Mapping[str, Allowed]
-) -> None:
-    """Hold an object against rules (`others`: for entries that may be absent).
+Rules = Mapping[str, Allowed]
 
-    Raises:
-        ValueError: names `place`, where the object stands, and the entry that is absent or does not fit.
-    """
-    if not isinstance(found, dict):
-        raise ValueError(f"{place} is no object")
-    if absent := needed.keys() - found.keys():
-        raise ValueError(f"{place} lacks the entry '{min(absent)}'")
+
+def check_entries(where: str, entries: Any, needed: Rules, others: Rules) -> None:
+    """Hold an object against rules (`others`: for entries that may be absent); a ValueError says `where`."""
+    if not isinstance(entries, dict):
+        raise ValueError(f"{where} is no object")
+    if absent := needed.keys() - entries.keys():
+        raise ValueError(f"{where} lacks the entry '{min(absent)}'")
     for rules in (needed, others):
-        for name in rules.keys() & found.keys():
-            if not rules[name].fits(found[name]):
-                raise ValueError(f"{place}: {name} is {_short(found[name])}; expected {rules[name].words}")
+        for name in rules.keys() & entries.keys():
+            if not rules[name].fits(entries[name]):
+                raise ValueError(f"{where}: {name} is {_short(entries[name])}; expected {rules[name].words}")
 
 
 def check_rounds(lines: Any) -> None:
@@ -104,12 +101,12 @@ def check_rounds(lines: Any) -> None:
     if not isinstance(lines, list):
         raise ValueError("rounds.jsonl is no list of rounds")
     for number, line in enumerate(lines, start=1):
-        place = f"line {number} of rounds.jsonl"
-        check_entries(place, line, _ROUND, {**_EVALUATED, **_DETAILED})
+        where = f"line {number} of rounds.jsonl"
+        check_entries(where, line, _ROUND, {**_EVALUATED, **_DETAILED})
         if line["round"] != number:
-            raise ValueError(f"{place} is of round {line['round']}")
+            raise ValueError(f"{where} is of round {line['round']}")
         if ("evaluated" in line) != ("accuracy" in line):
-            raise ValueError(f"{place} is half an evaluation")
+            raise ValueError(f"{where} is half an evaluation")
 
 
 def check_summary(found: Any) -> None:
@@ -127,9 +124,9 @@ def check_summary(found: Any) -> None:
         _check_environment("an origin in summary.json", origin, {"from_round": _POSITIVE})
 
 
-def _check_environment(place: str, found: Any, needed: Mapping[str, Allowed]) -> None:
-    check_entries(place, found, needed, {})
-    check_entries(place, found, {}, {**dict.fromkeys(found, _PLAIN), **dict.fromkeys(_NAMES, TEXT)})
+def _check_environment(where: str, found: Any, needed: Rules) -> None:
+    check_entries(where, found, needed, {})
+    check_entries(where, found, {}, {**dict.fromkeys(found, _PLAIN), **dict.fromkeys(_NAMES, TEXT)})
 
 
 def _short(value: Any) -> str:

@@ -25,10 +25,9 @@ class Store:
 
     @classmethod
     def scan(cls, root: Path) -> Store:
-        """Read all finished records below `root`; a folder that does not exist holds none.
+        """Read all finished records below `root`; UserError for two records of the same run.
 
-        Raises:
-            UserError: the folder cannot be read, is a record itself, or has two records of the same run.
+        A folder that does not exist holds none; one that is a record itself is refused as well.
         """
         refuse_record(root)
         store = cls(root)
@@ -133,13 +132,9 @@ class Gathered:
 
 
 def gather(folders: Iterable[Path]) -> Gathered:
-    """Read them.
+    """Read them; UserError for records of the same run that differ.
 
     A folder with a config.json is a record and has to be usable; of any other all that is usable is taken.
-
-    Raises:
-        UserError: a folder is neither, a record that was named has no result or is damaged, or two records
-            are of the same run and differ.
     """
     gathered, runs = Gathered(), dict[str, Record]()
     for folder in dict.fromkeys(folders):

@@ -14,8 +14,8 @@ from pfl_benchmark.config.network import network_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import MODULES
 from pfl_benchmark.models import Network, find_architecture
+from pfl_benchmark.records.seal import BIT_EQUAL, WITHIN_TOLERANCE
 from pfl_benchmark.records.sources import SOURCES, digest, imported, path_of, same_code
-from pfl_benchmark.records.verdicts import BIT_EQUAL, WITHIN_TOLERANCE
 
 _ARCHITECTURES = "benchmark/models/architectures"
 # Packages whose modules count in another way, or by the versions that an environment tells.

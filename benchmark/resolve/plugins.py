@@ -49,9 +49,8 @@ def load_plugins(given: Sequence[str] = ()) -> None:
 
     An installed one that cannot be loaded is left out, which is said once.
 
-    Raises:
-        UserError: another plugin cannot be imported, registers nothing or what could not be used, or takes
-            a name that exists. What it had registered until then is undone.
+    Another one is a UserError if it cannot be imported, registers nothing or what could not be used, or takes
+    a name that exists; what it had registered until then is undone.
     """
     own, given = [text for text in given if is_own(text)], [text for text in given if not is_own(text)]
     if bad := next((text for text in given if os.pathsep in text or "\0" in text), None):

@@ -68,9 +68,7 @@ def resolve(config: RunConfig, execution: Places | None = None, ablation: str | 
         execution: where the run is to be carried out, if that is known.
         ablation: name of a variant of the method, whose hyper-parameters those of `config` change.
 
-    Raises:
-        UserError: it cannot be run; one line that says what to mend.
-        NotDefined: its method is not defined for its data.
+    Raises UserError for what cannot be run, `NotDefined` where the method is not defined for its data.
     """
     config.validate()
     if config.dataset not in datasets.DATASETS:
@@ -128,12 +126,7 @@ def check_data(config: RunConfig) -> None:
 def with_hyper(config: RunConfig, given: Mapping[str, Any], ablation: str | None = None) -> RunConfig:
     """Complete `config` with all hyper-parameters of its method, without a check of what they are for.
 
-    Args:
-        given: the ones that are set, as typed or as Python has them.
-        ablation: name of a variant of the method, whose values come first.
-
-    Raises:
-        UserError: unknown method, ablation or hyper-parameter, or values that do not fit.
+    Those given, as typed or as Python has them, come after those that the ablation sets.
     """
     hyper = _parsed(find(config.algo), _known_network(config), given, ablation)
     return dataclasses.replace(config, hyper=recorded(hyper))
@@ -171,11 +164,7 @@ def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
 
 
 def differences(config: RunConfig) -> dict[str, dict[str, Any]]:
-    """By ablation of its method, the hyper-parameters in which a run differs; first, as "", the plain method.
-
-    Raises:
-        UserError: this code does not know the method or one of these hyper-parameters.
-    """
+    """By ablation of its method, the hyper-parameters in which a run differs; "": the plain method."""
     method = find(config.algo)
     hyper = parse_hyper(method.Hyper, config.hyper, config.algo)  # tuples again, after JSON
     return _differences(method, hyper, _known_network(config))
