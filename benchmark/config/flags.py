@@ -31,9 +31,6 @@ _OF_BUDGETS = {"byte_budget": "bytes", "compute_cap": "bytes", "sample_budget": 
 _Group = argparse.ArgumentParser | argparse._ActionsContainer
 
 
-# -- flags ------------------------------------------------------------------------------------------
-
-
 def add_flag(
     group: _Group,
     usage: str,

@@ -228,11 +228,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Build a configuration; what records did not have yet is filled in.
-
-        Raises:
-            UserError: names the unknown key or partition and the nearest known one, or the misshapen value.
-        """
+        """Build a configuration; what records did not have yet is filled in, UserError for what is wrong."""
         known = [spec.name for spec in dataclasses.fields(cls)]
         for name, value in values.items():
             if name not in known:

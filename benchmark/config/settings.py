@@ -19,13 +19,8 @@ class Setting:
 
 def _split(dataset: str, partition: str, train: int, test: int, **more: Any) -> dict[str, Any]:
     """`train` and `test` samples a client, and more fields; under a natural split about as many come out."""
-    return {
-        "dataset": dataset,
-        "partition": partition,
-        "samples_per_client": train,
-        "test_samples_per_client": test,
-        **more,
-    }
+    sizes = {"samples_per_client": train, "test_samples_per_client": test}
+    return {"dataset": dataset, "partition": partition, **sizes, **more}
 
 
 def _shards(dataset: str, train: int, test: int, classes: int, **more: Any) -> dict[str, Any]:

@@ -60,7 +60,6 @@ class WorkerPool(Launcher):
         """End all workers, those at work as well; their checkpoints stay. Called after every `run`."""
 
     def run(self, runs: Sequence[PlannedRun], watcher: Watcher) -> BatchReport:
-        """As `Launcher.run`."""
         try:
             return _Filling(self, self._execution, watcher).run(runs)
         finally:

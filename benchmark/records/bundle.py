@@ -64,9 +64,8 @@ _LIST = Allowed((list,), "a list of objects", of=OBJECT)
 def write_bundle(records: Sequence[Record], out: Path) -> dict[str, int]:
     """Write records and the plugin files that they need as one zip file; returns how many it holds.
 
-    Raises:
-        UserError: a record has no seal or a name that bundles cannot hold, a plugin that it needs is not
-            loaded, the bundle would be too large, or the file cannot be written.
+    UserError for a record without a seal, a name that bundles cannot hold, a plugin that is not loaded, too
+    large a bundle, and a file that cannot be written.
     """
     content: dict[str, bytes] = {}
     for record in records:
@@ -292,10 +291,7 @@ def _check_records(names: set[str]) -> None:
 
 
 def write_verdicts(bundle: Bundle, verdicts: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Add verdicts (by folder of the record) to the file beside a bundle, ``NAME.zip.verified.json``.
-
-    Returns the file; raises UserError where it cannot be written.
-    """
+    """Add verdicts, by folder of the record, to the file beside a bundle, ``NAME.zip.verified.json``."""
     path = _beside(bundle.path)
     new = {folder: with_checksum(verdict) for folder, verdict in verdicts.items()}
     write_json(path, {"pack": bundle.digest, "records": {**_verdicts(bundle), **new}})

@@ -24,10 +24,7 @@ _DEEPEST = 20  # containers in each other in a JSON file
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a regular file; OSError where it cannot be read.
-
-    Anything else, such as a device or a pipe, or more than 256 MiB is a ValueError.
-    """
+    """The content of a regular file (OSError: unreadable); ValueError for a pipe or more than 256 MiB."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"{path.name} is no regular file")
@@ -95,7 +92,7 @@ def make_folder_of(path: Path) -> None:
 
 
 def write_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file atomically by `write`, under the name that that is given; UserError: impossible."""
+    """Write a file atomically by `write`, which gets the name to write to; UserError where that fails."""
     if path.exists() and not path.is_file():
         raise UserError(f"cannot write {path}: it is no regular file; give another name")
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")

@@ -61,15 +61,9 @@ class SavedOutputs:
             self._parts["labels"] += [own.cpu().numpy() for own in labels]
             self._parts["client"] += [np.full(len(own), k) for k, own in zip(clients, halves, strict=True)]
         if self._safetensors is not None:
-            self._members.append(
-                [
-                    (
-                        {name: tensor.detach().cpu().clone() for name, tensor in member.params.items()},
-                        None if member.weights is None else member.weights.detach().cpu().clone(),
-                    )
-                    for member in members
-                ]
-            )
+            params = [{name: _copy(tensor) for name, tensor in each.params.items()} for each in members]
+            weights = [None if each.weights is None else _copy(each.weights) for each in members]
+            self._members.append(list(zip(params, weights, strict=True)))
 
     def write(self, folder: Path, about: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         """Write the files; `about` is what the header of the models says of the run.
@@ -99,6 +93,10 @@ class SavedOutputs:
             if weights:
                 tensors[f"{number}.weights"] = torch.cat(weights)
         return tensors
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().clone()
 
 
 def _save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -64,7 +64,7 @@ def broken(found: bytes, content: Mapping[str, bytes]) -> str:
 
 
 def write_verdict(folder: Path, verdict: Mapping[str, Any]) -> None:
-    """Keep in a record's folder what came of verifying it, besides its seal; UserError: impossible."""
+    """Keep in a record's folder what came of verifying it; its seal does not cover that."""
     write_json(folder / _VERIFIED, with_checksum(verdict))
 
 

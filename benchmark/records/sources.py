@@ -77,8 +77,7 @@ def _proven() -> Mapping[str, str]:
 def imported(start: Iterable[str], sources: Mapping[str, bytes], home: str = _METHODS) -> set[str]:
     """Modules of the methods `start` (such as ``fedper``) and of those that they import; packages whole.
 
-    Args:
-        home: the folder of the methods, or of what else has one file each, such as ``datasets/partitioners``.
+    Instead of methods, `home` may hold what else has one file each, such as ``datasets/partitioners``.
     """
     found: set[str] = set()
     methods = list(start)

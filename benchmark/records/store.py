@@ -25,10 +25,7 @@ class Store:
 
     @classmethod
     def scan(cls, root: Path) -> Store:
-        """Read all finished records below `root`; UserError for two records of the same run.
-
-        A folder that does not exist holds none; one that is a record itself is refused as well.
-        """
+        """Read all finished records below `root`, which need not exist; UserError for two of the same run."""
         refuse_record(root)
         store = cls(root)
         try:
@@ -136,23 +133,22 @@ def gather(folders: Iterable[Path]) -> Gathered:
 
     A folder with a config.json is a record and has to be usable; of any other all that is usable is taken.
     """
-    gathered, runs = Gathered(), dict[str, Record]()
+    runs, left_out = dict[str, Record](), list[str]()
     for folder in dict.fromkeys(folders):
         try:
-            found = _in(folder)
+            inside = _in(folder)
         except OSError as error:
             raise UserError(
                 f"cannot read {folder}: {error.strerror}; give folders of finished runs"
             ) from error
-        gathered.left_out += found.left_out
-        for record in found.records:
+        left_out += inside.left_out
+        for record in inside.records:
             known = runs.setdefault(record.config.hash, record)
             if known.digest != record.digest:
                 raise UserError(
                     f"{known.folder} and {record.folder} are of the same run and differ; give one of them"
                 )
-    gathered.records = list(runs.values())
-    return gathered
+    return Gathered([*runs.values()], left_out)
 
 
 def require_folder(folder: Path) -> None:

@@ -154,10 +154,9 @@ class RunRecord:
     # -- while it runs --------------------------------------------------------------------------
 
     def begin(self, about: Mapping[str, Any]) -> None:
-        """Write down what is about to be run: config.json, with further entries `about` the split.
+        """Write config.json: what is about to be run, and more entries `about` the split.
 
-        Raises:
-            UserError: there is a checkpoint of this run, made with other data, or nothing says with which.
+        A checkpoint made with other data, or with what data nothing says, is a UserError.
         """
         if self.checkpoint.exists() and not self._same_data(about["split"]):
             raise UserError(
@@ -168,10 +167,7 @@ class RunRecord:
         write_json(self.folder / "config.json", {"format": FORMAT, "config": self.config.to_dict(), **about})
 
     def _same_data(self, split: Mapping[str, Any]) -> bool:
-        """Whether config.json tells of these data; UserError where it is damaged.
-
-        What older versions did not write down may be any.
-        """
+        """Whether config.json tells of these data (old ones may leave them out); UserError: it is damaged."""
         try:
             begun = read_json(self.folder / "config.json")["split"]
             checksum, data_checksum = begun["checksum"], begun.get("data_checksum", "")
