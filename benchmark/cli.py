@@ -25,8 +25,6 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.installation import PROGRAM, with_program
 from pfl_benchmark.resolve.plugins import load_plugins, take_plugins
 
-__all__ = ["Parser", "main", "parser_of"]
-
 DEFAULT_COMMAND = "run"
 _WORDS = {
     "expected one argument": "expected a value after it",
@@ -103,7 +101,7 @@ def parser_of(name: str, command: Command) -> Parser:
     parser = Parser(
         usage=f"{PROGRAM} {shown} {command.USAGE}",
         epilog=f"examples:\n{command.EXAMPLES}",
-        formatter_class=_help_formatter,
+        formatter_class=_HelpFormatter,
         allow_abbrev=False,
         add_help=False,
     )
@@ -115,13 +113,12 @@ def parser_of(name: str, command: Command) -> Parser:
     return parser
 
 
-def _help_formatter(prog: str) -> argparse.HelpFormatter:
-    width = min(shutil.get_terminal_size().columns, 110) - 2
-    return _HelpFormatter(prog, max_help_position=32, width=width)
-
-
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Breaks no line inside of a name such as cifar10-s2."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(shutil.get_terminal_size().columns, 110) - 2
+        super().__init__(prog, max_help_position=32, width=width)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(text, width, break_on_hyphens=False)
@@ -131,11 +128,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are `UserError`s of one line."""
 
     def parse(self, words: list[str]) -> argparse.Namespace:
-        """Parse all of `words`.
-
-        Raises:
-            UserError: an unknown flag (suggests the nearest), a missing or bad value, a stray word.
-        """
+        """Parse all of `words`; a UserError names an unknown flag, a missing or bad value, a stray word."""
         for text in words:
             if text.startswith("--") and text.endswith("=--"):  # which argparse takes for an empty list
                 raise UserError(f"{text.removesuffix('=--')} is '--'; expected a value")

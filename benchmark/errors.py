@@ -10,18 +10,6 @@ from typing import Any
 
 from pfl_benchmark.installation import with_program
 
-__all__ = [
-    "NotDefined",
-    "UserError",
-    "check_name",
-    "check_range",
-    "flag",
-    "is_plain",
-    "nearest",
-    "optional",
-    "unknown",
-]
-
 
 class UserError(Exception):
     """Bad input: one line that says what was wrong, what was expected and what to do.

@@ -32,7 +32,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.present.page.board import board_page, source_of_bundle, source_of_folder
     from pfl_benchmark.records.bundle import unpacked
     from pfl_benchmark.records.files import make_folder_of, write_text
-    from pfl_benchmark.records.gather import gather
+    from pfl_benchmark.records.store import gather
 
     with contextlib.ExitStack() as stack:
         sources = []

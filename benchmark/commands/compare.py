@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UserError(f"{flag('methods')} is only for comparisons over settings; add --across")
     from pfl_benchmark.present.compare import groups
     from pfl_benchmark.present.page.mixtures import in_words, mixed
-    from pfl_benchmark.records.gather import gather
+    from pfl_benchmark.records.store import gather
 
     against = arguments.against
     gathered = gather([*arguments.folders, *against])
@@ -107,7 +107,7 @@ def _across(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.present.across import Across, reference_of
     from pfl_benchmark.present.across_text import explanation_for, findings, heading, remarks, standings_table
     from pfl_benchmark.present.page.mixtures import in_words, mixed
-    from pfl_benchmark.records.gather import gather
+    from pfl_benchmark.records.store import gather
     from pfl_benchmark.studies.blocks import blocks_of
 
     against = arguments.against

@@ -43,7 +43,7 @@ def execute(arguments: argparse.Namespace) -> None:
     """
     from pfl_benchmark.present.compare import groups
     from pfl_benchmark.present.tables.targets import EXPLANATION, lines_of, targets_table
-    from pfl_benchmark.records.gather import gather
+    from pfl_benchmark.records.store import gather
     from pfl_benchmark.render.formats.markdown import markdown
 
     gathered = gather(arguments.folders)

@@ -37,7 +37,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     from pfl_benchmark.console.terminal import say, shown_path
     from pfl_benchmark.records.bundle import plugins_of, write_bundle
-    from pfl_benchmark.records.gather import gather
+    from pfl_benchmark.records.store import gather
     from pfl_benchmark.render.forms import size
     from pfl_benchmark.resolve.code import outdated
 

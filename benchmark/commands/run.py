@@ -47,11 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Carry out the run and print its summary."""
-    from pfl_benchmark.resolve.asked import configure
+    from pfl_benchmark.resolve.run import configure
 
     setting, asked = configure(arguments)
 
-    from pfl_benchmark.experiment.single import run_single
+    from pfl_benchmark.experiment.runner import run_single
 
     execution = dataclasses.replace(execution_of(arguments), trackings=tracking_of(arguments))
     summary = run_single(setting, asked, execution)
@@ -77,7 +77,7 @@ def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _table(summary: Mapping[str, Any], validation: float) -> str:
-    from pfl_benchmark.records.origins import foreign_rounds
+    from pfl_benchmark.records.environment import foreign_rounds
 
     whose = {"global": "the global model", "personal": "each client's personal model"}[summary["evaluated"]]
     trained = f"{summary['samples']:,} samples trained on"

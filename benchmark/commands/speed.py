@@ -58,11 +58,10 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.experiment.execution import Execution
     from pfl_benchmark.present.document import Document
     from pfl_benchmark.speed import parts as measured
-    from pfl_benchmark.speed import report
     from pfl_benchmark.speed.tables import as_markdown, document_part, part_of
 
     if arguments.source:
-        found = report.load(arguments.source)
+        found = measured.load(arguments.source)
     else:
         execution = Execution(device=arguments.device, tf32=bool(arguments.tf32))
         device = execution.pick_device()
@@ -72,10 +71,10 @@ def execute(arguments: argparse.Namespace) -> None:
 
         def keep(rows: list[dict[str, Any]]) -> None:
             if arguments.output:
-                report.save(arguments.output, rows, execution)
+                measured.save(arguments.output, rows, execution)
 
-        rows, failed = report.measure(parts, execution, sizes, say, keep)
-        found = report.load(arguments.output) if arguments.output else {"rows": rows}
+        rows, failed = measured.measure(parts, execution, sizes, say, keep)
+        found = measured.load(arguments.output) if arguments.output else {"rows": rows}
     if arguments.into:
         document, (name, text) = Document(arguments.into), document_part(found)
         document.need(name)

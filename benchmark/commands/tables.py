@@ -197,6 +197,6 @@ def _jobs(text: str) -> int:
     if text == "auto":
         return 0
     try:
-        return count("--jobs")(text)
+        return count("--jobs", text)
     except UserError as error:
         raise UserError(f"{error}, or auto") from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed
 from pfl_benchmark.config.flags import add_config_flags, add_data, add_flag, add_method, count, path
 from pfl_benchmark.console.terminal import say, shown_path
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: bad input, optuna is not installed, or all trials diverged.
     """
-    from pfl_benchmark.resolve.asked import configure, parse_assignments
+    from pfl_benchmark.resolve.run import configure, parse_assignments
 
     if arguments.validation is None:
         arguments.validation = _VALIDATION
@@ -75,11 +75,11 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.engine.rounds import Diverged
     from pfl_benchmark.experiment.progress import RunProgress
     from pfl_benchmark.experiment.runner import run_cell
-    from pfl_benchmark.experiment.tuning import RATE, earlier, need_optuna, search, space_of
+    from pfl_benchmark.experiment.tuning import RATE, earlier, search, space_of
     from pfl_benchmark.present.page.command import command
     from pfl_benchmark.records.writer import open_store
 
-    need_optuna()
+    optional("optuna", "tune")
     known = [spec.name for spec in dataclasses.fields(run.method.Hyper)]
     fixed = parse_assignments(arguments.set, config.algo, known)
     space = space_of(config, {*fixed, *([RATE] if arguments.lr is not None else [])})

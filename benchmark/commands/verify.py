@@ -17,8 +17,8 @@ from pfl_benchmark.experiment.flags import add_execution, execution_of
 if TYPE_CHECKING:
     from pfl_benchmark.experiment.verify import Verdict
     from pfl_benchmark.records.bundle import Bundle
-    from pfl_benchmark.records.gather import Gathered
     from pfl_benchmark.records.record import Record
+    from pfl_benchmark.records.store import Gathered
 
 HELP = "repeat rounds of finished runs: does the present code give the recorded figures?"
 USAGE = "RECORD|BUNDLE.zip [RECORD ...] [--sample N] [--rounds N | --all] [flags]"
@@ -73,7 +73,7 @@ def execute(arguments: argparse.Namespace) -> None:
         SystemExit: with code 1, if a record is different.
     """
     from pfl_benchmark.records.bundle import unpacked
-    from pfl_benchmark.records.gather import gather
+    from pfl_benchmark.records.store import gather
 
     if arguments.by is not None and not (arguments.by.strip() and arguments.by.isprintable()):
         raise UserError(f"--by is {arguments.by!r:.60}; expected a name")
@@ -94,7 +94,7 @@ def _trusted(bundle: Bundle, trusted: bool) -> Gathered:
     import hashlib
 
     from pfl_benchmark.records.bundle import plugins_of
-    from pfl_benchmark.records.gather import Gathered
+    from pfl_benchmark.records.store import Gathered
     from pfl_benchmark.resolve.plugins import LOADED, load_plugins
 
     for plugin in bundle.plugins:
@@ -127,7 +127,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
     from pfl_benchmark.launch.cores import at_most
     from pfl_benchmark.records.bundle import write_verdicts
     from pfl_benchmark.records.same_data import source_of
-    from pfl_benchmark.records.verdicts import DIFFERENT
+    from pfl_benchmark.records.seal import DIFFERENT
     from pfl_benchmark.resolve.run import resolve
 
     asked = execution_of(arguments)

@@ -12,29 +12,11 @@ from pfl_benchmark.config.settings import SETTINGS, find_setting
 from pfl_benchmark.datasets.partitioners import OPTIONS
 from pfl_benchmark.errors import flag
 
-__all__ = [
-    "DATA_FIELDS",
-    "PROTOCOL_FIELDS",
-    "as_typed",
-    "as_words",
-    "changes",
-    "describe_split",
-    "in_words",
-    "nearest_setting",
-    "setting_in_words",
-]
-
 _FIELDS = tuple(spec.name for spec in dataclasses.fields(RunConfig))
 
 DATA_FIELDS = (
-    "dataset",
-    "partition",
-    *OPTIONS,
-    "clients",
-    "samples_per_client",
-    "test_samples_per_client",
-    "embedding",
-)
+    "dataset", "partition", *OPTIONS, "clients", "samples_per_client", "test_samples_per_client", "embedding",
+)  # fmt: skip
 # All other fields that have a flag of their own form; a new field joins them.
 PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper"))
 
@@ -67,8 +49,7 @@ def describe_split(config: RunConfig) -> str:
 def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> dict[str, Any]:
     """The fields in which `config` differs from a setting; method and seed do not count.
 
-    Args:
-        setting: its name; empty: compare with the defaults of `RunConfig`, for a dataset without a setting.
+    An empty name stands for the defaults of `RunConfig`, for a dataset without a setting.
     """
     values = find_setting(setting).values if setting else {"dataset": config.dataset}
     plain = dataclasses.replace(RunConfig(), **values)
@@ -92,9 +73,7 @@ def setting_in_words(
 ) -> str:
     """The nearest setting, or else the dataset, and the changes: ``digits-s2, samples per client 20``.
 
-    Args:
-        names: the fields that count.
-        common: fields with a value that needs no mention.
+    Only fields among `names` count; those with their value in `common` need no mention.
     """
     names = tuple(names)
     setting = nearest_setting(config, names)

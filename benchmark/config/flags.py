@@ -7,6 +7,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -16,21 +17,6 @@ from pfl_benchmark.datasets.api import DATASETS
 from pfl_benchmark.datasets.own import is_own
 from pfl_benchmark.datasets.partitioners import OPTIONS, PARTITIONERS, find_partitioner
 from pfl_benchmark.errors import UserError, check_range, flag, is_plain
-
-__all__ = [
-    "add_config_flags",
-    "add_data",
-    "add_data_dir",
-    "add_flag",
-    "add_method",
-    "config_from",
-    "config_of",
-    "count",
-    "few",
-    "file_of",
-    "number",
-    "path",
-]
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _KINDS = get_type_hints(RunConfig)
@@ -42,11 +28,6 @@ _MORE_HELP = {
 
 
 _OF_BUDGETS = {"byte_budget": "bytes", "compute_cap": "bytes", "sample_budget": "samples"}
-
-
-# -- flags ------------------------------------------------------------------------------------------
-
-
 _Group = argparse.ArgumentParser | argparse._ActionsContainer
 
 
@@ -54,7 +35,7 @@ def add_flag(
     group: _Group,
     usage: str,
     text: str,
-    kind: Callable[[str], Callable[[str], Any]] | None = None,
+    kind: Callable[[str, str], Any] | None = None,
     **more: Any,
 ) -> None:
     """Add one flag.
@@ -62,7 +43,7 @@ def add_flag(
     Args:
         usage: ``--json``, ``--seeds N``, ``--only STUDY ...`` (one or more); or ``FOLDER ...``, with `dest`.
         text: its help.
-        kind: makes the conversion of its text, from its name: `count`, `path`, `number(…)`.
+        kind: converts its text, given its name as well: `count`, `path`, `number(…)`.
         more: further arguments of `argparse`.
     """
     *names, value = usage.removesuffix(" ...").split()
@@ -72,7 +53,7 @@ def add_flag(
     if usage.endswith(" ..."):
         more |= {"nargs": "+"} | ({"action": "extend"} if names else {})
     if kind is not None:
-        more["type"] = kind(names[0] if names else value)
+        more["type"] = partial(kind, names[0] if names else value)
     group.add_argument(*(names or [more.pop("dest")]), metavar=value, help=text, **more)
 
 
@@ -110,19 +91,13 @@ def add_config_flags(group: _Group, names: Iterable[str]) -> None:
             continue
         choices = spec.metadata.get("choices")
         metavar = f"{{{','.join(choices)}}}" if choices else {int: "N", float: "X", str: "NAME"}[kind]
-        group.add_argument(flag(name), type=_reader(name), metavar=metavar, help=text)
+        group.add_argument(flag(name), type=partial(_read, name), metavar=metavar, help=text)
 
 
 class _YesOrNo(argparse.BooleanOptionalAction):
     """``--augment`` and ``--no-augment``, which contradict each other."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest)
         super().__call__(parser, namespace, values, option_string)
         if before is not None and getattr(namespace, self.dest) != before:
@@ -137,19 +112,15 @@ def _default(name: str) -> str:
     return text
 
 
-def _reader(name: str) -> Callable[[str], Any]:
-    """The conversion of a flag's text, with our own words where it fails."""
-    kind, default = _KINDS[name], _FIELDS[name].default
-
-    def read(text: str) -> Any:
-        if kind is str:
-            return text
-        value = _finite(flag(name), kind, text, default)
-        if kind is int and abs(value) >= 2**63:
-            raise UserError(f"{flag(name)} is {text}; expected a number that fits 64 bits")
-        return value
-
-    return read
+def _read(name: str, text: str) -> Any:
+    """The value of a field from the text of its flag, with our own words where that fails."""
+    kind = _KINDS[name]
+    if kind is str:
+        return text
+    value = _finite(flag(name), kind, text, _FIELDS[name].default)
+    if kind is int and abs(value) >= 2**63:
+        raise UserError(f"{flag(name)} is {text}; expected a number that fits 64 bits")
+    return value
 
 
 def _finite(name: str, kind: Callable[[str], Any], text: str, such_as: Any) -> Any:
@@ -163,79 +134,60 @@ def _finite(name: str, kind: Callable[[str], Any], text: str, such_as: Any) -> A
     return value
 
 
-def number(within: str, such_as: float) -> Callable[[str], Callable[[str], float]]:
-    """Makes conversions of the text of flags that are a number in an interval, as `check_range` has it."""
+def number(within: str, such_as: float) -> Callable[[str, str], float]:
+    """Converts the text of a flag that is a number in an interval, as `check_range` has it."""
 
-    def kind(name: str) -> Callable[[str], float]:
-        def read(text: str) -> float:
-            value = float(_finite(name, float, text, such_as))
-            check_range(name.removeprefix("--"), value, within, such_as=such_as)
-            return value
-
-        return read
-
-    return kind
-
-
-def count(name: str, most: int = 10**6) -> Callable[[str], int]:
-    """The conversion of the text of a flag that is a number of what it is called."""
-    of = name.removeprefix("--")
-
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
-            raise UserError(f"{name} is '{text}'; expected a whole number of at least 1")
-        if len(text) > 18 or int(text) > most:
-            raise UserError(f"{name} is {text}; expected at most {most:,} {of}")
-        return int(text)
+    def read(name: str, text: str) -> float:
+        value = float(_finite(name, float, text, such_as))
+        check_range(name.removeprefix("--"), value, within, such_as=such_as)
+        return value
 
     return read
 
 
-def few(name: str) -> Callable[[str], int]:
+def count(name: str, text: str, most: int = 10**6) -> int:
+    """The value of a flag that is a number of what it is called."""
+    if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
+        raise UserError(f"{name} is '{text}'; expected a whole number of at least 1")
+    if len(text) > 18 or int(text) > most:
+        raise UserError(f"{name} is {text}; expected at most {most:,} {name.removeprefix('--')}")
+    return int(text)
+
+
+def few(name: str, text: str) -> int:
     """As `count`, at most 1,000."""
-    return count(name, most=1000)
+    return count(name, text, most=1000)
 
 
-def path(name: str) -> Callable[[str], Path]:
-    """The conversion of the text of a flag that takes a path."""
-
-    def read(text: str) -> Path:
-        if not text or "\0" in text:
-            raise UserError(f"{name} is {'empty' if not text else 'no name of a file'}; expected a path")
-        if any(len(os.fsencode(part)) > 255 for part in Path(text).parts) or len(os.fsencode(text)) > 4000:
-            raise UserError(f"{name} is {text[:40]}…, a name too long for a file; expected a shorter path")
-        try:
-            return Path(text).expanduser()
-        except RuntimeError as error:  # ~name of a user whom this machine does not know
-            raise UserError(f"{name} is {text}: {error}; expected a path") from error
-
-    return read
+def path(name: str, text: str) -> Path:
+    """The value of a flag that takes a path."""
+    if not text or "\0" in text:
+        raise UserError(f"{name} is {'empty' if not text else 'no name of a file'}; expected a path")
+    if any(len(os.fsencode(part)) > 255 for part in Path(text).parts) or len(os.fsencode(text)) > 4000:
+        raise UserError(f"{name} is {text[:40]}…, a name too long for a file; expected a shorter path")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # ~name of a user whom this machine does not know
+        raise UserError(f"{name} is {text}: {error}; expected a path") from error
 
 
-def file_of(*endings: str) -> Callable[[str], Callable[[str], Path]]:
+def file_of(*endings: str) -> Callable[[str, str], Path]:
     """As `path`, of a file whose name ends in one of these."""
 
-    def kind(name: str) -> Callable[[str], Path]:
-        def read(text: str) -> Path:
-            found = path(name)(text)
-            if found.suffix.lower() not in endings:
-                raise UserError(f"{name} is {text}; expected a name that ends in {' or '.join(endings)}")
-            return found
+    def read(name: str, text: str) -> Path:
+        file = path(name, text)
+        if file.suffix.lower() not in endings:
+            raise UserError(f"{name} is {text}; expected a name that ends in {' or '.join(endings)}")
+        return file
 
-        return read
-
-    return kind
+    return read
 
 
 # -- from flags to a configuration ------------------------------------------------------------------
 
 
 def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
-    """The setting's name and the configuration that the flags ask for, without the method.
-
-    Raises:
-        UserError: unknown setting or dataset, or flags that contradict each other.
-    """
+    """The setting's name and the configuration that the flags ask for, as `config_from`."""
     given = {name: value for name in _FIELDS if (value := getattr(arguments, name, None)) is not None}
     given.pop("algo", None)
     return config_from(given, arguments.setting)
@@ -244,12 +196,8 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
 def config_from(given: Mapping[str, Any], setting: str | None = None) -> tuple[str, RunConfig]:
     """The setting's name and the configuration that some fields ask for, without the method.
 
-    Args:
-        given: fields of `RunConfig` that are given, by name; all others are the setting's.
-        setting: its name; None: the first with the dataset that is given.
-
-    Raises:
-        UserError: unknown setting or dataset, or fields that contradict each other.
+    Fields that are not given are the setting's (None: the first with the dataset that is given). An unknown
+    setting or dataset is a UserError, and so are fields that contradict each other.
     """
     given = dict(given)
     dataset = given.get("dataset")
@@ -282,11 +230,7 @@ def config_from(given: Mapping[str, Any], setting: str | None = None) -> tuple[s
 
 
 def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
-    """The partition that the flags mean: the one they name, else the setting's, else the first they fit.
-
-    Raises:
-        UserError: they contradict each other.
-    """
+    """The partition that the flags mean: the one they name, else the setting's, else the first they fit."""
     options = {name for name in OPTIONS if name in given}
     fitting = [name for name, partitioner in PARTITIONERS.items() if options <= {*partitioner.options()}]
     if not fitting:

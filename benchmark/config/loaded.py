@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-__all__ = ["INSTALLED", "LOADED"]
-
 LOADED: dict[str, str] = {}  # names of modules by what was given, files as absolute paths
 INSTALLED: set[str] = set()  # the modules of entry points among them

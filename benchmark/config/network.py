@@ -15,8 +15,6 @@ from pfl_benchmark.models import (
     sample_shape,
 )
 
-__all__ = ["knows_network", "network_of"]
-
 
 def knows_network(config: RunConfig) -> bool:
     """Whether dataset and network are registered; those of old records, or of plugins, may be gone."""
@@ -26,11 +24,7 @@ def knows_network(config: RunConfig) -> bool:
 
 
 def network_of(config: RunConfig) -> Network:
-    """The network of a run; a function of the configuration alone, so that no data are needed for it.
-
-    Raises:
-        UserError: there is no such network, it does not fit the dataset, or a field does not fit it.
-    """
+    """The network of a run; a function of the configuration alone, so that no data are needed for it."""
     if config.own_network:
         if config.dataset not in NETWORKS:
             raise UserError(

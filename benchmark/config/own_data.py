@@ -12,22 +12,15 @@ from pfl_benchmark.datasets.own import OWN_DATA, describe_own
 from pfl_benchmark.datasets.registry import DATASETS, register
 from pfl_benchmark.models import NETWORKS, find_architecture, sample_shape
 
-__all__ = ["load_own"]
-
 _LOADED: dict[str, str] = {}  # names of datasets by what was given
 
 
 def load_own(text: str, anew: bool = True) -> str:
-    """Make known what ``folder:PATH`` or ``parquet:PATH`` names.
+    """Make known what ``folder:PATH`` or ``parquet:PATH`` names; UserError: unreadable.
 
-    Args:
-        anew: read it again if this process has read it before: it may have changed since.
+    anew: read it again if this process has read it before: it may have changed since.
 
-    Returns:
-        The name of the dataset, which is also that of a setting with values that suit it.
-
-    Raises:
-        UserError: it cannot be read.
+    Returns the name of the dataset, which is also that of a setting with values that suit it.
     """
     if text in _LOADED and not anew:
         return _LOADED[text]

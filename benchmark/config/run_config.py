@@ -14,8 +14,6 @@ from pfl_benchmark.datasets.partitioners import OPTIONS, PARTITIONERS, Partition
 from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError, check_range, flag, nearest, unknown
 
-__all__ = ["RunConfig"]
-
 
 def _doc(default: Any, text: str, choices: tuple[str, ...] = (), **more: Any) -> Any:
     return field(default=default, metadata={"doc": text, "choices": choices, **more})
@@ -25,11 +23,7 @@ C = TypeVar("C")
 
 
 def _with_options(cls: type[C]) -> type[C]:
-    """Class decorator: fields for the options of all partitioners, behind `partition`.
-
-    Raises:
-        ValueError: an option has the name of another field.
-    """
+    """Class decorator: fields for the options of all partitioners, behind `partition`."""
     kinds = {}
     for name, kind in cls.__annotations__.items():
         kinds[name] = kind
@@ -38,10 +32,8 @@ def _with_options(cls: type[C]) -> type[C]:
     for name, spec in OPTIONS.items():
         if hasattr(cls, name):
             raise ValueError(f"the option {name} of a partitioner is a field of every run already")
-        partitioners = ", ".join(
-            partitioner for partitioner, found in PARTITIONERS.items() if name in found.options()
-        )
-        doc = f"{partitioners}: {spec.metadata['doc']}"
+        users = [user for user, partitioner in PARTITIONERS.items() if name in partitioner.options()]
+        doc = f"{', '.join(users)}: {spec.metadata['doc']}"
         setattr(cls, name, field(default=spec.default, metadata={**spec.metadata, "doc": doc}))
     cls.__annotations__ = kinds
     return cls
@@ -64,11 +56,7 @@ class RunConfig:
         150, "training samples per client; under some partitions their mean, or an estimate"
     )
     test_samples_per_client: int = _doc(100, "test samples per client; under some partitions an estimate")
-    network: str = _doc(
-        "dataset",
-        "network (`list networks`); dataset: the dataset's own",
-        absent="dataset",
-    )
+    network: str = _doc("dataset", "network (`list networks`); dataset: the dataset's own", absent="dataset")
     participation: float = _doc(
         0.1, "share of clients in an ordinary round; the last round has everyone", within="(0, 1]"
     )
@@ -188,15 +176,10 @@ class RunConfig:
 
     @property
     def partitioner(self) -> Partitioner:
-        """The partitioner with its options.
-
-        Raises:
-            UserError: unknown, or an option is out of range.
-        """
+        """The partitioner with its options; UserError where it is unknown, or an option is out of range."""
         partitioner = find_partitioner(self.partition)
-        return partitioner(
-            **{spec.name: getattr(self, spec.name) for spec in dataclasses.fields(partitioner)}
-        )
+        names = (spec.name for spec in dataclasses.fields(partitioner))
+        return partitioner(**{name: getattr(self, name) for name in names})
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -221,11 +204,11 @@ class RunConfig:
     @property
     def identifying(self) -> dict[str, Any]:
         """The fields that make up `identity`: all but those that are at their ``absent`` value."""
-        values = {spec: getattr(self, spec.name) for spec in dataclasses.fields(self)}
+        missing = object()
         return {
             spec.name: value
-            for spec, value in values.items()
-            if "absent" not in spec.metadata or value != spec.metadata["absent"]
+            for spec in dataclasses.fields(self)
+            if (value := getattr(self, spec.name)) != spec.metadata.get("absent", missing)
         }
 
     @property
@@ -245,11 +228,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Build a configuration; an unknown key is an error, one that records did not have yet is filled in.
-
-        Raises:
-            UserError: names the unknown key or partition and the nearest known one, or the misshapen value.
-        """
+        """Build a configuration; what records did not have yet is filled in, UserError for what is wrong."""
         known = [spec.name for spec in dataclasses.fields(cls)]
         for name, value in values.items():
             if name not in known:

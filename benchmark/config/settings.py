@@ -8,31 +8,24 @@ from typing import Any
 
 from pfl_benchmark.errors import UserError, unknown
 
-__all__ = ["DEFAULT_SETTING", "SETTINGS", "Setting", "default_setting", "find_setting"]
-
 
 @dataclass(frozen=True)
 class Setting:
-    """A dataset with its split and protocol.
+    """A dataset with its split and protocol."""
 
-    Attributes:
-        title: as tables print it.
-        values: fields of `RunConfig` that it sets; all others keep their defaults.
-    """
-
-    title: str
-    values: Mapping[str, Any]
+    title: str  # as tables print it
+    values: Mapping[str, Any]  # fields of `RunConfig` that it sets; all others keep their defaults
 
 
 def _split(dataset: str, partition: str, train: int, test: int, **more: Any) -> dict[str, Any]:
     """`train` and `test` samples a client, and more fields; under a natural split about as many come out."""
-    return {
-        "dataset": dataset,
-        "partition": partition,
-        "samples_per_client": train,
-        "test_samples_per_client": test,
-        **more,
-    }
+    sizes = {"samples_per_client": train, "test_samples_per_client": test}
+    return {"dataset": dataset, "partition": partition, **sizes, **more}
+
+
+def _shards(dataset: str, train: int, test: int, classes: int, **more: Any) -> dict[str, Any]:
+    """A split in shards, with so many classes a client."""
+    return _split(dataset, "shards", train, test, classes_per_client=classes, **more)
 
 
 def _users(count: int) -> dict[str, int]:
@@ -51,14 +44,7 @@ _SENT140 = {"rounds": 50, "batch_size": 2, **_users(136)}
 # 0.01 and 24 rounds of five epochs neither had converged; of 0.01 to 0.16, 0.08 was best, and a run of FedAvg
 # diverged at 0.16. 40 rounds of three epochs are as much training, and brought FedAvg further; 0.12 then was
 # half a point better than 0.08, too little to go nearer to where it diverges.
-_DIGITS = {
-    "clients": 20,
-    "participation": 0.25,
-    "rounds": 40,
-    "local_epochs": 3,
-    "lr": 0.08,
-    "eval_every": 4,
-}
+_DIGITS = {"clients": 20, "participation": 0.25, "rounds": 40, "local_epochs": 3, "lr": 0.08, "eval_every": 4}
 
 # Chosen likewise among 0.1 to 0.8: 0.2 is as good, others are worse, and so are 40 rounds of three epochs.
 _TWEETS = {"participation": 0.25, "rounds": 24, "eval_every": 4, "lr": 0.3, "embedding": 16, **_users(20)}
@@ -70,21 +56,11 @@ _HAPT = {"test_share": 0.3, "clients": 30, "participation": 0.2, "rounds": 100, 
 # Sample counts: paper, section "Performance Comparison" and appendix "Data Partitioning"; test sizes are
 # ours (the paper states none): all of the official test images of a class, shared by its clients.
 SETTINGS: dict[str, Setting] = {
-    "cifar10-s2": Setting(
-        "CIFAR-10 (100, 2)", _split("cifar10", "shards", 150, 100, classes_per_client=2, **_FLIPS)
-    ),
-    "cifar10-s5": Setting(
-        "CIFAR-10 (100, 5)", _split("cifar10", "shards", 150, 100, classes_per_client=5, **_FLIPS)
-    ),
-    "cifar100-s20": Setting(
-        "CIFAR-100 (100, 20)",
-        _split("cifar100", "shards", 400, 100, classes_per_client=20, dropout=0.6, **_FLIPS),
-    ),
-    "cifar100-s5": Setting(
-        "CIFAR-100 (100, 5)",
-        _split("cifar100", "shards", 400, 100, classes_per_client=5, dropout=0.6, **_FLIPS),
-    ),
-    "emnist-s10": Setting("EMNIST (100, 10)", _split("emnist", "shards", 100, 200, classes_per_client=10)),
+    "cifar10-s2": Setting("CIFAR-10 (100, 2)", _shards("cifar10", 150, 100, 2, **_FLIPS)),
+    "cifar10-s5": Setting("CIFAR-10 (100, 5)", _shards("cifar10", 150, 100, 5, **_FLIPS)),
+    "cifar100-s20": Setting("CIFAR-100 (100, 20)", _shards("cifar100", 400, 100, 20, dropout=0.6, **_FLIPS)),
+    "cifar100-s5": Setting("CIFAR-100 (100, 5)", _shards("cifar100", 400, 100, 5, dropout=0.6, **_FLIPS)),
+    "emnist-s10": Setting("EMNIST (100, 10)", _shards("emnist", 100, 200, 10)),
     "cifar10-dir1.0": Setting(
         "CIFAR-10, Dirichlet 1.0", _split("cifar10", "dirichlet", 150, 100, dirichlet=1.0, **_FLIPS)
     ),
@@ -106,19 +82,11 @@ SETTINGS: dict[str, Setting] = {
         _split("sent140", "natural", 14, 6, test_share=0.3, least_test=4, embedding=50, **_SENT140),
     ),
     # EMNIST's setting as far as these letters allow: the rarest class has 176 training and 13 test images.
-    "letters-s10": Setting(
-        "OCR letters (100, 10)", _split("letters", "shards", 40, 13, classes_per_client=10)
-    ),
+    "letters-s10": Setting("OCR letters (100, 10)", _shards("letters", 40, 13, 10)),
     # Rate and rounds were chosen on Local Only and FedAvg alone, on a validation split (the study
     # natural-rates): at 0.01 both are worse; at 0.05 Local Only is 2.6 points worse, FedAvg 0.9 better.
-    "hapt": Setting(
-        "HAPT (30)",
-        _split("hapt", "chronological", 400, 200, **_HAPT),
-    ),
-    "hapt12": Setting(
-        "HAPT, twelve activities (30)",
-        _split("hapt12", "chronological", 400, 200, **_HAPT),
-    ),
+    "hapt": Setting("HAPT (30)", _split("hapt", "chronological", 400, 200, **_HAPT)),
+    "hapt12": Setting("HAPT, twelve activities (30)", _split("hapt12", "chronological", 400, 200, **_HAPT)),
     # The rate was chosen on a validation split: in ten rounds FedAvg learns nothing at 0.1, and never at 0.8,
     # where it stays at the most frequent character; 0.5 is no better than 0.3 (the study natural-rates). Five
     # clients a round, so that a run stays under half an hour of a core: ten learn no faster.
@@ -131,9 +99,7 @@ SETTINGS: dict[str, Setting] = {
         "Shakespeare, to try (10)",
         _split("shakespeare", "chronological", 40, 20, test_share=0.2, **_users(10), **_FEW_ROLES),
     ),
-    "fmnist-s2": Setting(
-        "Fashion-MNIST (100, 2)", _split("fmnist", "shards", 150, 100, classes_per_client=2)
-    ),
+    "fmnist-s2": Setting("Fashion-MNIST (100, 2)", _shards("fmnist", 150, 100, 2)),
     "digits-s2": Setting(
         "Digits (20, 2)", _split("digits", "distinct", 60, 20, classes_per_client=2, **_DIGITS)
     ),
@@ -148,14 +114,7 @@ SETTINGS: dict[str, Setting] = {
 
 # A twentieth of the paper's training: minutes a run on a core. The rate was chosen on Local Only and FedAvg
 # alone, on a validation split.
-_LITE = {
-    "clients": 20,
-    "participation": 0.25,
-    "rounds": 40,
-    "local_epochs": 3,
-    "lr": 0.03,
-    "eval_every": 4,
-}
+_LITE = {"clients": 20, "participation": 0.25, "rounds": 40, "local_epochs": 3, "lr": 0.03, "eval_every": 4}
 _OF_200 = {**_LITE, "samples_per_client": 200}
 
 SETTINGS |= {
@@ -175,22 +134,14 @@ DEFAULT_SETTING = "cifar10-s2"  # the paper's first column
 
 
 def find_setting(name: str) -> Setting:
-    """The setting of that name.
-
-    Raises:
-        UserError: unknown; suggests the nearest.
-    """
+    """The setting of that name; for an unknown one UserError suggests the nearest."""
     if name not in SETTINGS:
         raise unknown("setting", name, SETTINGS)
     return SETTINGS[name]
 
 
 def default_setting(dataset: str) -> str:
-    """The setting that ``--dataset`` alone stands for: the first that uses it.
-
-    Raises:
-        UserError: no setting uses that dataset.
-    """
+    """The setting that ``--dataset`` alone stands for: the first that uses it; UserError: none does."""
     for name, setting in SETTINGS.items():
         if setting.values["dataset"] == dataset:
             return name

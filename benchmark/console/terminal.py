@@ -15,19 +15,6 @@ from rich.table import Table
 
 from pfl_benchmark.installation import with_program
 
-__all__ = [
-    "Console",
-    "columns",
-    "duration",
-    "in_notebook",
-    "is_interactive",
-    "open_table",
-    "percent",
-    "say",
-    "show",
-    "shown_path",
-]
-
 _PLAIN_WIDTH = 110  # columns of output that goes to a file or pipe
 
 
@@ -73,14 +60,12 @@ def columns(
 ) -> Padding:
     """A table of texts without lines, figures to the right.
 
-    Args:
-        words: the places of columns of words, which stand to the left.
-        wrapped: those of columns that may take several lines.
+    Columns with numbers among `words` stand to the left; those among `wrapped` may take several lines.
     """
     table = open_table(gap)
-    for place, head in enumerate(heads):
-        justify: JustifyMethod = "left" if place in words else "right"
-        table.add_column(head, justify=justify, overflow="fold", no_wrap=place not in wrapped)
+    for number, head in enumerate(heads):
+        justify: JustifyMethod = "left" if number in words else "right"
+        table.add_column(head, justify=justify, overflow="fold", no_wrap=number not in wrapped)
     for row in rows:
         table.add_row(*row)
     return Padding(table, (0, 0, 0, indent))

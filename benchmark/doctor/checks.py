@@ -15,8 +15,6 @@ from pathlib import Path
 
 from pfl_benchmark.installation import CHECKOUT, requirements, with_program
 
-__all__ = ["CHECKS", "Finding", "findings", "report"]
-
 _LEAST = (3, 11)
 _OPTIONAL = {  # what needs them
     "wandb": "--wandb",
@@ -34,16 +32,12 @@ _MEMORY = 4.0  # GB that one run at the paper's scale may take
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report.
-
-    state: ``ok``; ``note``, for what only some uses need; or ``missing``, for what nothing works without.
-    remedy: what to do about it; empty for ``ok``.
-    """
+    """One line of the report."""
 
     name: str
     value: str
-    state: str = "ok"
-    remedy: str = ""
+    state: str = "ok"  # or ``note``, for what only some uses need, or ``missing``: nothing works without
+    remedy: str = ""  # what to do about it
 
 
 def python() -> Iterator[Finding]:
@@ -51,10 +45,8 @@ def python() -> Iterator[Finding]:
     here = f"{'.'.join(map(str, sys.version_info[:3]))} in {sys.prefix}"
     least = ".".join(map(str, _LEAST))
     if sys.version_info < _LEAST:
-        remedy = (
-            f"install Python {least} or later, or name one: PFL_PYTHON=/path/to/python ./run_all.sh doctor"
-        )
-        yield Finding("Python", here, "missing", remedy)
+        name_one = "name one: PFL_PYTHON=/path/to/python ./run_all.sh doctor"
+        yield Finding("Python", here, "missing", f"install Python {least} or later, or {name_one}")
     else:
         yield Finding("Python", here)
 
@@ -104,20 +96,18 @@ def pytorch() -> Iterator[Finding]:
         torch = importlib.import_module("torch")
     except Exception as error:  # whatever an installation that does not fit together raises
         if _version("torch") is not None:  # else `packages` has said so
-            yield Finding(
-                "PyTorch", f"cannot be imported ({error})", "missing", _install("--force-reinstall", "torch")
-            )
+            remedy = _install("--force-reinstall", "torch")
+            yield Finding("PyTorch", f"cannot be imported ({error})", "missing", remedy)
         return
     yield Finding("PyTorch", f"{torch.__version__}, threads: {torch.get_num_threads()}")
     if torch.cuda.is_available():
-        for place in range(torch.cuda.device_count()):
-            about = torch.cuda.get_device_properties(place)
-            yield Finding("GPU", f"cuda:{place}, {about.name}, {about.total_memory / 1e9:.0f} GB")
+        for number in range(torch.cuda.device_count()):
+            about = torch.cuda.get_device_properties(number)
+            yield Finding("GPU", f"cuda:{number}, {about.name}, {about.total_memory / 1e9:.0f} GB")
     elif shutil.which("nvidia-smi"):
         remedy = "install a build of PyTorch for your driver (pytorch.org, Get Started)"
-        yield Finding(
-            "GPU", f"nvidia-smi is here, but PyTorch {torch.__version__} finds no GPU", "note", remedy
-        )
+        text = f"nvidia-smi is here, but PyTorch {torch.__version__} finds no GPU"
+        yield Finding("GPU", text, "note", remedy)
     else:
         remedy = "nothing for small data; a paper-scale run takes half an hour to hours on a CPU"
         yield Finding("GPU", "none", "note", remedy)
@@ -149,16 +139,15 @@ def disk() -> Iterator[Finding]:
     """Disk where records and caches go."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     for name, folder in (("records", Path("results").absolute()), ("cache", home / "pfl-benchmark")):
-        place = next(path for path in (folder, *folder.parents) if path.exists())
-        free = shutil.disk_usage(place).free / 1e9
+        path = next(path for path in (folder, *folder.parents) if path.exists())
+        free = shutil.disk_usage(path).free / 1e9
         text = f"{free:.1f} GB free for {folder}"
-        if not os.access(place, os.W_OK):
+        if not os.access(path, os.W_OK):
             remedy = "choose another --results-dir" if name == "records" else "set XDG_CACHE_HOME"
-            yield Finding(name, f"{place} cannot be written", "note", remedy)
+            yield Finding(name, f"{path} cannot be written", "note", remedy)
         elif free < _DISK:
-            yield Finding(
-                name, text, "note", f"free some: paper-scale data and records take up to {_DISK:g} GB"
-            )
+            remedy = f"free some: paper-scale data and records take up to {_DISK:g} GB"
+            yield Finding(name, text, "note", remedy)
         else:
             yield Finding(name, text)
 
@@ -181,11 +170,10 @@ def data() -> Iterator[Finding]:
         except problem as error:
             if "was not found" not in str(error):
                 yield Finding(f"data {name}", "cannot be read", "note", str(error))
-            elif info.download is not None:
-                remedy = f"the first run downloads it ({info.download.what})"
-                yield Finding(f"data {name}", "not here", "note", remedy)
             else:
                 remedy = f"python -m benchmark data --dataset {name} says how to get it"
+                if info.download is not None:
+                    remedy = f"the first run downloads it ({info.download.what})"
                 yield Finding(f"data {name}", "not here", "note", remedy)
         else:
             yield Finding(f"data {name}", found.source)

@@ -22,9 +22,9 @@ from pfl_benchmark.engine.newcomers import Newcomers, admit
 from pfl_benchmark.engine.shared_rounds import SharedRoundsStore, shared_rounds_of
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Params
+from pfl_benchmark.records.environment import Origin, continued
 from pfl_benchmark.records.files import set_aside
 from pfl_benchmark.records.metrics import ClientMetrics
-from pfl_benchmark.records.origins import Origin, continued
 from pfl_benchmark.records.outputs import SavedOutputs
 from pfl_benchmark.records.schema import check_rounds
 from pfl_benchmark.records.writer import RunRecord, as_float

@@ -18,8 +18,8 @@ import torch
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.environment import deciding
 from pfl_benchmark.records.files import load_tensors, save_tensors
-from pfl_benchmark.records.origins import deciding
 from pfl_benchmark.records.sources import SOURCES, digest
 from pfl_benchmark.records.writer import FORMAT
 

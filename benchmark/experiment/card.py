@@ -23,8 +23,6 @@ from pfl_benchmark.experiment.unrecorded import Quiet, run_unrecorded
 from pfl_benchmark.models import Network, Params
 from pfl_benchmark.resolve.run import resolve
 
-__all__ = ["Card", "card_of", "read_docstring"]
-
 _SETTING = "cifar10-s2"
 _PARTS = ("Source", "Defaults", "Deviations", "Traps")
 # Of the short run, which shows what flows where: the fewest rounds with which staged methods can do.
@@ -33,29 +31,20 @@ _SHORT: dict[str, Any] = {"rounds": 4, "clients": 4, "participation": 0.5, "samp
 
 @dataclass(frozen=True)
 class Card:
-    """What a reader wants to know of a method before using it.
-
-    Attributes:
-        summary: the first paragraph of its docstring.
-        parts: paragraphs of its docstring that begin with ``Source:``, ``Defaults:``, ``Deviations:`` or
-            ``Traps:``, by that word; ``More`` holds the others.
-        flow: what the server sends, what clients send and keep, and what is evaluated, on the network of
-            CIFAR-10.
-        costs: of a run on CIFAR-10, S = 2, relative to FedAvg's.
-    """
+    """What a reader wants to know of a method before using it."""
 
     name: str
-    summary: str
-    parts: Mapping[str, str]
-    flow: Mapping[str, str]
-    costs: Mapping[str, float]
+    summary: str  # the first paragraph of its docstring
+    parts: Mapping[str, str]  # the others, by the word of `_PARTS` that they begin with, or ``More``
+    flow: Mapping[str, str]  # what is sent, kept and evaluated, on the network of CIFAR-10
+    costs: Mapping[str, float]  # of a run on CIFAR-10, S = 2, relative to FedAvg's
 
 
 def card_of(method: type[Algorithm]) -> Card:
     """The card of a method. It plans a run, and runs another one briefly on noise."""
     summary, parts = read_docstring(method)
     try:
-        own, fedavg = _costs(method.name), _costs_of_fedavg()
+        own, fedavg = _costs(method.name), _costs_once("fedavg")
         flow = _flow(method.name)
     except Exception as error:
         error.add_note(f"in the short run for the card of '{method.name}'")
@@ -95,9 +84,7 @@ def _costs(algo: str) -> dict[str, float]:
     }
 
 
-@cache
-def _costs_of_fedavg() -> dict[str, float]:
-    return _costs("fedavg")
+_costs_once = cache(_costs)  # of a method that nobody defines anew
 
 
 def _flow(algo: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -14,18 +13,11 @@ from pfl_benchmark.console.terminal import Console, duration, is_interactive, pe
 from pfl_benchmark.experiment.estimate import together
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["RunsProgress"]
-
 _EVERY = 60.0  # seconds between lines about one run, where there is no bar
 
 
 class RunsProgress:
-    """A `launch.base.Watcher` for people.
-
-    Args:
-        estimates: expected seconds of every run, by the hash of its configuration.
-        jobs: runs that run at a time.
-    """
+    """A `launch.base.Watcher` for people; estimates are seconds by the hash of a run's configuration."""
 
     def __init__(self, runs: Sequence[PlannedRun], estimates: Mapping[str, float], jobs: int = 1) -> None:
         self._estimates, self._total, self._jobs = estimates, len(runs), jobs
@@ -55,9 +47,7 @@ class RunsProgress:
             self.bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for row in self._running.values():
             row.close()
         if self.bars is not None:
@@ -101,9 +91,8 @@ class RunsProgress:
         running = [self._left[name] * row.share_left for name, row in self._running.items()]
         queued = [seconds for name, seconds in self._left.items() if name not in self._running]
         # Finished runs tell how far the estimates are off.
-        return together([*running, *queued], self._jobs) * (
-            self._spent / self._expected if self._expected else 1.0
-        )
+        factor = self._spent / self._expected if self._expected else 1.0
+        return together([*running, *queued], self._jobs) * factor
 
     def note(self, text: str) -> None:
         """Print something worth a line."""

@@ -28,8 +28,6 @@ from pfl_benchmark.records.store import Record
 from pfl_benchmark.resolve.run import method_of
 from pfl_benchmark.studies.dry_run import DryRun, dry_run
 
-__all__ = ["Estimator", "network_label", "together"]
-
 _BATCHES = 2  # that a client trains on in a measurement
 # Of the environment: what makes times comparable.
 _SAME = ("processor", "cores", "device", "executor", "jobs")
@@ -58,15 +56,11 @@ class _Planned:
 
 @dataclass
 class Estimator:
-    """Seconds of runs that have not been made yet.
-
-    Attributes:
-        basis: what the figures of each network rest on, in words (`network_label`).
-    """
+    """Seconds of runs that have not been made yet."""
 
     records: Iterable[Record]
     execution: Execution
-    basis: dict[str, str] = field(default_factory=dict)
+    basis: dict[str, str] = field(default_factory=dict)  # of figures, in words by `network_label`
     _rates: dict[tuple[str, str], float] = field(default_factory=dict)  # seconds a sample, by label, method
     _planned: dict[str, _Planned] = field(default_factory=dict)
 

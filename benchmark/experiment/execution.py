@@ -14,8 +14,6 @@ from pfl_benchmark.errors import UserError, nearest
 from pfl_benchmark.models import Network
 from pfl_benchmark.track.base import Tracking
 
-__all__ = ["Execution"]
-
 
 @dataclass(frozen=True)
 class Execution:
@@ -33,11 +31,7 @@ class Execution:
     save_models: bool = False
 
     def pick_device(self) -> torch.device:
-        """The device to use.
-
-        Raises:
-            UserError: CUDA asked for where there is none, or an unknown device.
-        """
+        """The device to use; UserError where it is unknown or not here."""
         name = self.device
         if name == "auto":
             name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -56,11 +50,7 @@ class Execution:
         return device
 
     def check_executor(self) -> None:
-        """Refuse an unknown executor.
-
-        Raises:
-            UserError: names the known ones.
-        """
+        """Raise UserError for an unknown executor."""
         if self.executor not in ("auto", *EXECUTORS):
             known = ", ".join(["auto", *EXECUTORS])
             raise UserError(
@@ -68,11 +58,7 @@ class Execution:
             )
 
     def pick_executor(self, device: torch.device, network: Network, method: type[Algorithm]) -> str:
-        """The name of the executor to use for a network and a method.
-
-        Raises:
-            UserError: unknown executor, or one that cannot train this network or this method.
-        """
+        """The name of the executor to use; UserError where it cannot train this network or this method."""
         self.check_executor()
         if self.executor == "auto":
             return choose_executor(device.type, network, method.not_stackable)

@@ -11,8 +11,6 @@ from pfl_benchmark.config.flags import add_flag
 if TYPE_CHECKING:
     from pfl_benchmark.experiment.execution import Execution
 
-__all__ = ["add_execution", "add_tf32", "execution_of"]
-
 
 def add_execution(group: argparse._ArgumentGroup) -> None:
     """Add the flags that say how runs are carried out: fields of `Execution` (see `execution_of`)."""

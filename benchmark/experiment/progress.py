@@ -6,7 +6,6 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,18 +14,14 @@ from rich.status import Status
 from pfl_benchmark.console.terminal import Console, duration, in_notebook, is_interactive, percent
 from pfl_benchmark.render.forms import size
 
-__all__ = ["RunProgress"]
-
 _LINES = 20  # at most about this many, where there is no bar
 
 
 class RunProgress:
     """A `engine.rounds.Observer` for people; use it as a context manager around the run.
 
-    Args:
-        headline: what is run; printed when everything has been found in order and rounds begin.
-        waiting: what to show on a terminal until then.
-        resumes: whether there is a checkpoint, so that the rounds found finished are the run's own.
+    It prints the headline when rounds begin, and shows `waiting` on a terminal until then. If the run
+    `resumes`, there is a checkpoint, and the rounds found finished are its own.
     """
 
     def __init__(self, headline: str, waiting: str, resumes: bool) -> None:
@@ -37,18 +32,15 @@ class RunProgress:
         self._interactive = is_interactive(sys.stderr) or in_notebook()
         if self._interactive:
             self._status = self._console.status(waiting)
-        self._rounds = self._done = self._printed = self._bytes = 0
+        self._bytes = 0
         self._accuracy: float | None = None
-        self._started = time.monotonic()
 
     def __enter__(self) -> RunProgress:
         if self._status is not None:
             self._status.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._status is not None:
             self._status.stop()
         if self._bar is not None:
@@ -58,12 +50,9 @@ class RunProgress:
         """Say what is run and begin to count its rounds."""
         if self._status is not None:
             self._status.stop()
-        beginning = ""
-        if done and self._resumes:
-            beginning = f" | resumes after round {done}"
-        elif done:
-            beginning = " | its first rounds are taken over from a run that shares them"
-        print(self._headline + beginning, file=sys.stderr, flush=True)
+        taken_over = " | its first rounds are taken over from a run that shares them"
+        beginning = f" | resumes after round {done}" if self._resumes else taken_over
+        print(self._headline + beginning * bool(done), file=sys.stderr, flush=True)
         self._rounds, self._done, self._printed = rounds, done, done
         self._started = time.monotonic()
         if self._interactive:

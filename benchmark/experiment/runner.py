@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
+from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.console.terminal import say, shown_path
+from pfl_benchmark.datasets.api import DATASETS
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.hooks import Hooks
 from pfl_benchmark.engine.precision import precision
@@ -15,17 +20,19 @@ from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import Prepared, new_clients, prepare
+from pfl_benchmark.experiment.progress import RunProgress
+from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.records.environment import environment
 from pfl_benchmark.records.outputs import MODELS, PREDICTIONS, SavedOutputs
 from pfl_benchmark.records.record import read_record
 from pfl_benchmark.records.same_data import data_of, refuse_other_data
 from pfl_benchmark.records.store import finished_data
 from pfl_benchmark.records.writer import RunRecord, open_store
-from pfl_benchmark.resolve.code import code_of, installed_plugins
+from pfl_benchmark.resolve.code import code_of, installed_plugins, outdated
 from pfl_benchmark.resolve.run import Run
 from pfl_benchmark.track.base import About, Followed
 
-__all__ = ["finished_summary", "record_of", "run_cell"]
+FAR = 10  # times the loss of guessing; what methods add to the loss stays below
 
 
 def record_of(run: Run, results_dir: Path) -> RunRecord:
@@ -33,21 +40,12 @@ def record_of(run: Run, results_dir: Path) -> RunRecord:
     return RunRecord(results_dir, run.config, run.label)
 
 
-def finished_summary(record: RunRecord) -> dict[str, Any]:
-    """The summary of a finished run, with the record's folder under ``record``.
-
-    Raises:
-        UserError: the record cannot be used.
-    """
-    return {**read_record(record.folder).summary, "record": str(record.folder)}
-
-
 def _finished(record: RunRecord, execution: Execution) -> dict[str, Any]:
     """The summary of a finished run, which has to have kept what is asked for."""
-    summary = finished_summary(record)
+    summary = {**read_record(record.folder).summary, "record": str(record.folder)}
     wanted = {PREDICTIONS: execution.save_predictions, MODELS: execution.save_models}
-    for name in (name for name, asked in wanted.items() if asked):
-        if not (record.folder / name).is_file():
+    for name, asked in wanted.items():
+        if asked and not (record.folder / name).is_file():
             raise UserError(
                 f"the run {record.folder.name} is finished and has no {name}; remove its folder to run it "
                 "again, or choose another --results-dir"
@@ -56,14 +54,10 @@ def _finished(record: RunRecord, execution: Execution) -> dict[str, Any]:
 
 
 def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[str, Any]:
-    """Carry out one run, or return the summary of its finished record.
+    """Carry out one run, or read its finished record; after bad input (UserError) nothing is half-written.
 
-    Returns:
-        The summary, with the record's folder under ``record``, and under ``warnings``, if there are any, what
-        trackers had to say.
-
-    Raises:
-        UserError: bad input; nothing is left half-written.
+    Returns the summary, with the record's folder under ``record``, and under ``warnings``, if there are any,
+    what trackers had to say.
     """
     if not resolved.executor:
         resolved = resolved.placed(execution)
@@ -93,22 +87,30 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
             surroundings |= {"code": code_of(config, resolved.plain)}
             followed = About(config, resolved.label, record.folder, about["split"], surroundings)
             with precision(execution.tf32), Followed(observer, execution.trackings, followed) as follower:
-                summary = run(
-                    algorithm,
-                    plan,
-                    record,
-                    SharedRoundsStore(root, config, data, surroundings),
-                    follower,
-                    surroundings,
-                    execution.checkpoint_seconds,
-                    kept,
-                )
+                shared = SharedRoundsStore(root, config, data, surroundings)
+                pause = execution.checkpoint_seconds
+                summary = run(algorithm, plan, record, shared, follower, surroundings, pause, kept)
         finally:
             record.release()
     finally:
         prepared.task.executor.close()
     warnings = {"warnings": follower.warnings} if follower.warnings else {}
     return {**summary, "record": str(record.folder), **warnings}
+
+
+def run_judged(run: Run, execution: Execution, observer: Observer) -> dict[str, Any]:
+    """`run_cell`, with one more of its warnings where training ended far above the loss of guessing."""
+    summary = run_cell(run, execution, observer)
+    loss = read_record(Path(summary["record"])).rounds[-1]["loss"]
+    guessing = math.log(DATASETS[run.config.dataset].classes)
+    if loss <= FAR * guessing:
+        return summary
+    text = (
+        f"training has probably diverged: its loss in the last round is {loss:.3g}, that of guessing "
+        f"{guessing:.2f}; try a smaller --lr"
+    )
+    say(f"warning: {text}")
+    return {**summary, "warnings": [*summary.get("warnings", ()), text]}
 
 
 def _describe(prepared: Prepared) -> dict[str, Any]:
@@ -127,3 +129,42 @@ def _describe(prepared: Prepared) -> dict[str, Any]:
         "classes_per_client": [int(counts.min()), int(counts.max())],
         **split.facts,
     }
+
+
+_OUTDATED = (
+    "note: that record was computed by other code (its method, the engine, the network or what reads the "
+    "data has been changed since); remove its folder to run it again, or see by `python -m benchmark verify` "
+    "whether this code gives the same"
+)
+
+
+def run_single(setting: str, run: Run, execution: Execution, quiet: bool = False) -> dict[str, Any]:
+    """Carry out one run as `run_judged` does, and say on standard error how it is doing.
+
+    The name of its setting is for people. If it is quiet, notes are printed all the same.
+    """
+    run = run.placed(execution)
+    config, record = run.config, record_of(run, execution.results_dir)
+    headline = (
+        f"{run.label} on {_describe_setting(setting, config)} | {run.device}, executor {run.executor} | "
+        f"record {shown_path(record.folder)}"
+    )
+    if record.done:
+        summary = run_judged(run, execution, Quiet())
+        if not quiet:
+            say(f"{headline} | already finished, not run again")
+        if outdated(config, summary, read_record(record.folder).verified):
+            say(_OUTDATED)
+        return summary
+    if quiet:
+        return run_judged(run, execution, Quiet())
+    resumes = (record.folder / "checkpoint.pt").exists()
+    with RunProgress(headline, f"preparing {config.dataset}", resumes) as progress:
+        return run_judged(run, execution, progress)
+
+
+def _describe_setting(setting: str, config: RunConfig) -> str:
+    changed = changes(setting, config, PROTOCOL_FIELDS)
+    changed.pop("rounds", None)  # is told when they begin
+    parts = [describe_split(config), *(" ".join(as_words(*item)) for item in changed.items())]
+    return f"{setting} ({', '.join(parts)}), seed {config.seed}"

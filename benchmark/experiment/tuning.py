@@ -20,8 +20,6 @@ from pfl_benchmark.records.store import Store
 from pfl_benchmark.resolve.code import outdated
 from pfl_benchmark.resolve.run import Run, resolve
 
-__all__ = ["RATE", "Trial", "earlier", "need_optuna", "search", "space_of"]
-
 RATE = "lr"  # is searched in every method,
 _FACTOR = 10.0  # from a tenth of its value in the setting to ten times that
 _DIGITS = 3  # of a real value that is tried
@@ -30,47 +28,26 @@ _PATIENCE = 20  # suggestions in a row that are no new configuration, after whic
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration that was tried.
-
-    Attributes:
-        accuracy: on the validation split; None where training diverged.
-        outdated: other code than this made it.
-    """
+    """One configuration that was tried."""
 
     config: RunConfig
-    accuracy: float | None
-    outdated: bool = False
-
-
-def need_optuna() -> Any:
-    """The module optuna.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    return optional("optuna", "tune")
+    accuracy: float | None  # on the validation split; None where training diverged
+    outdated: bool = False  # other code than this made it
 
 
 def space_of(config: RunConfig, fixed: set[str]) -> dict[str, Space]:
     """What is searched: what the method declares (`engine.hyper.option`) and the learning rate.
 
-    Args:
-        config: whose learning rate is the middle of its interval.
-        fixed: names that are not searched.
-
-    Raises:
-        UserError: nothing is left to search.
+    All but what is `fixed`; UserError where nothing is left. The rate's interval is around that of `config`.
     """
     rate = Between(config.lr / _FACTOR, config.lr * _FACTOR)
-    found = {
-        name: s for name, s in {RATE: rate, **spaces(find(config.algo).Hyper)}.items() if name not in fixed
-    }
-    if not found:
-        raise UserError(
-            f"'{config.algo}' has nothing left to tune besides what was given ({', '.join(sorted(fixed))}); "
-            "give less with --lr and --set"
-        )
-    return found
+    every = {RATE: rate, **spaces(find(config.algo).Hyper)}
+    if left := {name: space for name, space in every.items() if name not in fixed}:
+        return left
+    raise UserError(
+        f"'{config.algo}' has nothing left to tune besides what was given ({', '.join(sorted(fixed))}); "
+        "give less with --lr and --set"
+    )
 
 
 def search(
@@ -90,16 +67,15 @@ def search(
         run: the first trial, with its validation split.
         given: hyper-parameters that are fixed, as typed.
         evaluate: carries out a run and returns its accuracy.
-
-    Raises:
-        UserError: optuna is not installed, or a run cannot be carried out.
     """
-    optuna, config = need_optuna(), run.config
+    optuna, config = optional("optuna", "tune"), run.config
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=config.seed)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     start = {RATE: config.lr, **config.hyper}
-    study.enqueue_trial({name: _offered(start[name], part) for name, part in space.items()})
+    # Optuna knows a choice by its text.
+    first = {n: start[n] if isinstance(part, Between) else as_typed(start[n]) for n, part in space.items()}
+    study.enqueue_trial(first)
     tried: dict[str, float] = {}
     idle = 0
     while len(tried) < trials and idle < _PATIENCE:
@@ -133,11 +109,6 @@ def _configured(
         return resolve(dataclasses.replace(config, lr=rate, hyper={**given, **hyper}), ablation=ablation)
     except UserError:
         return None
-
-
-def _offered(value: Any, space: Space) -> Any:
-    """A value as Optuna knows it."""
-    return value if isinstance(space, Between) else as_typed(value)
 
 
 def _suggested(trial: Any, name: str, space: Space, default: Any) -> str:

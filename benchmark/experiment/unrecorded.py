@@ -15,8 +15,6 @@ from pfl_benchmark.engine.budget import Plan
 from pfl_benchmark.engine.rounds import Observer, run
 from pfl_benchmark.records.writer import RunRecord
 
-__all__ = ["Quiet", "random_images", "run_unrecorded"]
-
 
 class Quiet(Observer):
     """An observer that shows nothing."""

@@ -19,17 +19,14 @@ from pfl_benchmark.engine.rounds import Diverged, Observer, run
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
-from pfl_benchmark.records.environment import environment
-from pfl_benchmark.records.origins import deciding
+from pfl_benchmark.records.environment import deciding, environment
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.same_data import Source, data_for, source_of
+from pfl_benchmark.records.seal import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, write_verdict
 from pfl_benchmark.records.sources import same_code
-from pfl_benchmark.records.verdicts import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, write_verdict
 from pfl_benchmark.records.writer import RunRecord
 from pfl_benchmark.resolve.code import code_of, installed_plugins
 from pfl_benchmark.resolve.run import Run
-
-__all__ = ["ROUNDS", "Gap", "Verdict", "check_record", "cores_for", "execution_for", "load_data", "verify"]
 
 ROUNDS = 3  # that are run again if nothing else is asked for
 
@@ -49,18 +46,13 @@ Figures = dict[tuple[str, str], Any]
 
 @dataclass(frozen=True)
 class Gap:
-    """A figure that is not the recorded one.
-
-    Attributes:
-        found: None where there is no such figure any more.
-        excess: the difference, in tolerances; infinite where the figure has to be the same.
-    """
+    """A figure that is not the recorded one."""
 
     place: str
     field: str
     recorded: Any
-    found: Any
-    excess: float
+    found: Any  # None where there is no such figure any more
+    excess: float  # the difference, in tolerances; infinite where the figure has to be the same
 
     def __str__(self) -> str:
         return f"{self.place}, {self.field}: {self.recorded} recorded, {self.found} found"
@@ -71,20 +63,13 @@ class Gap:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of running a record's first rounds again.
-
-    Attributes:
-        rounds: how many were compared, of how many of the run; with all of them also what the run ended with.
-        figures: how many figures were compared.
-        gaps: all that are not exactly the recorded ones, in the record's order.
-        environment: of this process, as in a summary.
-    """
+    """What came of running a record's first rounds again."""
 
     record: Record
-    rounds: int
-    figures: int
-    gaps: Sequence[Gap]
-    environment: Mapping[str, Any]
+    rounds: int  # that were compared; with all of the run's also what it ended with
+    figures: int  # how many were compared
+    gaps: Sequence[Gap]  # all that are not exactly the recorded ones, in the record's order
+    environment: Mapping[str, Any]  # of this process, as in a summary
 
     @property
     def verdict(self) -> str:
@@ -119,11 +104,7 @@ class Verdict:
         return bool(self.gaps) and same and not self.elsewhere
 
     def to_dict(self, by: str = "") -> dict[str, Any]:
-        """As it stands in verified.json.
-
-        Args:
-            by: who verified, if that is to be on record.
-        """
+        """As it stands in verified.json; `by`: who verified, if that is to be on record."""
         return {
             **({"by": by} if by else {}),
             "verdict": self.verdict,
@@ -140,23 +121,12 @@ class Verdict:
         }
 
     def save(self, by: str = "") -> None:
-        """Keep it in the record's folder.
-
-        Args:
-            by: who verified, if that is to be on record.
-
-        Raises:
-            UserError: it cannot be written.
-        """
+        """Keep it in the record's folder, as `to_dict`; UserError where that is impossible."""
         write_verdict(self.record.folder, self.to_dict(by))
 
 
 def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[Source, datasets.Dataset]:
-    """The datasets of some records, each read once; nothing is downloaded.
-
-    Raises:
-        UserError: one is not here.
-    """
+    """The datasets of some records, each read once; UserError where one is not here: none is downloaded."""
     wanted = dict.fromkeys(source_of(record.config) for record in records)
     return {
         (name, width): datasets.load(name, data_dir, download=False, embedding=width)
@@ -165,23 +135,16 @@ def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[Source, 
 
 
 def execution_for(record: Record, run: Run, asked: Execution) -> Execution:
-    """How to run a record again: as asked, and where that leaves a choice as the record was made.
-
-    Raises:
-        UserError: a device that is not here.
-    """
+    """How to run a record again: as asked, and where that leaves a choice as the record was made."""
     made, network, not_stackable = record.summary["environment"], run.network, run.method.not_stackable
     if asked.device == "auto" and made.get("device") == "cpu":
         asked = dataclasses.replace(asked, device="cpu")
     kind, name = asked.pick_device().type, made.get("executor")
-    # `auto` does, client by client, what an executor that was asked for by name refuses.
-    free = (
+    if (
         asked.executor == "auto"
         and name in EXECUTORS
+        # `auto` does, client by client, what an executor that was asked for by name refuses.
         and name != choose_executor(kind, network, not_stackable)
-    )
-    if (
-        free
         and (kind == "cpu") == (made.get("device") == "cpu")
         and not EXECUTORS[name].unable(network, not_stackable)
     ):
@@ -192,27 +155,14 @@ def execution_for(record: Record, run: Run, asked: Execution) -> Execution:
 def cores_for(record: Record, run: Run) -> int:
     """Cores to run a record again on, at most: as it was made on, if their number decides its floats."""
     made = record.summary["environment"].get("cores")
-    if (
-        run.device.type != "cpu"
-        or not EXECUTORS[run.executor].by_cores
-        or not isinstance(made, int)
-        or made < 1
-    ):
-        return available_cores()
-    return made
+    decide = run.device.type == "cpu" and EXECUTORS[run.executor].by_cores
+    return made if decide and isinstance(made, int) and made >= 1 else available_cores()
 
 
 def check_record(
     record: Record, run: Run, rounds: int, execution: Execution, dataset: datasets.Dataset
 ) -> None:
-    """Refuse what cannot be verified here, before anything is trained.
-
-    Args:
-        run: the record's configuration, placed by `execution`.
-
-    Raises:
-        UserError: more rounds than the run has, other data, or an executor that cannot train its network.
-    """
+    """Raise UserError, before anything is trained, for more rounds than the run has and for other data."""
     if rounds > len(record.rounds):
         raise UserError(
             f"--rounds is {rounds}, but the run {record.folder.name} has {len(record.rounds)}; "
@@ -237,10 +187,7 @@ def verify(
     dataset: datasets.Dataset,
     observer: Observer,
 ) -> Verdict:
-    """Run the first rounds of a record again and compare.
-
-    Args:
-        resolved: the record's configuration, placed by `execution`.
+    """Run the first rounds of a record again (`resolved` by its configuration and `execution`) and compare.
 
     The method sees the run's full number of rounds, on which its stages may depend; nothing is taken over
     from other runs, and nothing is written but to a temporary folder.
@@ -331,8 +278,8 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         for key, inner in value.items():
             yield from _leaves(f"{name}.{key}", inner)
     elif isinstance(value, (list, tuple)):
-        for place, inner in enumerate(value):
-            yield from _leaves(f"{name}[{place}]", inner)
+        for position, inner in enumerate(value):
+            yield from _leaves(f"{name}[{position}]", inner)
     else:
         yield name, value
 

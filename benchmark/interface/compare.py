@@ -9,11 +9,9 @@ import pandas as pd
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.interface.load import Runs, records_of
 from pfl_benchmark.present.compare import groups, row_in_numbers
-from pfl_benchmark.records.gather import named_record
 from pfl_benchmark.records.record import Record
+from pfl_benchmark.records.store import named_record
 from pfl_benchmark.resolve.plugins import load_plugins
-
-__all__ = ["compare_records"]
 
 
 def compare_records(*runs: Runs, against: str | Path | Record | None = None) -> pd.DataFrame:
@@ -59,17 +57,6 @@ def compare_records(*runs: Runs, against: str | Path | Record | None = None) -> 
 
 
 _COLUMNS = [
-    "setting",
-    "title",
-    "seeds",
-    "accuracy",
-    "accuracy_std",
-    "reference",
-    "difference",
-    "standard_error",
-    "pairs",
-    "p",
-    "p_holm",
-    "verdict",
-    "records",
-]
+    "setting", "title", "seeds", "accuracy", "accuracy_std", "reference", "difference", "standard_error",
+    "pairs", "p", "p_holm", "verdict", "records",
+]  # fmt: skip

@@ -11,11 +11,9 @@ import pandas as pd
 from pfl_benchmark.config.fields import as_typed, setting_in_words
 from pfl_benchmark.console.terminal import say
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.records.gather import gather
 from pfl_benchmark.records.record import Record
+from pfl_benchmark.records.store import gather
 from pfl_benchmark.resolve.plugins import load_plugins
-
-__all__ = ["Level", "Runs", "load_records", "records_of"]
 
 Level = Literal["runs", "rounds", "clients"]
 Runs = str | Path | Record  # a results folder, the folder of a record, or a record

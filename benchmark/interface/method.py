@@ -12,8 +12,6 @@ from pfl_benchmark.engine.registry import ALGORITHMS, register
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.sources import SOURCES
 
-__all__ = ["name_of"]
-
 _CELL = "cell_"  # begins the modules of classes that have no file
 
 

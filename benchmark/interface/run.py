@@ -16,15 +16,12 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.runner import record_of
-from pfl_benchmark.experiment.single import run_single
+from pfl_benchmark.experiment.runner import record_of, run_single
 from pfl_benchmark.interface.method import name_of
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.track.base import Tracking
-
-__all__ = ["run"]
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")}
 _TYPES: Mapping[type, tuple[type, ...]] = {str: (str,), int: (int,), float: (int, float), bool: (bool,)}
@@ -82,24 +79,15 @@ def run(
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         _check(name, value)
-    is_list = isinstance(trackings, Sequence)
+    by_name = isinstance(hyper, Mapping) and all(isinstance(name, str) for name in hyper)
+    trackers = isinstance(trackings, Sequence) and all(hasattr(each, "check") for each in trackings)
     for name, value, fits, expected in (
-        (
-            "hyper",
-            hyper,
-            hyper is None or (isinstance(hyper, Mapping) and all(isinstance(n, str) for n in hyper)),
-            "a dictionary of hyper-parameters by name",
-        ),
+        ("hyper", hyper, hyper is None or by_name, "a dictionary of hyper-parameters by name"),
         ("results_dir", results_dir, isinstance(results_dir, str | Path) and results_dir != "", "a folder"),
         ("data_dir", data_dir, isinstance(data_dir, str | Path | None), "a folder"),
         ("device", device, isinstance(device, str), "a name"),
         ("executor", executor, isinstance(executor, str), "a name"),
-        (
-            "trackings",
-            trackings,
-            is_list and all(hasattr(t, "check") for t in trackings),
-            "a list of trackers",
-        ),
+        ("trackings", trackings, trackers, "a list of trackers"),
     ):
         if not fits:
             raise UserError(f"{name} is {value!r:.60}; expected {expected}")

@@ -15,25 +15,13 @@ from typing import Any, Literal, Protocol, Self
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.rounds import Observer
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.experiment.divergence import run_judged
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.runner import run_judged
 from pfl_benchmark.records.same_data import Source, source_of
 from pfl_benchmark.records.writer import Busy
 from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun
-
-__all__ = [
-    "PATIENCE",
-    "BatchReport",
-    "Ended",
-    "Launcher",
-    "Options",
-    "Watcher",
-    "absolute",
-    "attempt",
-    "unavailable",
-]
 
 PATIENCE = 2.0  # seconds between looks at runs that another process is making
 

@@ -24,19 +24,12 @@ from pfl_benchmark.records.writer import open_store
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun, Profile, Study, plan
 
-__all__ = ["Batch"]
-
 
 class Batch:
     """The runs of some studies in one results folder.
 
-    Args:
-        seeds: the seeds to make; None stands for the profile's.
-        settings: names of the only settings to make runs on; none: all.
-        launcher, jobs, flags: where runs are carried out, how many at a time (`launch.Options`).
-
-    Raises:
-        UserError: an unknown launcher.
+    The seeds are by default the profile's, the settings all. Launcher, jobs and flags say where runs are
+    carried out, and how many at a time (`launch.Options`).
     """
 
     def __init__(
@@ -80,20 +73,13 @@ class Batch:
         """Studies that are computed and not up to date; none where only some settings are asked for."""
         if self._settings:
             return []
-        return [
-            study
-            for study in self.studies
-            if study.computed and not study.computed.is_done(self.profile, self.store.root, self.seeds)
-        ]
+        about = (self.profile, self.store.root, self.seeds)
+        return [each for each in self.studies if each.computed and not each.computed.is_done(*about)]
 
     # -- carrying it out ------------------------------------------------------------------------------
 
     def fill(self) -> int:
-        """Make what is missing; returns the number of runs that failed otherwise than by diverging.
-
-        Raises:
-            UserError: the launcher cannot do what it was asked for, or the folder cannot be used.
-        """
+        """Make what is missing; returns the number of runs that failed otherwise than by diverging."""
         missing, diverged = self.missing, self.diverged
         launcher = self._launcher(missing) if missing else None  # first of all: it may refuse the flags
         unseen = self._refuse_other_data(missing)
@@ -131,7 +117,7 @@ class Batch:
         if not missing:
             return BatchReport()
         self._refuse_other_data(unseen)  # which may have been downloaded just now
-        estimates = {run.config.hash: time for run, time in self._estimated(missing, launcher.jobs)[0]}
+        estimates = self._estimated(missing, launcher.jobs)[0]
         say(
             f"{self.profile.name}: {len(missing)} of {len(self.runs)} runs to do, "
             f"about {duration(together(estimates.values(), launcher.jobs))} {launcher.place}"
@@ -145,11 +131,8 @@ class Batch:
     def _refuse_other_data(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Before the first run, as far as the data are on this machine and the runs will be.
 
-        Returns:
-            The runs whose data are not here to be compared with those of records.
-
-        Raises:
-            UserError: the folder has records of some dataset that were made on another copy of it.
+        Returns the runs whose data are not here to be compared with those of records; UserError where the
+        folder has records of some dataset that were made on another copy of it.
         """
         folder, unseen = self.execution.data_dir, set()
         finished = {record.folder.name: record.data for record in self.store.records()} if self._here else {}
@@ -168,17 +151,16 @@ class Batch:
     def _launcher(self, missing: Sequence[PlannedRun]) -> Launcher:
         return self._make(Options(self._jobs, self.execution, missing, self._flags))
 
-    def _estimated(
-        self, runs: Sequence[PlannedRun], jobs: int
-    ) -> tuple[list[tuple[PlannedRun, float]], dict[str, str]]:
-        """Expected seconds of runs in this order, beside others, and what they rest on by network."""
+    def _estimated(self, runs: Sequence[PlannedRun], jobs: int) -> tuple[dict[str, float], dict[str, str]]:
+        """Expected seconds of runs in this order, by hash, and what they rest on, by network."""
         execution = dataclasses.replace(self.execution, side_by_side=jobs)
         if not self._here:  # a GPU elsewhere says nothing about this machine
             execution = dataclasses.replace(execution, device="auto")
         with confined(0, min(jobs, available_cores())):
             estimator = Estimator(self.store.records(), execution)
             seconds = estimator.in_turn(run.config for run in runs)
-            return list(zip(runs, seconds, strict=True)), estimator.basis
+            names = (run.config.hash for run in runs)
+            return dict(zip(names, seconds, strict=True)), estimator.basis
 
     # -- the plan -------------------------------------------------------------------------------------
 
@@ -188,8 +170,7 @@ class Batch:
         with self._launcher(missing) as launcher:
             jobs, place = launcher.jobs, launcher.place
             absent = launcher.unavailable(missing, download=False)
-        estimated, basis = self._estimated(missing, jobs)
-        seconds = {run.config.hash: expected for run, expected in estimated}
+        seconds, basis = self._estimated(missing, jobs)
         width = max((len(run.title) for run in self.runs), default=0)
         hopeless = {run.config.hash for run in diverged}
         for run in self.runs:

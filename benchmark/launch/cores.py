@@ -10,27 +10,19 @@ import torch
 
 from pfl_benchmark.records.environment import CORES_VARIABLE, available_cores
 
-__all__ = ["at_most", "confined", "own_gpu", "use_share"]
 
-
-@contextlib.contextmanager
-def confined(place: int, jobs: int, **variables: str) -> Iterator[None]:
+def confined(number: int, jobs: int, **variables: str) -> contextlib.AbstractContextManager[None]:
     """Confine this thread, and the threads and processes begun inside, to one of `jobs` shares of the cores.
 
-    Args:
-        place: which share, from 0; at least one core each is expected.
-        variables: of the environment, for the processes begun inside.
+    The processes get `variables` of the environment. Shares are numbered from 0, at least one core each.
     """
     count = available_cores()
-    with _on(count * place // jobs, count * (place + 1) // jobs, variables):
-        yield
+    return _on(count * number // jobs, count * (number + 1) // jobs, variables)
 
 
-@contextlib.contextmanager
-def at_most(cores: int) -> Iterator[None]:
+def at_most(cores: int) -> contextlib.AbstractContextManager[None]:
     """Confine this thread, and the threads begun inside, to so many of the cores that it may use."""
-    with _on(0, min(cores, available_cores()), {}):
-        yield
+    return _on(0, min(cores, available_cores()), {})
 
 
 @contextlib.contextmanager
@@ -57,11 +49,11 @@ def use_share() -> None:
     torch.set_num_threads(available_cores())
 
 
-def own_gpu(place: int, device: str) -> dict[str, str]:
-    """Variables that show the worker at `place` one GPU only, where there are several; taken in turn."""
+def own_gpu(number: int, device: str) -> dict[str, str]:
+    """Variables that show a worker one GPU only, where there are several; taken in turn by its number."""
     count = torch.cuda.device_count()
     if device not in ("auto", "cuda") or count < 2:
         return {}
     name = "CUDA_VISIBLE_DEVICES"
     visible = os.environ.get(name, "").split(",") if os.environ.get(name) else list(map(str, range(count)))
-    return {name: visible[place % count]}
+    return {name: visible[number % count]}

@@ -22,14 +22,12 @@ from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.unrecorded import Quiet
-from pfl_benchmark.launch.base import Ended, Launcher, Options, attempt
+from pfl_benchmark.launch import base
+from pfl_benchmark.launch.base import BatchReport, Ended, Launcher, Options, Watcher, attempt
 from pfl_benchmark.launch.cores import confined, own_gpu, use_share
 from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.registry import register
-from pfl_benchmark.launch.sequential import Sequential
 from pfl_benchmark.studies.grid import PlannedRun
-
-__all__ = ["Processes", "automatic_jobs", "local"]
 
 GRACE = 10.0  # seconds that workers get to stop by themselves
 _ON_A_GPU = 4  # jobs, by ``auto``: so many have shared an H100; one that runs out of memory halves its parts
@@ -37,11 +35,7 @@ _ON_A_GPU = 4  # jobs, by ``auto``: so many have shared an H100; one that runs o
 
 @register("local", "this machine")
 def local(options: Options) -> Launcher:
-    """One run after the other in this process, or several in processes of their own.
-
-    Raises:
-        UserError: more jobs than cores.
-    """
+    """One run after the other in this process, or several in others; UserError: more jobs than cores."""
     cores = available_cores()
     jobs = 1 if options.jobs is None else options.jobs or automatic_jobs(options.execution)
     if jobs > cores:
@@ -62,6 +56,29 @@ def automatic_jobs(execution: Execution) -> int:
     return min(cores, _ON_A_GPU * gpus)
 
 
+class Sequential(Launcher):
+    """One run after the other, in this process."""
+
+    def __init__(self, execution: Execution) -> None:
+        super().__init__(1, "on this machine", execution)
+
+    def run(self, runs: Sequence[PlannedRun], watcher: Watcher) -> BatchReport:
+        report, waiting = BatchReport(), list(runs)
+        while waiting:
+            busy = []
+            for run in waiting:
+                ended = attempt(run, self._execution, watcher.begin(run))
+                if ended.kind == "busy":
+                    busy.append(run)
+                else:
+                    report.add(run, ended, watcher)
+            if len(busy) == len(waiting):
+                watcher.wait(busy)
+                time.sleep(base.PATIENCE)
+            waiting = busy
+        return report
+
+
 class _Worker(NamedTuple):
     executor: ProcessPoolExecutor
     process: BaseProcess
@@ -80,32 +97,30 @@ class Processes(WorkerPool):
         self._workers: dict[int, _Worker] = {}
 
     def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Future[Ended]]:
-        """As `WorkerPool.submit`."""
         return [self._submit(run) for run in runs]
 
     def _submit(self, run: PlannedRun) -> Future[Ended]:
         workers = self._workers
-        place = next(n for n in range(self.jobs) if n not in workers or workers[n].future.done())
+        number = next(n for n in range(self.jobs) if n not in workers or workers[n].future.done())
         try:
-            future = workers[place].executor.submit(_run, run, self._execution)
-            workers[place] = workers[place]._replace(future=future)
+            future = workers[number].executor.submit(_run, run, self._execution)
+            workers[number] = workers[number]._replace(future=future)
         except (KeyError, BrokenProcessPool):  # there was none yet, or it is dead
-            self._start(place, run)
-        return workers[place].future
+            self._start(number, run)
+        return workers[number].future
 
-    def _start(self, place: int, run: PlannedRun) -> None:
+    def _start(self, number: int, run: PlannedRun) -> None:
         others = set(active_children())
         context = multiprocessing.get_context("spawn")
         executor = ProcessPoolExecutor(1, mp_context=context, initializer=_begin)
         # What is set here is inherited, so that it holds before the worker imports PyTorch.
-        gpu = own_gpu(place, self._execution.device)
-        with confined(place, self.jobs, **gpu), _interrupts_blocked():
+        gpu = own_gpu(number, self._execution.device)
+        with confined(number, self.jobs, **gpu), _interrupts_blocked():
             future = executor.submit(_run, run, self._execution)
             (process,) = set(active_children()) - others
-            self._workers[place] = _Worker(executor, process, future)  # before an interrupt can come
+            self._workers[number] = _Worker(executor, process, future)  # before an interrupt can come
 
     def close(self) -> None:
-        """As `WorkerPool.close`."""
         for worker in self._workers.values():
             worker.process.terminate()
             worker.executor.shutdown(wait=False, cancel_futures=True)

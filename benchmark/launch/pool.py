@@ -24,8 +24,6 @@ from pfl_benchmark.launch.base import BatchReport, Ended, Launcher, Watcher
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["ATTEMPTS", "Job", "WorkerPool"]
-
 ATTEMPTS = 3  # that a run gets when its workers are lost
 
 
@@ -62,7 +60,6 @@ class WorkerPool(Launcher):
         """End all workers, those at work as well; their checkpoints stay. Called after every `run`."""
 
     def run(self, runs: Sequence[PlannedRun], watcher: Watcher) -> BatchReport:
-        """As `Launcher.run`."""
         try:
             return _Filling(self, self._execution, watcher).run(runs)
         finally:
@@ -110,11 +107,7 @@ class _Filling:
         self._proved = False  # that workers can be started at all
 
     def run(self, runs: Sequence[PlannedRun]) -> BatchReport:
-        """Run all of them.
-
-        Raises:
-            UserError: records cannot be written, or workers cannot be started.
-        """
+        """Run all of them; UserError where records cannot be written or workers cannot be started."""
         self._queue = list(runs)
         while self._queue or self._busy or self._running:
             self._submit()

@@ -30,8 +30,6 @@ from pfl_benchmark.resolve.plugins import VARIABLE
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["RayCluster", "connect", "divide"]
-
 _SECONDS = 5.0  # for a cluster to answer, and for its machines to clean up
 _SECONDS_TO_LOOK = 120.0  # for what machines tell about themselves
 _SETTINGS = {  # of Ray, by its environment
@@ -51,11 +49,7 @@ ADDRESS = {
 
 @register("ray", "a Ray cluster", address=ADDRESS)
 class RayCluster(WorkerPool):
-    """A pool of Ray tasks; this process holds the locks of their records.
-
-    Raises:
-        UserError: Ray is not installed, the cluster cannot be reached, or is too small for the jobs.
-    """
+    """A pool of Ray tasks; this process holds the locks of their records."""
 
     pause = 0.2
 
@@ -115,7 +109,6 @@ class RayCluster(WorkerPool):
         }
 
     def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Future[Ended]]:
-        """As `WorkerPool.submit`."""
         return [self._threads.submit(self._follow, run) for run in runs]
 
     def _follow(self, run: PlannedRun) -> Ended:
@@ -138,7 +131,6 @@ class RayCluster(WorkerPool):
             record.release()
 
     def close(self) -> None:
-        """As `WorkerPool.close`."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         for stream in self._streams:
@@ -149,11 +141,7 @@ class RayCluster(WorkerPool):
 
 
 def connect(ray: Any, address: str) -> bool:
-    """Join the cluster at `address` (``local``: start one); says whether that is to be undone in the end.
-
-    Raises:
-        UserError: nothing answers there.
-    """
+    """Join the cluster at `address` (``local``: start one); says whether that is to be undone in the end."""
     if ray.is_initialized():
         return False
     for name, value in _SETTINGS.items():
@@ -193,12 +181,8 @@ def divide(
 ) -> tuple[int, int, float]:
     """Runs at a time, and the CPUs and GPUs (perhaps a part of one) of each: so that all can be placed.
 
-    Args:
-        machines: numbers of CPUs and GPUs.
-        jobs: None or 0: one a GPU where there are GPUs (and `device` allows), else one a CPU.
-
-    Raises:
-        UserError: more jobs than CPUs, or a device that the cluster has not.
+    Machines are numbers of CPUs and GPUs. Without `jobs` (None or 0) there is one a GPU where there are GPUs
+    (and `device` allows), else one a CPU; UserError for more than CPUs, or a device that is not there.
     """
     with_gpu = [machine for machine in machines if machine[1] and device != "cpu"]
     if device not in ("auto", "cpu") and not (device == "cuda" and with_gpu):

@@ -27,8 +27,6 @@ from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["clean_up", "look", "read_files", "work", "write_files"]
-
 Files = Mapping[str, bytes]
 
 # In the order in which they may be written: what says that the record is whole comes last.
@@ -49,10 +47,7 @@ def work(
 ) -> Iterator[Files | Ended]:
     """Carry out a run: the files of its record as they come, last how it ended.
 
-    Args:
-        files: what there is of its record.
-        scratch: name of the folder that the tasks on a machine share.
-        variables: of the environment, to be set.
+    `files` are what there is of its record, `scratch` names the folder that the tasks on a machine share.
     """
     os.environ.update(variables)
     load_plugins()
@@ -85,11 +80,7 @@ def read_files(folder: Path) -> Files:
 
 
 def write_files(folder: Path, files: Files) -> None:
-    """Write files of a record; those of an earlier attempt go.
-
-    Raises:
-        UserError: that is impossible.
-    """
+    """Write files of a record; those of an earlier attempt go."""
     for name in _FILES:
         if name in files:
             write_bytes(folder / name, files[name])

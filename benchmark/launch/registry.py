@@ -11,8 +11,6 @@ from pfl_benchmark.config.flags import add_flag
 from pfl_benchmark.errors import UserError, flag, unknown
 from pfl_benchmark.launch.base import Launcher, Options
 
-__all__ = ["LAUNCHERS", "Entry", "add_flags", "find", "flags_of", "register"]
-
 Maker = Callable[[Options], Launcher]
 
 
@@ -41,11 +39,7 @@ def register(name: str, where: str, **flags: Mapping[str, Any]) -> Callable[[Mak
 
 
 def find(name: str) -> Maker:
-    """What makes the launcher of that name.
-
-    Raises:
-        UserError: unknown; suggests the nearest.
-    """
+    """What makes the launcher of that name; for an unknown one UserError suggests the nearest."""
     if name not in LAUNCHERS:
         raise unknown("launcher", name, sorted(LAUNCHERS))
     return LAUNCHERS[name].make
@@ -61,11 +55,7 @@ def add_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def flags_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The values of the flags of the launcher that was asked for.
-
-    Raises:
-        UserError: it is unknown, or a flag of another one was given.
-    """
+    """The values of the flags of the launcher that was asked for; UserError for one of another launcher."""
     find(arguments.launcher)
     for launcher, entry in LAUNCHERS.items():
         for name, keywords in entry.flags.items():

@@ -17,8 +17,6 @@ from pfl_benchmark.launch.pool import Job, WorkerPool
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.studies.grid import PlannedRun
 
-__all__ = ["Slurm", "parameters"]
-
 _ROOM = 1000  # of an array, by Slurm's own default
 _AT_ONCE = 256  # of it, unless --jobs says otherwise
 _TIMEOUTS = 20  # after which a run begins to count as lost; each time it goes on from its checkpoint
@@ -26,11 +24,7 @@ _OURS = ("array", "nodes", "ntasks", "ntasks_per_node", "output", "error", "sign
 
 
 def pair(text: str) -> tuple[str, str]:
-    """A key and its value.
-
-    Raises:
-        UserError: it is not KEY=VALUE.
-    """
+    """A key and its value; UserError for what is not KEY=VALUE."""
     key, _, value = text.partition("=")
     if not key or not value:
         raise UserError(f"--slurm is '{text}'; expected KEY=VALUE, such as partition=gpu")
@@ -53,11 +47,7 @@ SLURM = {
 class Slurm(WorkerPool):
     """A pool of Slurm jobs; the results folder and the data must be where all nodes see them.
 
-    Args:
-        cluster: as submitit knows it; ``local`` has jobs run on this machine.
-
-    Raises:
-        UserError: submitit or Slurm are not there, or what it is asked for makes no sense.
+    Of submitit's clusters ``local`` has jobs run on this machine. What is not there is a UserError.
     """
 
     pause = 2.0
@@ -77,19 +67,13 @@ class Slurm(WorkerPool):
         self._jobs: list[Any] = []
 
     def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Job]:
-        """As `WorkerPool.submit`: one array.
-
-        Raises:
-            UserError: Slurm does not take it.
-        """
+        """As `WorkerPool.submit`: one array; UserError where Slurm does not take it."""
         folder = self._execution.results_dir / ".cache" / "slurm"
         try:
-            executor = self._submitit.AutoExecutor(
-                folder, cluster=self._cluster, slurm_max_num_timeout=_TIMEOUTS
-            )
-            executor.update_parameters(
-                name="pfl-benchmark", slurm_array_parallelism=self.jobs, **self._wanted
-            )
+            options = {"cluster": self._cluster, "slurm_max_num_timeout": _TIMEOUTS}
+            executor = self._submitit.AutoExecutor(folder, **options)
+            parallel = {"slurm_array_parallelism": self.jobs}
+            executor.update_parameters(name="pfl-benchmark", **parallel, **self._wanted)
             jobs = executor.map_array(_Resumable(), runs, [self._execution] * len(runs))
         except Exception as error:  # of many kinds: a partition that is none, a limit of the account
             reason = " ".join(str(error).split())
@@ -98,7 +82,6 @@ class Slurm(WorkerPool):
         return jobs
 
     def close(self) -> None:
-        """As `WorkerPool.close`."""
         for job in self._jobs:
             with contextlib.suppress(Exception):  # one that ends just now
                 if not job.done():
@@ -121,11 +104,7 @@ class _Resumable:
 
 
 def parameters(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """What ``--slurm KEY=VALUE ...`` asks of `submitit.AutoExecutor`; keys are sbatch's long options.
-
-    Raises:
-        UserError: no time, one that is none, or an option that a run cannot have.
-    """
+    """What ``--slurm KEY=VALUE ...`` asks of `submitit.AutoExecutor`; keys are sbatch's long options."""
     wanted = {key.replace("-", "_"): value for key, value in given}
     if refused := [key for key in wanted if key in _OURS]:
         raise UserError(

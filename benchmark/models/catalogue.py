@@ -12,8 +12,6 @@ from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.recurrent import Recurrent
 from pfl_benchmark.models.registry import Shape, find_architecture
 
-__all__ = ["NETWORKS", "OWN", "adapt", "build_network", "sample_shape"]
-
 _WIDTHS = {"sent140": 300, "synth-tweets": 16}  # of the word vectors
 
 
@@ -33,16 +31,10 @@ NETWORKS: dict[str, Network] = {
 
 
 def adapt(network: Network, name: str, dropout: float = 0.0, cell: str = "lstm", width: int = 0) -> Network:
-    """A network with what a run may change in it.
+    """A network, in messages called `name`, with what a run may change in it.
 
-    Args:
-        name: what messages call it.
-        dropout: rate after fc2 (FedRep's CIFAR-100 net has 0.6).
-        cell: kind of the recurrent layer, where there is one.
-        width: of the word vectors, where there are some; 0: as it is.
-
-    Raises:
-        UserError: dropout for a network without a fully connected layer fc2 before its last.
+    That is the rate of dropout after fc2 (FedRep's CIFAR-100 net has 0.6; UserError where no fully connected
+    layer fc2 stands before the last), the recurrent cell, and the width of word vectors (0: as it is).
     """
     changed: dict[str, Layer] = {}
     for layer in network.layers:

@@ -6,8 +6,6 @@ from pfl_benchmark.models.layers import Conv, Linear
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.recurrent import Recurrent
 
-__all__ = ["cnn", "rnn"]
-
 
 def cnn(
     shape: tuple[int, ...],
@@ -17,13 +15,9 @@ def cnn(
     kernel: int = 5,
     padding: int = 0,
 ) -> Network:
-    """Two convolutions, three fully connected layers.
+    """Two convolutions, three fully connected layers, for images of a shape [C, H, W].
 
-    Args:
-        shape: channels, height and width of an image.
-        classes: number of outputs.
-        channels: output channels of conv1 and conv2.
-        hidden: widths of fc1 and fc2.
+    `channels` are the output channels of conv1 and conv2, `hidden` the widths of fc1 and fc2.
     """
 
     def after(side: int) -> int:
@@ -42,14 +36,9 @@ def cnn(
 
 
 def rnn(width: int, classes: int, units: int, hidden: tuple[int, int], cell: str = "lstm") -> Network:
-    """A recurrent layer, three fully connected layers.
+    """A recurrent layer with `units` outputs, three fully connected layers, for word vectors of a `width`.
 
-    Args:
-        width: of the word vectors.
-        classes: number of outputs.
-        units: outputs of the recurrent layer.
-        hidden: widths of fc1 and fc2.
-        cell: one of `CELLS`.
+    `hidden` are the widths of fc1 and fc2, `cell` is one of `CELLS`.
     """
     return Network(
         (

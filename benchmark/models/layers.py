@@ -12,8 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["Conv", "Dense", "DropoutSource", "Layer", "Linear", "LowRank", "Params"]
-
 Params = dict[str, Tensor]
 
 # Returns the (already scaled) dropout mask of a shape and rate; None stands for evaluation mode.

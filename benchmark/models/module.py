@@ -26,8 +26,6 @@ from pfl_benchmark.models.layers import DropoutSource, Layer, Linear
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.normalisation import COUNTED
 
-__all__ = ["ModuleLayer", "ModuleLinear", "network_from_module"]
-
 Make = Callable[[], nn.Module]  # the whole module with fresh initial values
 
 _BLOCK = 16  # channels that AVX-512 kernels take at once
@@ -50,13 +48,9 @@ class ModuleLayer(Layer):
     """A piece of a module, with the module's own initial values.
 
     Tensors are called ``<layer>.<name in the module's state_dict>``.
-
-    Attributes:
-        module: what to compute; it is on the `meta` device and holds no values.
-        make: makes the whole module.
     """
 
-    module: Chain
+    module: Chain  # what to compute; it is on the `meta` device and holds no values
     make: Make = field(repr=False)
 
     @cached_property
@@ -183,11 +177,7 @@ def network_from_module(make: Make, splits: Sequence[str], sample: tuple[int, ..
 
 
 def _pieces(whole: nn.Module, splits: Sequence[str]) -> dict[str, Chain]:
-    """The children of each split point.
-
-    Raises:
-        UserError: the split points are no children in their order, or begin after the first.
-    """
+    """The children of each split point; UserError where these are no children in order from the first."""
     children = dict(whole.named_children())
     for name in splits:
         if name not in children:
@@ -209,11 +199,7 @@ def _pieces(whole: nn.Module, splits: Sequence[str]) -> dict[str, Chain]:
 
 
 def _check(whole: nn.Module, pieces: Mapping[str, Chain]) -> None:
-    """Refuse what no layer could hold or compute.
-
-    Raises:
-        UserError: says what.
-    """
+    """Refuse what no layer could hold or compute; a UserError says what."""
     homes: dict[int, str] = {}
     for name, piece in pieces.items():
         if not any(True for _ in piece.parameters()):
@@ -278,11 +264,7 @@ def _layer(name: str, piece: Chain, make: Make, dim: int) -> Layer:
 
 
 def _compare(whole: nn.Module, network: Network, x: Tensor) -> None:
-    """Check that a network computes what its module does.
-
-    Raises:
-        UserError: it does not.
-    """
+    """Raise UserError for a network that does not compute what its module does."""
     state = whole.state_dict()
     names = {
         key: key.partition(".")[2] if isinstance(layer, ModuleLayer) else key

@@ -13,8 +13,6 @@ from torch import Tensor
 from pfl_benchmark.models.layers import Dense, DropoutSource, Layer, Params
 from pfl_benchmark.models.recurrent import Recurrent
 
-__all__ = ["Network"]
-
 
 @dataclass(frozen=True)
 class Network:

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from pfl_benchmark.models.layers import DropoutSource, Layer
 
-__all__ = ["COUNTED", "BatchNorm"]
-
 # Why several models cannot be computed at once.
 COUNTED = "batch normalisation: places that fill a client's batch up would count in its statistics"
 

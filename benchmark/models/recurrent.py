@@ -11,8 +11,6 @@ from torch import Tensor
 
 from pfl_benchmark.models.layers import DropoutSource, Layer
 
-__all__ = ["CELLS", "Recurrent"]
-
 CELLS = {"lstm": 4, "gru": 3}  # kinds of recurrent cells, and their gates
 
 

@@ -11,8 +11,6 @@ import torch
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.models.network import Network
 
-__all__ = ["ARCHITECTURES", "Architecture", "Factory", "Shape", "find_architecture", "register_network"]
-
 # Of a sample: channels, height and width of an image; channels and steps of a series; width of word vectors;
 # length of a text of characters and size of the alphabet.
 Shape = tuple[int, ...]
@@ -26,22 +24,15 @@ KINDS = {"images": "images", "words": "texts", "characters": "texts of character
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network but for the sizes of its input and output.
-
-    Attributes:
-        source: publication, official code, deviations from them.
-        module: the name of the module whose code `make` is.
-        kind: of the samples that it reads, one of `KINDS`.
-        least: smallest height and width of images.
-    """
+    """A network but for the sizes of its input and output."""
 
     name: str
     title: str
-    source: str
+    source: str  # publication, official code, deviations from them
     make: Factory
-    module: str
-    kind: str = "images"
-    least: int = 1
+    module: str  # the name of the one whose code `make` is
+    kind: str = "images"  # of the samples that it reads, one of `KINDS`
+    least: int = 1  # height and width of images
 
     @property
     def fits(self) -> str:
@@ -51,14 +42,7 @@ class Architecture:
         )
 
     def build(self, shape: Shape, classes: int, kind: str = "images") -> Network:
-        """The network for some data; equal calls return the same object.
-
-        Args:
-            kind: of the samples.
-
-        Raises:
-            UserError: it does not fit them.
-        """
+        """The network for some data; equal calls return the same object. UserError: it does not fit them."""
         images = kind == "images"
         if kind != self.kind or (images and min(shape[1:]) < self.least):
             found = KINDS[kind] + (f" of {' x '.join(map(str, shape[1:]))} pixels" if images else "")
@@ -68,11 +52,7 @@ class Architecture:
 
 @cache
 def _built(architecture: Architecture, shape: Shape, classes: int) -> Network:
-    """The network of an architecture, tried out on shapes alone.
-
-    Raises:
-        UserError: it cannot be built, or does not turn such samples into logits.
-    """
+    """The network of an architecture, tried out on shapes alone; UserError where that does not work."""
     where = f"--network {architecture.name}, samples {' x '.join(map(str, shape))}"
     try:
         network = architecture.make(shape, classes)
@@ -118,11 +98,7 @@ def register_network(
 
 
 def find_architecture(name: str) -> Architecture:
-    """The architecture of that name.
-
-    Raises:
-        UserError: unknown; suggests the nearest.
-    """
+    """The architecture of that name; for an unknown one UserError suggests the nearest."""
     if name not in ARCHITECTURES:
         raise unknown("network", name, sorted(ARCHITECTURES))
     return ARCHITECTURES[name]

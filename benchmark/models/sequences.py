@@ -12,8 +12,6 @@ from torch import Tensor
 
 from pfl_benchmark.models.layers import DropoutSource, Layer
 
-__all__ = ["Conv1d", "Embedding"]
-
 
 @dataclass(frozen=True)
 class Conv1d(Layer):

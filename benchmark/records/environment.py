@@ -1,11 +1,11 @@
-"""What a run was made with: versions, hardware, commit."""
+"""What a run was made with (versions, hardware, commit), and what of that decides its rounds."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,21 @@ from pfl_benchmark import __version__
 from pfl_benchmark.config.loaded import INSTALLED, LOADED
 from pfl_benchmark.installation import CHECKOUT
 
-__all__ = ["COMMIT_VARIABLE", "CORES_VARIABLE", "available_cores", "commit", "device_name", "environment"]
-
 _PROGRAM = ("algorithms", "benchmark", "datasets")
 COMMIT_VARIABLE = "PFL_COMMIT"  # of the environment: of what code this is that was sent without its history
 CORES_VARIABLE = "PFL_CORES"  # of the environment: a worker's share where several share a machine
+Origin = dict[str, Any]
+"""A stretch of rounds computed alike: ``from_round`` and, as far as known, what the floats depend on."""
+
+# What decides the floats, besides configuration and split: the code, and these entries of an environment.
+# (Cores: PyTorch sums otherwise on more threads, and stacks of clients are cut by them.)
+_DECIDING = ("code", "torch", "numpy", "processor", "cores", "device", "executor", "tf32")
 
 
 def environment(device: torch.device, executor: str, installed: Iterable[str] = ()) -> dict[str, Any]:
     """Versions and hardware of this process, as JSON values; names no person, host or path.
 
-    Args:
-        installed: the plugins of installed packages that a run uses; the other plugins were asked for.
+    Of the plugins of installed packages only those `installed` that a run uses; others were asked for.
     """
     found = {
         "version": __version__,
@@ -99,3 +102,37 @@ def _processor() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def deciding(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What the floats computed in this environment depend on."""
+    return {name: environment[name] for name in _DECIDING if name in environment}
+
+
+def continued(origins: Sequence[Origin], done: int, environment: Mapping[str, Any]) -> list[Origin]:
+    """The stretches of a run that goes on after round `done` in this environment."""
+    here = deciding(environment)
+    if origins and all(origins[-1].get(name) == here.get(name) for name in _DECIDING):
+        return list(origins)
+    about = {"commit": environment["commit"]} if "commit" in environment else {}
+    return [*origins, {"from_round": done + 1 if origins else 1, **about, **here}]
+
+
+def foreign_rounds(origins: Sequence[Origin]) -> list[str]:
+    """One line for every stretch of rounds that was computed otherwise than the last."""
+    lines = []
+    for number, origin in enumerate(origins[:-1], 1):
+        different = [name for name in _DECIDING if origin.get(name) != origins[-1].get(name)]
+        first, last = origin["from_round"], origins[number]["from_round"] - 1
+        if different:
+            rounds = f"rounds {first}-{last} were" if first < last else f"round {first} was"
+            lines.append(f"{rounds} computed with {', '.join(_in_words(origin, n) for n in different)}")
+    return lines
+
+
+def _in_words(origin: Origin, name: str) -> str:
+    if name not in origin:
+        return f"unknown {name}"
+    if name == "code":
+        return f"other code (commit {origin['commit']})" if origin.get("commit") else "other code"
+    return f"{name} {origin[name]}"

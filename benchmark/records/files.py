@@ -19,31 +19,12 @@ import torch
 
 from pfl_benchmark.errors import UserError
 
-__all__ = [
-    "load_tensors",
-    "make_folder_of",
-    "parse_json",
-    "read_bytes",
-    "read_json",
-    "save_tensors",
-    "set_aside",
-    "write_bytes",
-    "write_file",
-    "write_json",
-    "write_text",
-]
-
 _LARGEST = 2**28  # bytes of a file that is read whole
 _DEEPEST = 20  # containers in each other in a JSON file
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a regular file.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is something else, such as a device or a pipe, or larger than 256 MiB.
-    """
+    """The content of a regular file (OSError: unreadable); ValueError for a pipe or more than 256 MiB."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"{path.name} is no regular file")
@@ -53,12 +34,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no JSON object as `parse_json` takes it.
-    """
+    """The JSON object in a file; OSError or ValueError where there is none as `parse_json` takes it."""
     found = parse_json(read_bytes(path), path.name)
     if not isinstance(found, dict):
         raise ValueError(f"{path.name} is no JSON object")
@@ -68,32 +44,28 @@ def read_json(path: Path) -> dict[str, Any]:
 def parse_json(content: bytes, name: str) -> Any:
     """JSON in UTF-8 with finite numbers, whole ones of 64 bits, no key twice and at most 20 levels.
 
-    Args:
-        name: of the file, for messages.
-
-    Raises:
-        ValueError: it is anything else.
+    Anything else is a ValueError with the name of the file.
     """
     try:
         text = content.decode()
-        found = json.loads(text, object_pairs_hook=_object)
+        value = json.loads(text, object_pairs_hook=_object)
         if "\\u" in text:  # half of a surrogate pair can be read, but not printed
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name} is no JSON: {str(error).splitlines()[0]}") from error
-    _check_values(found, name)
-    return found
+    _check_values(value, name)
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise ValueError("a key is there twice")
-    return found
+    return entries
 
 
-def _check_values(found: Any, name: str) -> None:
-    level = [found]
+def _check_values(whole: Any, name: str) -> None:
+    level = [whole]
     for _ in range(_DEEPEST):
         inner: list[Any] = []
         for value in level:
@@ -112,11 +84,7 @@ def _check_values(found: Any, name: str) -> None:
 
 
 def make_folder_of(path: Path) -> None:
-    """Make the folder of a file that is to be written, where there is none.
-
-    Raises:
-        UserError: it cannot be made.
-    """
+    """Make the folder of a file that is to be written; UserError where that is impossible."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -124,14 +92,7 @@ def make_folder_of(path: Path) -> None:
 
 
 def write_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file atomically.
-
-    Args:
-        write: writes it under the name that it is given.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    """Write a file atomically by `write`, which gets the name to write to; UserError where that fails."""
     if path.exists() and not path.is_file():
         raise UserError(f"cannot write {path}: it is no regular file; give another name")
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
@@ -179,11 +140,9 @@ def save_tensors(path: Path, value: Any) -> None:
 
 
 def load_tensors(path: Path, device: torch.device) -> Any:
-    """What `save_tensors` wrote, on a device.
+    """What `save_tensors` wrote, on a device; OSError where that cannot be opened.
 
-    Raises:
-        OSError: the file cannot be opened.
-        ValueError: it is damaged: its parts have checksums (CRC-32), which PyTorch only writes.
+    A damaged file is a ValueError: its parts have checksums (CRC-32), which PyTorch only writes.
     """
     path.open("rb").close()
     try:

@@ -22,8 +22,6 @@ from torch import Tensor
 from pfl_benchmark.errors import optional
 from pfl_benchmark.records.files import write_file
 
-__all__ = ["MODELS", "PREDICTIONS", "SavedOutputs"]
-
 PREDICTIONS, MODELS = "predictions.npz", "models.safetensors"
 
 
@@ -40,21 +38,12 @@ class Model(Protocol):
 
 
 class SavedOutputs:
-    """What is kept of the final evaluation.
-
-    Args:
-        predictions, models: whether to keep them.
-
-    Raises:
-        UserError: models are wanted, and safetensors is not installed.
-    """
+    """What is kept of the final evaluation; UserError where models are, and safetensors is not installed."""
 
     def __init__(self, predictions: bool = False, models: bool = False) -> None:
         self._safetensors = optional("safetensors.torch", "--save-models") if models else None
         self._predictions = predictions
-        self._logits: list[np.ndarray] = []
-        self._labels: list[np.ndarray] = []
-        self._client: list[np.ndarray] = []
+        self._parts: dict[str, list[np.ndarray]] = {"logits": [], "labels": [], "client": []}
         self._members: list[list[tuple[dict[str, Tensor], Tensor | None]]] = []
 
     def take(
@@ -68,38 +57,21 @@ class SavedOutputs:
         if self._predictions:
             largest = torch.finfo(torch.float16).max
             halves = [own.float().clamp(-largest, largest).half().cpu().numpy() for own in scores]
-            self._logits += halves
-            self._labels += [own.cpu().numpy() for own in labels]
-            self._client += [np.full(len(own), k) for k, own in zip(clients, halves, strict=True)]
+            self._parts["logits"] += halves
+            self._parts["labels"] += [own.cpu().numpy() for own in labels]
+            self._parts["client"] += [np.full(len(own), k) for k, own in zip(clients, halves, strict=True)]
         if self._safetensors is not None:
-            self._members.append(
-                [
-                    (
-                        {name: tensor.detach().cpu().clone() for name, tensor in member.params.items()},
-                        None if member.weights is None else member.weights.detach().cpu().clone(),
-                    )
-                    for member in members
-                ]
-            )
+            params = [{name: _copy(tensor) for name, tensor in each.params.items()} for each in members]
+            weights = [None if each.weights is None else _copy(each.weights) for each in members]
+            self._members.append(list(zip(params, weights, strict=True)))
 
     def write(self, folder: Path, about: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """Write the files.
+        """Write the files; `about` is what the header of the models says of the run.
 
-        Args:
-            about: what the header of the models says of the run.
-
-        Returns:
-            SHA-256 and bytes by name of the file, for the summary.
-
-        Raises:
-            UserError: a file cannot be written.
+        Returns SHA-256 and bytes by name of the file, for the summary.
         """
         if self._predictions:
-            arrays = {
-                "logits": np.concatenate(self._logits),
-                "labels": np.concatenate(self._labels),
-                "client": np.concatenate(self._client),
-            }
+            arrays = {name: np.concatenate(parts) for name, parts in self._parts.items()}
             write_file(folder / PREDICTIONS, lambda path: _save_arrays(path, arrays))
         if self._safetensors is not None:
             save, tensors = self._safetensors.save_file, self._tensors()
@@ -109,18 +81,22 @@ class SavedOutputs:
 
     def _tensors(self) -> dict[str, Tensor]:
         """The models by name; what is the same for all clients once."""
-        found: dict[str, Tensor] = {}
-        for place, parts in enumerate(zip(*self._members, strict=True)):
+        tensors: dict[str, Tensor] = {}
+        for number, parts in enumerate(zip(*self._members, strict=True)):
             for name in parts[0][0]:
                 stacked = torch.cat([params[name] for params, _ in parts])
                 if bool((stacked == stacked[:1]).all()):
-                    found[f"{place}.common.{name}"] = stacked[0].clone()
+                    tensors[f"{number}.common.{name}"] = stacked[0].clone()
                 else:
-                    found[f"{place}.clients.{name}"] = stacked.contiguous()
+                    tensors[f"{number}.clients.{name}"] = stacked.contiguous()
             weights = [own for _, own in parts if own is not None]
             if weights:
-                found[f"{place}.weights"] = torch.cat(weights)
-        return found
+                tensors[f"{number}.weights"] = torch.cat(weights)
+        return tensors
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().clone()
 
 
 def _save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

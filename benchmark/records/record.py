@@ -32,11 +32,8 @@ from pfl_benchmark.records.schema import (
     check_rounds,
     check_summary,
 )
-from pfl_benchmark.records.seal import DIAGNOSTICS, broken, read_sealed, seal_of
-from pfl_benchmark.records.verdicts import read_verdict
+from pfl_benchmark.records.seal import DIAGNOSTICS, broken, read_sealed, read_verdict, seal_of
 from pfl_benchmark.records.writer import FORMAT, slug
-
-__all__ = ["BadRecord", "Record", "data_in", "read_reason", "read_record"]
 
 _COLUMNS = "client,test_samples,correct,accuracy,loss"
 _MORE_COLUMNS = f"{_COLUMNS},macro_f1,auc"
@@ -44,11 +41,7 @@ _ROUNDING = 2e-6  # of figures that are written with six decimals, and of what i
 
 
 class BadRecord(UserError):
-    """A folder that says it is a finished record and cannot be used as one.
-
-    Attributes:
-        reason: in words, with the file.
-    """
+    """A folder that says it is a finished record and cannot be used as one, for a reason in words."""
 
     def __init__(self, folder: Path, reason: str) -> None:
         super().__init__(
@@ -104,11 +97,7 @@ class Record:
 
 
 def read_record(folder: Path) -> Record:
-    """Read a finished record and hold its files against each other and against its seal.
-
-    Raises:
-        BadRecord: they do not fit, or cannot be read.
-    """
+    """Read a finished record; raises BadRecord where files do not fit each other or the seal."""
     try:
         return _read(folder)
     except OSError as error:
@@ -155,9 +144,12 @@ def _read(folder: Path) -> Record:
     everyone = _clients(content["clients.csv"])
     _check_sizes(config, summary, rounds, everyone)
     clients, newcomers = everyone.divided(config.clients - config.new_count)
-    _check_figures(summary, rounds, clients)
+    _check_clients(summary, clients)
+    _check_figures(summary, rounds)
     if config.new_count:
-        _check_newcomers(summary["new_clients"], newcomers)
+        new = summary["new_clients"]
+        _equal("new_clients.clients", new["clients"], len(newcomers.total), "clients.csv")
+        _check_clients(new, newcomers, "new_clients")
     diagnostics = parse_json(content[DIAGNOSTICS], DIAGNOSTICS) if DIAGNOSTICS in content else {}
     check_entries(DIAGNOSTICS, diagnostics, {}, {})
     digest = hashlib.sha256(seal_of(content).encode()).hexdigest()
@@ -250,17 +242,26 @@ def _check_sizes(
         raise ValueError(f"rounds.jsonl has {len(rounds)} of the configuration's {config.rounds} rounds")
 
 
-def _check_figures(summary: Mapping[str, Any], rounds: list[dict[str, Any]], clients: ClientMetrics) -> None:
-    """Compute again what follows from clients.csv and rounds.jsonl."""
+def _check_clients(figures: Mapping[str, Any], clients: ClientMetrics, part: str = "") -> None:
+    """Compute again what follows from lines of clients.csv.
+
+    Args:
+        figures: of the summary, or of its `part` new_clients.
+    """
+    expected = clients.summary()
+    for name in DETAILS:
+        if (name in figures) != (name in expected):
+            where = f"{name} of {part}" if part else name
+            raise ValueError(f"{where} is in only one of summary.json and clients.csv")
+    for name, value in expected.items():
+        _equal(f"{part}.{name}" if part else name, figures[name], value, "clients.csv")
+
+
+def _check_figures(summary: Mapping[str, Any], rounds: list[dict[str, Any]]) -> None:
+    """Compute again what follows from rounds.jsonl."""
     training = math.fsum(line["seconds"] for line in rounds)
     totals: dict[str, float] = {name: sum(line[name] for line in rounds) for name in COSTS}
     totals["seconds"] = training + math.fsum(line["seconds_closing"] for line in rounds)
-    figures = clients.summary()
-    for name in DETAILS:
-        if (name in summary) != (name in figures):
-            raise ValueError(f"{name} is in only one of summary.json and clients.csv")
-    for name, value in figures.items():
-        _equal(name, summary[name], value, "clients.csv")
     for name in (*SCORES, "evaluated"):
         if rounds[-1].get(name) != summary[name]:
             raise ValueError(f"summary.json has another {name} than the last line of rounds.jsonl")
@@ -269,16 +270,6 @@ def _check_figures(summary: Mapping[str, Any], rounds: list[dict[str, Any]], cli
     rate = totals["samples"] / training if training else 0.0
     if not abs(summary["samples_per_second"] - rate) <= 0.06 + 1e-9 * rate:  # it has one decimal
         raise ValueError("summary.json has another samples_per_second than rounds.jsonl gives")
-
-
-def _check_newcomers(found: Mapping[str, Any], newcomers: ClientMetrics) -> None:
-    """Compute again what follows from the lines of new clients in clients.csv."""
-    figures = newcomers.summary()
-    for name in DETAILS:
-        if (name in found) != (name in figures):
-            raise ValueError(f"{name} of new_clients is in only one of summary.json and clients.csv")
-    for name, value in {"clients": len(newcomers.total), **figures}.items():
-        _equal(f"new_clients.{name}", found[name], value, "clients.csv")
 
 
 def _equal(name: str, found: float, value: float, source: str) -> None:

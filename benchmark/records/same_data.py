@@ -16,8 +16,6 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.errors import UserError
 
-__all__ = ["Data", "Kind", "Source", "copies", "data_for", "data_of", "refuse_other_data", "source_of"]
-
 Source = tuple[str, int]  # a dataset, and the width of the embedding that its texts are read with
 
 
@@ -40,16 +38,11 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Data:
-    """What a run trained and tested on.
-
-    Attributes:
-        sizes: numbers of training and test samples; empty in records that do not tell (older ones).
-        checksum: of all samples and labels; likewise.
-    """
+    """What a run trained and tested on; older records do not tell all of it."""
 
     kind: Kind
-    sizes: tuple[int, ...]
-    checksum: str
+    sizes: tuple[int, ...]  # numbers of training and test samples
+    checksum: str  # of all samples and labels
 
     def differs(self, other: Data) -> bool:
         """Whether the two are known to be different copies of the same dataset."""
@@ -82,25 +75,16 @@ def copies(found: Iterable[Data]) -> dict[Kind, int]:
     groups: dict[Kind, dict[tuple[int, ...], set[str]]] = defaultdict(lambda: defaultdict(set))
     for data in found:
         groups[data.kind][data.sizes].add(data.checksum)
-    return {kind: _distinct(sizes) for kind, sizes in groups.items()}
-
-
-def _distinct(sizes: Mapping[tuple[int, ...], set[str]]) -> int:
-    """Different copies among the checksums by size; what is not recorded may be any of them."""
-    return max(1, sum(len(sums - {""}) or bool(size) for size, sums in sizes.items()))
+    # What is not recorded may be any of the others.
+    distinct = {
+        kind: sum(len(sums - {""}) or bool(size) for size, sums in by_size.items())
+        for kind, by_size in groups.items()
+    }
+    return {kind: max(1, count) for kind, count in distinct.items()}
 
 
 def refuse_other_data(root: Path, here: Data, finished: Mapping[str, Data]) -> None:
-    """Refuse to put runs on some data beside finished ones on another copy of the dataset.
-
-    Args:
-        root: the results folder.
-        here: what the new runs would be made on.
-        finished: the data of its finished records, by folder's name.
-
-    Raises:
-        UserError: a finished record of `root` has other data.
-    """
+    """Refuse (UserError) to put runs on the data `here` beside finished ones, by folder, on another copy."""
     others = [(name, there) for name, there in finished.items() if here.differs(there)]
     if others:
         name, there = others[0]

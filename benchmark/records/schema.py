@@ -7,23 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "COSTS",
-    "COUNT",
-    "COUNTS",
-    "DETAILS",
-    "NUMBER",
-    "NUMBERS",
-    "OBJECT",
-    "SCORES",
-    "TEXT",
-    "TEXTS",
-    "Allowed",
-    "check_entries",
-    "check_rounds",
-    "check_summary",
-]
-
 COSTS = ("bytes_down", "bytes_up", "bytes_broadcast", "samples", "steps", "adaptation_samples")
 SCORES = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "test_loss")
 DETAILS = ("macro_f1", "auc", "auc_clients")  # which older records do not have, nor evaluations on the way
@@ -31,19 +14,13 @@ DETAILS = ("macro_f1", "auc", "auc_clients")  # which older records do not have,
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What an entry may be.
+    """What an entry may be."""
 
-    Attributes:
-        types: its type is one of these; bool is no int.
-        least, most: the range of a number.
-        of: what the entries of a list may be.
-    """
-
-    types: tuple[type, ...]
+    types: tuple[type, ...]  # of which its own is one; bool is no int
     words: str
-    least: float | None = None
+    least: float | None = None  # of a number
     most: float = math.inf
-    of: Allowed | None = None
+    of: Allowed | None = None  # the entries of a list
 
     def fits(self, value: Any) -> bool:
         """Whether a value read from JSON is that."""
@@ -104,51 +81,36 @@ _PLAN: Mapping[str, Allowed] = {"rounds": _POSITIVE, "set_by": TEXT, "limit": CO
 _NAMES = ("commit", "code", "device", "executor", "torch", "processor")  # entries of environments
 
 
-def check_entries(
-    place: str, found: Any, needed: Mapping[str, Allowed], others: Mapping[str, Allowed]
-) -> None:
-    """Hold an object against rules.
+Rules = Mapping[str, Allowed]
 
-    Args:
-        place: where it stands, for messages.
-        others: for entries that may be absent.
 
-    Raises:
-        ValueError: names the entry that is absent or does not fit.
-    """
-    if not isinstance(found, dict):
-        raise ValueError(f"{place} is no object")
-    if absent := needed.keys() - found.keys():
-        raise ValueError(f"{place} lacks the entry '{min(absent)}'")
+def check_entries(where: str, entries: Any, needed: Rules, others: Rules) -> None:
+    """Hold an object against rules (`others`: for entries that may be absent); a ValueError says `where`."""
+    if not isinstance(entries, dict):
+        raise ValueError(f"{where} is no object")
+    if absent := needed.keys() - entries.keys():
+        raise ValueError(f"{where} lacks the entry '{min(absent)}'")
     for rules in (needed, others):
-        for name in rules.keys() & found.keys():
-            if not rules[name].fits(found[name]):
-                raise ValueError(f"{place}: {name} is {_short(found[name])}; expected {rules[name].words}")
+        for name in rules.keys() & entries.keys():
+            if not rules[name].fits(entries[name]):
+                raise ValueError(f"{where}: {name} is {_short(entries[name])}; expected {rules[name].words}")
 
 
 def check_rounds(lines: Any) -> None:
-    """Check the lines of rounds.jsonl, from the first round.
-
-    Raises:
-        ValueError: names the line and what does not fit.
-    """
+    """Check the lines of rounds.jsonl, from the first round; a ValueError names what does not fit."""
     if not isinstance(lines, list):
         raise ValueError("rounds.jsonl is no list of rounds")
     for number, line in enumerate(lines, start=1):
-        place = f"line {number} of rounds.jsonl"
-        check_entries(place, line, _ROUND, {**_EVALUATED, **_DETAILED})
+        where = f"line {number} of rounds.jsonl"
+        check_entries(where, line, _ROUND, {**_EVALUATED, **_DETAILED})
         if line["round"] != number:
-            raise ValueError(f"{place} is of round {line['round']}")
+            raise ValueError(f"{where} is of round {line['round']}")
         if ("evaluated" in line) != ("accuracy" in line):
-            raise ValueError(f"{place} is half an evaluation")
+            raise ValueError(f"{where} is half an evaluation")
 
 
 def check_summary(found: Any) -> None:
-    """Check the content of summary.json.
-
-    Raises:
-        ValueError: names what does not fit.
-    """
+    """Check the content of summary.json; a ValueError names what does not fit."""
     check_entries("summary.json", found, _SUMMARY, _LATER)
     check_entries("the budget of summary.json", found["budget"], _PLAN, {})
     if found["evaluated"] not in ("global", "personal"):
@@ -162,9 +124,9 @@ def check_summary(found: Any) -> None:
         _check_environment("an origin in summary.json", origin, {"from_round": _POSITIVE})
 
 
-def _check_environment(place: str, found: Any, needed: Mapping[str, Allowed]) -> None:
-    check_entries(place, found, needed, {})
-    check_entries(place, found, {}, {**dict.fromkeys(found, _PLAIN), **dict.fromkeys(_NAMES, TEXT)})
+def _check_environment(where: str, found: Any, needed: Rules) -> None:
+    check_entries(where, found, needed, {})
+    check_entries(where, found, {}, {**dict.fromkeys(found, _PLAIN), **dict.fromkeys(_NAMES, TEXT)})
 
 
 def _short(value: Any) -> str:

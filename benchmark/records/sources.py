@@ -11,8 +11,6 @@ from typing import Any
 
 from pfl_benchmark.records.files import read_json
 
-__all__ = ["SOURCES", "digest", "imported", "path_of", "read", "same_code"]
-
 _PACKAGE = "pfl_benchmark"
 _ROOT = Path(__file__).parents[1]  # which holds algorithms and datasets, too: as links in a checkout
 _METHODS = "algorithms"
@@ -33,10 +31,10 @@ def read(root: Path) -> dict[str, bytes]:
     """
     sources = {}
     for name in _COMPUTING:
-        place = root / name.removeprefix("benchmark/")
-        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+        start = root / name.removeprefix("benchmark/")
+        for path in [start] if start.is_file() else sorted(start.rglob("*.py")):
             if path.is_file():  # editors leave links that lead nowhere
-                below = path.relative_to(place).as_posix()
+                below = path.relative_to(start).as_posix()
                 sources[name if below == "." else f"{name}/{below}"] = path.read_bytes()
     return sources
 
@@ -79,8 +77,7 @@ def _proven() -> Mapping[str, str]:
 def imported(start: Iterable[str], sources: Mapping[str, bytes], home: str = _METHODS) -> set[str]:
     """Modules of the methods `start` (such as ``fedper``) and of those that they import; packages whole.
 
-    Args:
-        home: the folder of the methods, or of what else has one file each, such as ``datasets/partitioners``.
+    Instead of methods, `home` may hold what else has one file each, such as ``datasets/partitioners``.
     """
     found: set[str] = set()
     methods = list(start)

@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pfl_benchmark.config.run_config import RunConfig
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, nearest
 from pfl_benchmark.records.record import BadRecord, Record, data_in, read_reason, read_record
 from pfl_benchmark.records.same_data import Data
 from pfl_benchmark.records.writer import FOLDER, refuse_record
 
-__all__ = ["Record", "Store", "family", "finished_data"]
-
 
 @dataclass
 class Store:
-    """What lies in a results folder.
-
-    Attributes:
-        damaged: records that cannot be used; they count as missing.
-        failed: why runs stopped whose training diverged, by the hash of their configuration.
-    """
+    """What lies in a results folder."""
 
     root: Path
-    damaged: list[BadRecord] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
+    damaged: list[BadRecord] = field(default_factory=list)  # cannot be used, and count as missing
+    failed: dict[str, str] = field(default_factory=dict)  # why training diverged, by configuration's hash
     _records: dict[str, dict[int, Record]] = field(default_factory=dict)
 
     @classmethod
     def scan(cls, root: Path) -> Store:
-        """Read all finished records below `root`; a folder that does not exist holds none.
-
-        Raises:
-            UserError: the folder cannot be read, is a record itself, or has two records of the same run.
-        """
+        """Read all finished records below `root`, which need not exist; UserError for two of the same run."""
         refuse_record(root)
         store = cls(root)
         try:
@@ -51,11 +41,7 @@ class Store:
         return store
 
     def add(self, folder: Path) -> None:
-        """Take note of one record folder, whatever its state.
-
-        Raises:
-            UserError: it has the same run as a record in another folder.
-        """
+        """Take note of one record folder, whatever its state; UserError for a second one of the same run."""
         identity = folder.name[-10:]
         self.failed.pop(identity, None)
         try:
@@ -99,29 +85,25 @@ class Store:
     def set_aside(self) -> list[str]:
         """Rename damaged records to ``<folder>.damaged``, so that their runs can be made again.
 
-        Returns:
-            One line for each that says what was done.
-
-        Raises:
-            UserError: no permission to rename.
+        Returns one line for each that says what was done; raises UserError where renaming is forbidden.
         """
         lines = []
-        for found in self.damaged:
-            aside = found.folder.with_name(found.folder.name + ".damaged")
+        for bad in self.damaged:
+            aside = bad.folder.with_name(f"{bad.folder.name}.damaged")
             count = 1
             while aside.exists():
                 count += 1
-                aside = found.folder.with_name(f"{found.folder.name}.damaged-{count}")
+                aside = bad.folder.with_name(f"{bad.folder.name}.damaged-{count}")
             try:
-                found.folder.rename(aside)
+                bad.folder.rename(aside)
             except FileNotFoundError:
                 continue  # another process was faster
             except OSError as error:
                 raise UserError(
-                    f"the record {found.folder} is damaged ({found.reason}) and cannot be renamed: "
+                    f"the record {bad.folder} is damaged ({bad.reason}) and cannot be renamed: "
                     f"{error.strerror}; mend the permissions there or choose another --results-dir"
                 ) from error
-            lines.append(f"damaged record set aside as {aside.name}: {found.reason}")
+            lines.append(f"damaged record set aside as {aside.name}: {bad.reason}")
         self.damaged.clear()
         return lines
 
@@ -136,3 +118,80 @@ def finished_data(root: Path, dataset: str) -> dict[str, Data]:
     folders = [marker.parent for marker in sorted(root.glob(f"*-{dataset}-*/done"))]
     found = {folder.name: data_in(folder) for folder in folders if FOLDER.fullmatch(folder.name)}
     return {name: data for name, data in found.items() if data is not None}
+
+
+@dataclass
+class Gathered:
+    """What was found."""
+
+    records: list[Record] = field(default_factory=list)  # every run once
+    left_out: list[str] = field(default_factory=list)  # lines for what lies there and has no result
+
+
+def gather(folders: Iterable[Path]) -> Gathered:
+    """Read them; UserError for records of the same run that differ.
+
+    A folder with a config.json is a record and has to be usable; of any other all that is usable is taken.
+    """
+    runs, left_out = dict[str, Record](), list[str]()
+    for folder in dict.fromkeys(folders):
+        try:
+            inside = _in(folder)
+        except OSError as error:
+            raise UserError(
+                f"cannot read {folder}: {error.strerror}; give folders of finished runs"
+            ) from error
+        left_out += inside.left_out
+        for record in inside.records:
+            known = runs.setdefault(record.config.hash, record)
+            if known.digest != record.digest:
+                raise UserError(
+                    f"{known.folder} and {record.folder} are of the same run and differ; give one of them"
+                )
+    return Gathered([*runs.values()], left_out)
+
+
+def require_folder(folder: Path) -> None:
+    """Raise UserError for what is no folder; it suggests the nearest beside it."""
+    if folder.is_dir():
+        return
+    if folder.exists():
+        raise UserError(f"{folder} is no folder; give one of a run or of results")
+    parent = folder.parent
+    siblings = [other.name for other in parent.iterdir() if other.is_dir()] if parent.is_dir() else []
+    raise UserError(
+        f"there is no folder {folder}{nearest(folder.name, siblings)}; give one of a run or of results"
+    )
+
+
+def named_record(folder: Path) -> Record:
+    """The record of a finished run in a folder that somebody names; UserError where there is none."""
+    require_folder(folder)
+    path = folder.resolve()
+    if not (path / "config.json").exists():
+        raise UserError(f"{folder} is no record of a run; give a folder that holds a config.json")
+    if (path / "done").exists():
+        return read_record(path)
+    if reason := read_reason(path):
+        raise UserError(f"{folder} has no result: {reason.split(';')[0]}; leave it out")
+    raise UserError(f"the run in {folder} is not finished; leave it out, or continue it by its command")
+
+
+def _in(folder: Path) -> Gathered:
+    """The record in a folder, or all that is usable in a results folder."""
+    require_folder(folder)
+    path = folder.resolve()  # its name counts, which "." has not
+    if (path / "config.json").exists():
+        return Gathered([named_record(folder)])
+    store = Store.scan(path)
+    if not store.records():
+        raise UserError(f"{folder} holds no finished run; give records, or a results folder that has some")
+    finished = {record.folder for record in store.records()} | {found.folder for found in store.damaged}
+    open_ = [p for p in path.iterdir() if FOLDER.fullmatch(p.name) and p not in finished]
+    diverged = sorted(p.name for p in open_ if p.name[-10:] in store.failed)
+    lines = store.remarks()
+    if diverged:
+        lines.append(f"{len(diverged)} in {folder} whose training diverged ({', '.join(diverged)})")
+    if unfinished := len(open_) - len(diverged):
+        lines.append(f"{unfinished} in {folder} not finished")
+    return Gathered(store.records(), lines)

@@ -40,8 +40,6 @@ from pfl_benchmark.records.files import load_tensors, read_json, save_tensors, w
 from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.seal import DIAGNOSTICS, seal
 
-__all__ = ["FOLDER", "FORMAT", "Busy", "RunRecord", "open_store", "refuse_record", "slug"]
-
 FORMAT = 1  # of the record files; a store of another format is refused, never mixed
 FOLDER = re.compile(r".+-[0-9a-f]{10}")  # names of record folders; of those set aside the end is another
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # a file system without locks
@@ -56,11 +54,7 @@ class Busy(UserError):
 
 
 def refuse_record(root: Path) -> None:
-    """Refuse the folder of one run as a results folder.
-
-    Raises:
-        UserError: it is one.
-    """
+    """Raise UserError for the folder of one run, where a results folder is wanted."""
     if (root / "config.json").exists():
         raise UserError(
             f"{root} is the record of one run; give the results folder that holds it, {root.parent}"
@@ -68,11 +62,7 @@ def refuse_record(root: Path) -> None:
 
 
 def open_store(root: Path) -> Path:
-    """Prepare a results folder and return it.
-
-    Raises:
-        UserError: it cannot be written, is a record itself, or holds records of another format.
-    """
+    """Prepare a results folder and return it; UserError for a record, and for records of another format."""
     refuse_record(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -100,7 +90,7 @@ def open_store(root: Path) -> Path:
 def _remove_leftovers(root: Path) -> None:
     """Remove what killed processes have left: old temporary files, and what no finished record needs."""
     now, finished = time.time(), [done.parent for done in root.glob("*/done")]
-    left = [path for place in ("", "*/", ".cache/report/") for path in root.glob(place + _TEMPORARY)]
+    left = [path for below in ("", "*/", ".cache/report/") for path in root.glob(below + _TEMPORARY)]
     needless = [p for f in finished if FOLDER.fullmatch(f.name) for name in _LEFT for p in f.glob(name)]
     for path in (*needless, *left):
         with contextlib.suppress(OSError):  # another process may be removing it as well
@@ -133,12 +123,7 @@ class RunRecord:
     # -- one process a run ----------------------------------------------------------------------
 
     def acquire(self) -> None:
-        """Take the run for this process.
-
-        Raises:
-            Busy: another process is at it.
-            UserError: the folder cannot be written.
-        """
+        """Take the run for this process; `Busy` where another is at it, UserError: it cannot be written."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=_SECONDS_TO_LOCK)
@@ -169,14 +154,9 @@ class RunRecord:
     # -- while it runs --------------------------------------------------------------------------
 
     def begin(self, about: Mapping[str, Any]) -> None:
-        """Write down what is about to be run.
+        """Write config.json: what is about to be run, and more entries `about` the split.
 
-        Args:
-            about: further entries of config.json, the split's description among them.
-
-        Raises:
-            UserError: there is a checkpoint of this run, and it was made with other data or nothing says with
-                which.
+        A checkpoint made with other data, or with what data nothing says, is a UserError.
         """
         if self.checkpoint.exists() and not self._same_data(about["split"]):
             raise UserError(
@@ -187,11 +167,7 @@ class RunRecord:
         write_json(self.folder / "config.json", {"format": FORMAT, "config": self.config.to_dict(), **about})
 
     def _same_data(self, split: Mapping[str, Any]) -> bool:
-        """Whether config.json tells of these data; what older versions did not write down may be any.
-
-        Raises:
-            UserError: it is missing or damaged.
-        """
+        """Whether config.json tells of these data (old ones may leave them out); UserError: it is damaged."""
         try:
             begun = read_json(self.folder / "config.json")["split"]
             checksum, data_checksum = begun["checksum"], begun.get("data_checksum", "")
@@ -213,11 +189,7 @@ class RunRecord:
         return time.perf_counter() - started
 
     def load_checkpoint(self, device: torch.device) -> dict[str, Any] | None:
-        """The last checkpoint, or None.
-
-        Raises:
-            ValueError: it is damaged, or of another run.
-        """
+        """The last checkpoint, or None; raises ValueError where it is damaged or of another run."""
         if not self.checkpoint.exists():
             return None
         state = load_tensors(self.checkpoint, device)

@@ -14,10 +14,8 @@ from pfl_benchmark.config.network import network_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import MODULES
 from pfl_benchmark.models import Network, find_architecture
+from pfl_benchmark.records.seal import BIT_EQUAL, WITHIN_TOLERANCE
 from pfl_benchmark.records.sources import SOURCES, digest, imported, path_of, same_code
-from pfl_benchmark.records.verdicts import BIT_EQUAL, WITHIN_TOLERANCE
-
-__all__ = ["code_of", "installed_plugins", "outdated"]
 
 _ARCHITECTURES = "benchmark/models/architectures"
 # Packages whose modules count in another way, or by the versions that an environment tells.
@@ -27,10 +25,8 @@ _NOT_LOOSE = ("pfl_benchmark", "builtins", "abc", "torch", "torchvision")
 def code_of(config: RunConfig, network: Network | None = None) -> str:
     """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
 
-    What only other methods, networks, datasets and partitioners are made of does not count.
-
-    Args:
-        network: `network_of` the configuration, if that is known already.
+    What only other methods, networks, datasets and partitioners are made of does not count. `network` is
+    `network_of` the configuration, if that is known already.
     """
     network = network or network_of(config)
     return _digest(_modules_of(config, network), config.dataset, repr(network))
@@ -62,10 +58,8 @@ def outdated(
 ) -> bool:
     """Whether other code than this made a record, or some of its rounds.
 
-    False for records that do not tell (older ones), and for those that this code was found to give again.
-
-    Args:
-        verified: the content of the record's verified.json, if it has one.
+    False for records that do not tell (older ones), and for those that this code was found to give again by
+    the content of their verified.json.
     """
     stretches = (summary["environment"], *summary.get("origins", ()))
     made = {stretch["code"] for stretch in stretches if "code" in stretch}
@@ -97,14 +91,9 @@ def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
         own |= {name for name in SOURCES if name.startswith("datasets/own/")}
     # A dataset's own network stands for the modules in which all are listed.
     some = (
-        "algorithms/",
-        "datasets/partitioners/",
-        "datasets/catalogue/",
-        "datasets/own/",
-        "benchmark/models/catalogue.py",
-        _ARCHITECTURES + "/",
-        "plugins/",
-    )
+        "algorithms/", "datasets/partitioners/", "datasets/catalogue/", "datasets/own/",
+        "benchmark/models/catalogue.py", f"{_ARCHITECTURES}/", "plugins/",
+    )  # fmt: skip
     used = {name: text for name, text in SOURCES.items() if name in own or not name.startswith(some)}
     used |= plugins
     for name in modules:  # what a script or notebook registers

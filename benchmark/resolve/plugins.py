@@ -23,19 +23,13 @@ from pfl_benchmark.config.loaded import INSTALLED, LOADED
 from pfl_benchmark.datasets.own import OWN_DATA, is_own
 from pfl_benchmark.errors import UserError, check_name, unknown
 
-__all__ = ["GROUP", "INSTALLED", "LOADED", "VARIABLE", "load_plugins", "take_plugins"]
-
 VARIABLE = "PFL_PLUGINS"  # of the environment
 GROUP = "pfl_benchmark.plugins"  # of entry points
 _REFUSED: set[str] = set()  # modules of entry points that could not be loaded
 
 
 def take_plugins(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The values of ``--plugin`` in a command line, and its other words.
-
-    Raises:
-        UserError: a value is missing.
-    """
+    """The values of ``--plugin`` in a command line, and its other words; UserError: a value is missing."""
     found: list[str] = []
     rest: list[str] = []
     left = iter(words)
@@ -55,9 +49,8 @@ def load_plugins(given: Sequence[str] = ()) -> None:
 
     An installed one that cannot be loaded is left out, which is said once.
 
-    Raises:
-        UserError: another plugin cannot be imported, registers nothing or what could not be used, or takes
-            a name that exists. What it had registered until then is undone.
+    Another one is a UserError if it cannot be imported, registers nothing or what could not be used, or takes
+    a name that exists; what it had registered until then is undone.
     """
     own, given = [text for text in given if is_own(text)], [text for text in given if not is_own(text)]
     if bad := next((text for text in given if os.pathsep in text or "\0" in text), None):
@@ -170,11 +163,7 @@ def _within(name: str) -> set[str]:
 
 
 def _check(kind: str, name: str, found: Any, expected: Any) -> None:
-    """Refuse what could not be used.
-
-    Raises:
-        UserError, ValueError: says what.
-    """
+    """Refuse what could not be used; a UserError or ValueError says why."""
     from pfl_benchmark.config.run_config import RunConfig
     from pfl_benchmark.datasets.api import DATASETS
     from pfl_benchmark.models import Architecture

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 import torch
 
 from pfl_benchmark.algorithms import ALGORITHMS, find
 from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.network import knows_network, network_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.hyper import parse_hyper, recorded
-from pfl_benchmark.errors import NotDefined, UserError, nearest, unknown
+from pfl_benchmark.errors import NotDefined, UserError, flag, nearest, unknown
 from pfl_benchmark.models import Network
-
-__all__ = ["Places", "Run", "check_data", "differences", "method_label", "method_of", "resolve", "with_hyper"]
-
 
 _UNPLACED = torch.device("cpu")
 
@@ -37,31 +38,18 @@ class Places(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """A configuration that can be run, and everything that follows from it alone.
+    """A configuration that can be run, and everything that follows from it alone."""
 
-    Attributes:
-        config: with all hyper-parameters of its method.
-        method: the class of the method.
-        hyper: its hyper-parameters, an instance of ``method.Hyper``.
-        plain: the network that the configuration names.
-        network: the one that is trained: with the method's own layers, if it has some.
-        device, executor: where and how it is carried out; the executor is empty until the run is `placed`.
-    """
-
-    config: RunConfig
+    config: RunConfig  # with all hyper-parameters of its method
     method: type[Algorithm]
-    hyper: Any
-    plain: Network
-    network: Network
+    hyper: Any  # an instance of ``method.Hyper``
+    plain: Network  # the network that the configuration names
+    network: Network  # the one that is trained: with the method's own layers, if it has some
     device: torch.device = _UNPLACED
-    executor: str = ""
+    executor: str = ""  # empty until the run is `placed`
 
     def placed(self, execution: Places) -> Run:
-        """The run with its device and the name of its executor.
-
-        Raises:
-            UserError: a device that is not here, or an executor that cannot train this run.
-        """
+        """The run with its device and its executor; UserError: one is not here, or cannot train this run."""
         device = execution.pick_device()
         executor = execution.pick_executor(device, self.network, self.method)
         return dataclasses.replace(self, device=device, executor=executor)
@@ -80,9 +68,7 @@ def resolve(config: RunConfig, execution: Places | None = None, ablation: str | 
         execution: where the run is to be carried out, if that is known.
         ablation: name of a variant of the method, whose hyper-parameters those of `config` change.
 
-    Raises:
-        UserError: it cannot be run; one line that says what to mend.
-        NotDefined: its method is not defined for its data.
+    Raises UserError for what cannot be run, `NotDefined` where the method is not defined for its data.
     """
     config.validate()
     if config.dataset not in datasets.DATASETS:
@@ -114,11 +100,7 @@ def method_of(config: RunConfig) -> tuple[type[Algorithm], Any, Network]:
 
 
 def check_data(config: RunConfig) -> None:
-    """Refuse what a dataset of its kind cannot give.
-
-    Raises:
-        UserError: one line that says what to mend.
-    """
+    """Refuse what a dataset of its kind cannot give; a UserError says what to mend."""
     info = datasets.DATASETS[config.dataset]
     holds = f"and '{info.name}' holds {info.unit}; drop it"
     config.partitioner.check(info.name, users=info.by_users)
@@ -144,12 +126,7 @@ def check_data(config: RunConfig) -> None:
 def with_hyper(config: RunConfig, given: Mapping[str, Any], ablation: str | None = None) -> RunConfig:
     """Complete `config` with all hyper-parameters of its method, without a check of what they are for.
 
-    Args:
-        given: the ones that are set, as typed or as Python has them.
-        ablation: name of a variant of the method, whose values come first.
-
-    Raises:
-        UserError: unknown method, ablation or hyper-parameter, or values that do not fit.
+    Those given, as typed or as Python has them, come after those that the ablation sets.
     """
     hyper = _parsed(find(config.algo), _known_network(config), given, ablation)
     return dataclasses.replace(config, hyper=recorded(hyper))
@@ -187,14 +164,7 @@ def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
 
 
 def differences(config: RunConfig) -> dict[str, dict[str, Any]]:
-    """The hyper-parameters in which a run differs from each ablation of its method.
-
-    Returns:
-        By ablation, the plain method first, under an empty name.
-
-    Raises:
-        UserError: this code does not know the method or one of these hyper-parameters.
-    """
+    """By ablation of its method, the hyper-parameters in which a run differs; "": the plain method."""
     method = find(config.algo)
     hyper = parse_hyper(method.Hyper, config.hyper, config.algo)  # tuples again, after JSON
     return _differences(method, hyper, _known_network(config))
@@ -220,3 +190,46 @@ def _label(method: type[Algorithm], hyper: Any, network: Network | None) -> str:
         if not changed:
             return f"{method.name}-{name}" if name else method.name
     return "-".join([method.name, *(f"{name}={as_typed(value)}" for name, value in found[""].items())])[:80]
+
+
+_KINDS = get_type_hints(RunConfig)
+
+
+def configure(arguments: argparse.Namespace) -> tuple[str, Run]:
+    """The setting's name and the run that the flags ask for; UserError where they do not fit."""
+    if not arguments.algo:
+        raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")
+    method = find(arguments.algo)
+    setting, config = config_of(arguments)
+    known = [spec.name for spec in dataclasses.fields(method.Hyper)]
+    given = parse_assignments(arguments.set, arguments.algo, known)
+    config = dataclasses.replace(config, algo=arguments.algo, hyper=given)
+    return setting, resolve(config, ablation=arguments.ablation)
+
+
+def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> dict[str, str]:
+    """The hyper-parameters given as ``--set key=value``, of which the method has the `known` ones.
+
+    Raises:
+        UserError: no key=value, a key given twice or with a flag of its own, or a number that is not finite.
+    """
+    known = set(known)
+    values: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key, value = key.strip().replace("-", "_"), value.strip()
+        if not (key and equals and value):
+            raise UserError(f"--set {pair}: expected key=value, such as lam=0.5")
+        if key not in known and key in _KINDS and key != "hyper":
+            kept = f"{flag(key)} {value}"
+            if _KINDS[key] is bool:
+                kept = f"{flag(key)} or {flag('no_' + key)}"
+            raise UserError(f"--set {pair}: {key} is no hyper-parameter of '{algo}'; use {kept}")
+        for part in value.split(","):
+            with contextlib.suppress(ValueError):  # words
+                if not math.isfinite(float(part)):
+                    raise UserError(f"--set {pair}: expected a finite number")
+        if key in values:
+            raise UserError(f"--set {key} is given twice, as {values[key]} and as {value}; give it once")
+        values[key] = value
+    return values

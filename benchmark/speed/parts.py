@@ -1,10 +1,13 @@
-"""What is measured: trainers on the same work, growth with the cohort and the clients, whole runs."""
+"""What is measured (trainers on the same work, growth with cohort and clients, whole runs) and kept."""
 
 from __future__ import annotations
 
+import json
 import statistics
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,46 +15,40 @@ import torch
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
 from pfl_benchmark.engine.precision import precision
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.experiment.unrecorded import Quiet, random_images, run_unrecorded
+from pfl_benchmark.records.environment import device_name, environment
+from pfl_benchmark.records.files import write_json
 from pfl_benchmark.resolve.run import resolve
+from pfl_benchmark.speed.tables import TABLES, Row
 from pfl_benchmark.speed.work import CELLS, COHORT, EPOCHS, PLAIN, TRAINERS, Turn, Work, processes, turns
 
-__all__ = ["PARTS", "Row", "Sizes", "cells", "sizes_for"]
-
-Row = dict[str, Any]
+FORMAT = 1  # of the file that measurements are kept in
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured. The defaults are for a GPU, where all parts together take some minutes.
-
-    Attributes:
-        epochs: local epochs of a timed call by cell, where not the paper's.
-        cohort_cell: the cell on which the cohort grows.
-        setting, rounds: of the whole runs.
-    """
+    """How much is measured. The defaults are for a GPU, where all parts together take some minutes."""
 
     repeats: int = 5
     cells: tuple[str, ...] = tuple(CELLS)
-    epochs: Mapping[str, int] = field(default_factory=dict)
+    epochs: Mapping[str, int] = field(default_factory=dict)  # of a timed call by cell, where not the paper's
     trainers: tuple[str, ...] = tuple(name for name in TRAINERS if name != "threads")  # which is for CPUs
-    cohort_cell: str = "cifar10"
+    cohort_cell: str = "cifar10"  # on which the cohort grows
     cohorts: tuple[int, ...] = (1, 5, 10, 20, 50)  # a loop's calls take seconds each
     crowds: tuple[int, ...] = (100, 1_000, 10_000)
-    setting: str = "cifar10-s2"
+    setting: str = "cifar10-s2"  # of the whole runs, as the rounds
     rounds: int = 160
 
 
 def sizes_for(
     device: torch.device, repeats: int, chosen: Iterable[str] = (), epochs: int | None = None
 ) -> Sizes:
-    """Sizes for a device: on CPUs whole runs are small ones.
+    """Sizes for a device, of the `chosen` cells: on CPUs whole runs are small ones.
 
-    Args:
-        chosen: limits the cells.
-        epochs: of a timed call; None: the paper's, but on CPUs one of cifar10, which takes long enough.
+    Where `epochs` of a timed call are None: the paper's, but on CPUs one of cifar10, which takes long enough.
     """
     picked = tuple(chosen) or tuple(CELLS)
     asked = dict.fromkeys(picked, epochs) if epochs else {}
@@ -72,10 +69,10 @@ def cells(execution: Execution, sizes: Sizes) -> Iterator[Row]:
             found = turns(works, sizes.repeats, places)
         for name in works:
             timed = _timed([turn[name] for turn in found])
-            steps = timed["samples_per_second"] / config.batch_size
+            timed["client_steps_per_second"] = timed["samples_per_second"] / config.batch_size
             about = {"cell": cell, "executor": name, "clients": COHORT, "local_epochs": epochs}
             ratios = _times(found, "loop", name) | _times(found, PLAIN, name)
-            yield {**about, "repeats": sizes.repeats, **timed, "client_steps_per_second": steps, **ratios}
+            yield {**about, "repeats": sizes.repeats, **timed, **ratios}
 
 
 def cohorts(execution: Execution, sizes: Sizes) -> Iterator[Row]:
@@ -107,16 +104,11 @@ def whole_runs(execution: Execution, sizes: Sizes) -> Iterator[Row]:
         _run(algo, sizes.setting, 4, execution)  # what is set up at first use is not timed
         summary = _run(algo, sizes.setting, sizes.rounds, execution)
         about = {"cell": sizes.setting, "method": algo, "executor": execution.executor}
-        names = ("rounds", "seconds", "samples", "samples_per_second")
-        yield about | {name: summary[name] for name in names}
+        yield about | {name: summary[name] for name in ("rounds", "seconds", "samples", "samples_per_second")}
 
 
-PARTS: dict[str, Callable[[Execution, Sizes], Iterator[Row]]] = {
-    "cells": cells,
-    "cohorts": cohorts,
-    "crowds": crowds,
-    "runs": whole_runs,
-}
+Part = Callable[[Execution, Sizes], Iterator[Row]]
+PARTS: dict[str, Part] = {"cells": cells, "cohorts": cohorts, "crowds": crowds, "runs": whole_runs}
 
 
 def _run(algo: str, setting: str, rounds: int, execution: Execution) -> dict[str, Any]:
@@ -143,3 +135,57 @@ def _times(found: list[dict[str, Turn]], base: str, name: str) -> Row:
     """
     times = [turn[base].seconds / turn[name].seconds for turn in found]
     return {f"times_{base}": statistics.median(times), f"times_{base}_range": [min(times), max(times)]}
+
+
+# -- measuring, and the file that measurements are kept in --------------------------------------------
+
+
+def measure(
+    parts: Iterable[str],
+    execution: Execution,
+    sizes: Sizes,
+    say: Callable[[str], object],
+    keep: Callable[[list[Row]], object] = lambda rows: None,
+) -> tuple[list[Row], list[str]]:
+    """Measure some parts; returns the rows, and the parts in which a fault came up (which is printed).
+
+    Args:
+        say: is told what comes next.
+        keep: is given all rows so far after every part, so that a later fault loses nothing.
+    """
+    rows: list[Row] = []
+    failed, device = [], device_name(execution.pick_device())
+    for part in parts:
+        say(f"{part}: {TABLES[part][0]}")
+        try:
+            for row in PARTS[part](execution, sizes):
+                about = {"part": part, "device": device, "threads": torch.get_num_threads()}
+                rows.append({**about, "tf32": execution.tf32, **row})
+        except UserError:
+            raise
+        except Exception:
+            traceback.print_exc()
+            failed.append(part)
+        keep(rows)
+    return rows, failed
+
+
+def save(path: Path, rows: list[Row], execution: Execution) -> None:
+    """Write rows and where they were measured; UserError where that is impossible."""
+    device = execution.pick_device()
+    about = environment(device, execution.executor)
+    about |= {"threads": torch.get_num_threads(), "kind": device.type}
+    write_json(path, {"format": FORMAT, "environment": about, "rows": rows})
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read what `save` wrote; UserError for what is no such file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["format"] != FORMAT or not isinstance(found["environment"]["kind"], str):
+            raise ValueError("another format")
+        if not all(row["part"] in TABLES for row in found["rows"]):
+            raise ValueError("unknown parts")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"cannot read {path} ({error}); give a file that --output wrote") from error
+    return found

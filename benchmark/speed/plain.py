@@ -17,28 +17,21 @@ from pfl_benchmark.engine.params import row
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.models import Conv, Linear, Network
 
-__all__ = ["PlainTrainer", "plain_network"]
-
 
 def plain_network(network: Network) -> nn.Sequential:
-    """The same network of PyTorch's own modules; its parameters come in the order of ``network.keys()``.
+    """The same network of PyTorch's own modules, its parameters in the order of ``network.keys()``.
 
-    Raises:
-        TypeError: a layer that is neither a `Conv` nor a `Linear` without dropout.
+    A layer that is neither a `Conv` nor a `Linear` without dropout is a TypeError.
     """
     modules: list[nn.Module] = []
     for layer in network.layers:
         if isinstance(layer, Conv):
-            convolution = nn.Conv2d(
-                layer.channels_in, layer.channels_out, layer.kernel, padding=layer.padding
-            )
-            modules += [convolution, nn.ReLU(), nn.MaxPool2d(2)]
+            sizes = (layer.channels_in, layer.channels_out, layer.kernel)
+            modules += [nn.Conv2d(*sizes, padding=layer.padding), nn.ReLU(), nn.MaxPool2d(2)]
         elif isinstance(layer, Linear) and not layer.drops:
             if not any(isinstance(module, nn.Flatten) for module in modules):
                 modules.append(nn.Flatten())
-            modules.append(nn.Linear(layer.inputs, layer.outputs))
-            if layer.activation:
-                modules.append(nn.ReLU())
+            modules += [nn.Linear(layer.inputs, layer.outputs), *[nn.ReLU()] * layer.activation]
         else:
             raise TypeError(f"the plain trainer has no module for {layer}")
     return nn.Sequential(*modules)
@@ -76,7 +69,5 @@ class PlainTrainer:
                 total += loss.detach() * len(batch)
                 steps += 1
         trained = (parameter.detach().unsqueeze(0) for parameter in model.parameters())
-        models = {slot: dict(zip(names, trained, strict=True))}
-        return LocalResult(
-            call.round, [client], models, (total / len(x)).view(1), len(x) * phase.epochs, steps
-        )
+        models, loss = {slot: dict(zip(names, trained, strict=True))}, (total / len(x)).view(1)
+        return LocalResult(call.round, [client], models, loss, len(x) * phase.epochs, steps)

@@ -10,8 +10,6 @@ from tabulate import tabulate
 
 from pfl_benchmark.render.forms import size
 
-__all__ = ["TABLES", "as_markdown", "document_part", "part_of"]
-
 Row = dict[str, Any]
 
 
@@ -57,10 +55,7 @@ TABLES = {
         "Equality with the loop (calls: training + forward passes)",
         "cell, method, stage, executor, device, calls, typical, largest difference, equal, same bits",
     ),
-    "kernels": (
-        "Ways to compute a step of ten clients",
-        "cell, way, device, threads, ms a step, samples/s",
-    ),
+    "kernels": ("Ways to compute a step of ten clients", "cell, way, device, threads, ms a step, samples/s"),
     "runs": ("Whole runs", "cell, method, executor, device, rounds, seconds, samples/s"),
 }
 
@@ -76,8 +71,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
         ]
         if texts:
             align = ["left" if name in _WORDS else "right" for name in texts[0]]
-            lines = [[*own.values()] for own in texts]
-            table = tabulate(lines, [*texts[0]], "pipe", disable_numparse=True, colalign=align)
+            table = tabulate(texts, "keys", "pipe", disable_numparse=True, colalign=align)
             tables.append(f"**{title}**\n\n{table}")
     return "\n\n".join(tables)
 
@@ -92,13 +86,11 @@ def _text(name: str, row: Row) -> str:
 def document_part(found: dict[str, Any]) -> tuple[str, str]:
     """Name and text of the part of a document with a kept measurement: where it was made, then its tables."""
     about = found["environment"]
-    where = [
-        about["device"] if about["kind"] != "cpu" else about["processor"],
-        f"{about['cores']} cores, {about['threads']} threads",
-        f"PyTorch {about['torch']}",
-        f"commit {about['commit'] or 'unknown'}",
-    ]
-    return part_of(about["kind"]), f"{', '.join(where)}.\n\n{as_markdown(found['rows'])}"
+    where = (
+        f"{about['device'] if about['kind'] != 'cpu' else about['processor']}, {about['cores']} cores, "
+        f"{about['threads']} threads, PyTorch {about['torch']}, commit {about['commit'] or 'unknown'}."
+    )
+    return part_of(about["kind"]), f"{where}\n\n{as_markdown(found['rows'])}"
 
 
 def part_of(kind: str) -> str:

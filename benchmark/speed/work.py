@@ -32,8 +32,6 @@ from pfl_benchmark.experiment.unrecorded import random_images
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.speed.plain import PlainTrainer
 
-__all__ = ["CELLS", "COHORT", "EPOCHS", "PLAIN", "TRAINERS", "Turn", "Work", "processes", "ready", "turns"]
-
 COHORT = 10
 EPOCHS = 5  # local ones of the paper: with fewer, what a call costs once weighs too much
 PLAIN = "plain"
@@ -43,21 +41,16 @@ CELLS = {"cifar10": "cifar10-s2", "digits": "digits-s2"}  # settings
 
 @dataclass(frozen=True)
 class Work:
-    """Rounds of a method in the setting of a cell, trained by an executor or by the plain trainer.
-
-    Attributes:
-        clients: of whom `cohort` take part in a round.
-        samples: training samples of a client; 0: as the setting has it.
-    """
+    """Rounds of a method in the setting of a cell, trained by an executor or by the plain trainer."""
 
     cell: str
     trainer: str
     execution: Execution
     epochs: int = EPOCHS
-    clients: int = 100
+    clients: int = 100  # of whom `cohort` take part in a round
     cohort: int = COHORT
     algo: str = "fedavg"
-    samples: int = 0
+    samples: int = 0  # training samples of a client; 0: as the setting has it
 
 
 class Turn(NamedTuple):
@@ -92,8 +85,7 @@ def turns(
     def each() -> dict[str, Turn]:
         return {name: places[name].submit(_turn, work).result() for name, work in works.items()}
 
-    each()
-    return [each() for _ in range(repeats)]
+    return [each() for _ in range(repeats + 1)][1:]
 
 
 # -- in a process of its own ------------------------------------------------------------------------------
@@ -105,24 +97,24 @@ def _turn(work: Work) -> Turn:
 
 @lru_cache(maxsize=1)  # which the process keeps between turns, until it is given another work
 def _rounds(work: Work) -> Iterator[Turn]:
-    changes: dict[str, Any] = {"samples_per_client": work.samples, "test_samples_per_client": 4}
+    own = {"samples_per_client": work.samples, "test_samples_per_client": 4} if work.samples else {}
+    executor = "loop" if work.trainer == PLAIN else work.trainer
     prepared = ready(
-        work.cell, "loop" if work.trainer == PLAIN else work.trainer, work.execution, work.algo,
-        local_epochs=work.epochs, clients=work.clients, participation=work.cohort / work.clients,
-        **(changes if work.samples else {}),
+        work.cell, executor, work.execution, work.algo,
+        local_epochs=work.epochs, clients=work.clients, participation=work.cohort / work.clients, **own,
     )  # fmt: skip
-    algorithm, task = prepared.make(2**30), prepared.task
-    device, trainer = task.data.device, task.executor
-    plain = PlainTrainer(prepared.config, task.data, task.streams)
+    algorithm, task, device = prepared.make(2**30), prepared.task, prepared.task.data.device
+    plain = work.trainer == PLAIN
+    trainer = PlainTrainer(prepared.config, task.data, task.streams) if plain else task.executor
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    with contextlib.closing(trainer):
+    with contextlib.closing(task.executor):
         for number in itertools.count(1):
             with precision(work.execution.tf32):
                 started = time.perf_counter()
                 cohort = task.schedule.cohort(number, full=False)
                 call = algorithm.begin(cohort, algorithm.message(cohort, number), number)
-                outcome = (plain if work.trainer == PLAIN else trainer).train(call)
+                outcome = trainer.train(call)
                 algorithm.keep(outcome)
                 if device.type == "cuda":
                     torch.cuda.synchronize(device)

@@ -15,10 +15,9 @@ from pfl_benchmark.config.fields import setting_in_words
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.present.page.command import command
+from pfl_benchmark.records.seal import write_verdict
 from pfl_benchmark.records.store import Store
-from pfl_benchmark.records.verdicts import write_verdict
-from pfl_benchmark.resolve.asked import configure
-from pfl_benchmark.resolve.run import with_hyper
+from pfl_benchmark.resolve.run import configure, with_hyper
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
 from pfl_benchmark.studies.grid import plan
 

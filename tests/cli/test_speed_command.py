@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.speed import parts, report
+from pfl_benchmark.speed import parts
 
 DOCUMENT = "# Speed\n<!-- measured on cpu: begin -->\n<!-- measured on cpu: end -->\n"
 
@@ -22,7 +22,7 @@ def kept(tmp_path):
         "peak_memory": 123456789, "local_epochs": 1,
     }  # fmt: skip
     file = tmp_path / "speed.json"
-    report.save(file, [row, {**row, "executor": "loop", "seconds": 4.0}], Execution(device="cpu"))
+    parts.save(file, [row, {**row, "executor": "loop", "seconds": 4.0}], Execution(device="cpu"))
     return file
 
 
@@ -39,7 +39,7 @@ def test_measuring_prints_and_keeps(command, tmp_path, monkeypatch):
 
 def test_without_flags_the_trainers_are_compared(command, monkeypatch):
     asked = []
-    monkeypatch.setattr(report, "measure", lambda parts, *others: asked.append(parts) or ([], []))
+    monkeypatch.setattr(parts, "measure", lambda chosen, *others: asked.append(chosen) or ([], []))
     assert command("speed --device cpu").code == 0
     assert asked == [["cells"]]
 

@@ -74,7 +74,8 @@ def test_images_added_between_two_readings_are_seen(tmp_path):
 
 HALVES = [
     ("train", "test"), ("Train", "Testing"), ("TRAIN", "TEST"), ("training", "val"),
-    ("Training", "Validation"), ("seg_train", "seg_test"), ("train_images", "test_images"), ("trainSet", "evalSet"), ("train-19", "dev"),
+    ("Training", "Validation"), ("seg_train", "seg_test"), ("train_images", "test_images"),
+    ("trainSet", "evalSet"), ("train-19", "dev"),
 ]  # fmt: skip
 
 

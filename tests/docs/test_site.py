@@ -28,9 +28,8 @@ from pfl_benchmark.experiment.card import read_docstring
 from pfl_benchmark.models import ARCHITECTURES, NETWORKS
 from pfl_benchmark.records import schema
 from pfl_benchmark.records.sources import SOURCES
-from pfl_benchmark.resolve.asked import configure
 from pfl_benchmark.resolve.plugins import LOADED, VARIABLE, load_plugins, take_plugins
-from pfl_benchmark.resolve.run import check_data
+from pfl_benchmark.resolve.run import check_data, configure
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))

@@ -15,7 +15,7 @@ import pfl_benchmark.engine.clients as pieces
 import pfl_benchmark.engine.shared_rounds as shared_rounds
 import pfl_benchmark.experiment.prepare as prepare
 import pfl_benchmark.experiment.runner as runner
-import pfl_benchmark.records.origins as origins
+import pfl_benchmark.records.environment as origins
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.algorithms.adaptation import FineTuning
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds

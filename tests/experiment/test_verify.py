@@ -14,9 +14,8 @@ from pfl_benchmark.engine.budget import Plan
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.records.seal import seal
+from pfl_benchmark.records.seal import seal, write_verdict
 from pfl_benchmark.records.store import Store
-from pfl_benchmark.records.verdicts import write_verdict
 from pfl_benchmark.resolve.code import code_of, outdated
 
 COUNTS = ("stage", "participants", "bytes_down", "bytes_up", "bytes_broadcast", "samples", "steps")

@@ -8,8 +8,7 @@ from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch import local as module
 from pfl_benchmark.launch.base import Options
-from pfl_benchmark.launch.local import Processes, automatic_jobs, local
-from pfl_benchmark.launch.sequential import Sequential
+from pfl_benchmark.launch.local import Processes, Sequential, automatic_jobs, local
 
 CPU = Execution(device="cpu")
 

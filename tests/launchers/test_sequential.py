@@ -8,7 +8,7 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch import base
 from pfl_benchmark.launch.base import unavailable
-from pfl_benchmark.launch.sequential import Sequential
+from pfl_benchmark.launch.local import Sequential
 from pfl_benchmark.records.writer import Busy, RunRecord
 from pfl_benchmark.studies.grid import PlannedRun
 

@@ -13,7 +13,7 @@ from record_folders import amend, with_seed, write_record
 from pfl_benchmark.cli import main
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.present.figures.critical import critical_differences
-from pfl_benchmark.records.gather import gather
+from pfl_benchmark.records.store import gather
 from pfl_benchmark.studies.blocks import blocks_of
 from pfl_benchmark.studies.friedman import critical_difference, friedman
 

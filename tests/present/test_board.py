@@ -13,8 +13,8 @@ from pfl_benchmark.cli import main
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.records.bundle import unpacked, write_bundle, write_verdicts
-from pfl_benchmark.records.gather import gather
-from pfl_benchmark.records.verdicts import write_verdict
+from pfl_benchmark.records.seal import write_verdict
+from pfl_benchmark.records.store import gather
 
 BY = {"verdict": "bit-equal", "rounds": 3, "of": 8, "by": "A. Smith", "code": "c" * 64}
 

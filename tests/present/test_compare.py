@@ -15,7 +15,7 @@ from pfl_benchmark.cli import main
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.present.compare import groups
-from pfl_benchmark.records.gather import gather
+from pfl_benchmark.records.store import gather
 
 CONFIG = RunConfig(
     dataset="digits", clients=20, samples_per_client=20, test_samples_per_client=40, rounds=4, seed=0

@@ -14,9 +14,9 @@ import pfl_benchmark.records.bundle as archive
 from pfl_benchmark.cli import main
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.bundle import read_verdicts, unpacked, write_bundle, write_verdicts
-from pfl_benchmark.records.gather import gather
 from pfl_benchmark.records.seal import seal_of
 from pfl_benchmark.records.sources import SOURCES
+from pfl_benchmark.records.store import gather
 from pfl_benchmark.resolve.plugins import LOADED, VARIABLE
 
 

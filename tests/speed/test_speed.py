@@ -10,9 +10,8 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.models import NETWORKS
 from pfl_benchmark.present.document import Document
-from pfl_benchmark.speed.parts import PARTS, Sizes, sizes_for
+from pfl_benchmark.speed.parts import PARTS, Sizes, load, measure, save, sizes_for
 from pfl_benchmark.speed.plain import PlainTrainer, plain_network
-from pfl_benchmark.speed.report import load, measure, save
 from pfl_benchmark.speed.tables import TABLES, document_part
 from pfl_benchmark.speed.work import CELLS, TRAINERS, Work, processes, ready, turns
 

@@ -12,8 +12,6 @@ from pfl_benchmark.models.module import network_from_module
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.registry import Shape, register_network
 
-__all__ = ["mobilenet_v3_small"]
-
 SPLITS = ("stem", "stage1", "stage2", "stage3", "stage4", "last", "fc1", "fc")
 
 

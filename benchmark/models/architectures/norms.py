@@ -7,8 +7,6 @@ from functools import partial
 
 from torch import nn
 
-__all__ = ["NORMS", "Norm"]
-
 Norm = Callable[[int], nn.Module]  # for a number of channels
 
 # By the end of networks' names, with words for titles. Two groups as in the code of Reddi et al., ICLR 2021

@@ -13,8 +13,6 @@ from pfl_benchmark.models.families import cnn, rnn
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.registry import Shape, register_network
 
-__all__ = ["cnn_cifar10", "cnn_cifar100", "cnn_digits", "cnn_emnist", "rnn_sent140", "rnn_tweets"]
-
 FEDREP = "Collins et al., ICML 2021; lgcollins/FedRep models/Nets.py"
 
 

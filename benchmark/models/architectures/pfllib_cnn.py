@@ -6,8 +6,6 @@ from pfl_benchmark.models.layers import Conv, Linear
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.registry import Shape, register_network
 
-__all__ = ["pfllib_cnn"]
-
 
 @register_network(
     "pfllib-cnn", "CNN of PFLlib", "TsingZ0/PFLlib flcore/trainmodel/models.py (FedAvgCNN)", least=16

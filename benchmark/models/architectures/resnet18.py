@@ -12,8 +12,6 @@ from pfl_benchmark.models.module import network_from_module
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.registry import Shape, register_network
 
-__all__ = ["resnet18"]
-
 SPLITS = ("conv1", "layer1", "layer2", "layer3", "layer4", "fc")
 
 

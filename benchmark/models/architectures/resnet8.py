@@ -13,8 +13,6 @@ from pfl_benchmark.models.module import network_from_module
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.registry import Shape, register_network
 
-__all__ = ["resnet8"]
-
 SPLITS = ("stem", "stage1", "stage2", "stage3", "fc")
 
 

@@ -8,8 +8,6 @@ from pfl_benchmark.models.recurrent import Recurrent
 from pfl_benchmark.models.registry import Shape, register_network
 from pfl_benchmark.models.sequences import Conv1d, Embedding
 
-__all__ = ["cnn_series", "rnn_characters"]
-
 _CHANNELS = (32, 64, 64)
 _KERNEL = 5
 _VECTORS, _UNITS = 8, 128  # LEAF: 8 and 256 (models/shakespeare/stacked_lstm.py)

@@ -17,7 +17,7 @@ from pfl_benchmark.present.page.command import command
 from pfl_benchmark.present.page.mixtures import UNKNOWN
 from pfl_benchmark.records.bundle import Bundle, read_verdicts
 from pfl_benchmark.records.record import Record
-from pfl_benchmark.records.verdicts import DIFFERENT
+from pfl_benchmark.records.seal import DIFFERENT
 from pfl_benchmark.render.forms import percent, size
 from pfl_benchmark.render.markup import template
 from pfl_benchmark.render.table import Head

@@ -30,7 +30,7 @@ UNKNOWN = "not recorded"
 def counts(records: Iterable[Record], field: str) -> Counter[str]:
     """How many records have each value of an entry of their environment.
 
-    A record whose rounds were computed in several (`records.origins`) counts for each.
+    A record whose rounds were computed in several (`records.environment`) counts for each.
     """
     return Counter(value for record in records for value in _values(record, field))
 

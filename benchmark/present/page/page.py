@@ -15,7 +15,7 @@ from pfl_benchmark.present.page import mixtures
 from pfl_benchmark.present.page.command import command
 from pfl_benchmark.present.page.runs import HEADS, MADE_WITH, RUNS, run_blocks, runs_csv
 from pfl_benchmark.present.render import RenderedFiles, render, renderer_digest, section_file
-from pfl_benchmark.records.origins import foreign_rounds
+from pfl_benchmark.records.environment import foreign_rounds
 from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.render.forms import size
 from pfl_benchmark.render.markup import template

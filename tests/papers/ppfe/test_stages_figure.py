@@ -11,8 +11,8 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.papers.ppfe.commands.stages import read_stages
 from pfl_benchmark.papers.ppfe.figures.stage_record import stage_figure
-from pfl_benchmark.records.gather import named_record
 from pfl_benchmark.records.seal import seal
+from pfl_benchmark.records.store import named_record
 from pfl_benchmark.resolve.run import with_hyper
 
 

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> None:
     """Print the terms, stage by stage, and the totals of some other methods beside them."""
-    from pfl_benchmark.resolve.asked import configure
+    from pfl_benchmark.resolve.run import configure
 
     setting, run = configure(arguments)
     config = run.config

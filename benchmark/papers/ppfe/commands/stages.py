@@ -43,7 +43,7 @@ def execute(arguments: argparse.Namespace) -> None:
     folder: Path = arguments.record
     out: Path = arguments.out or folder / "stages.png"
 
-    from pfl_benchmark.records.gather import named_record
+    from pfl_benchmark.records.store import named_record
 
     record = named_record(folder)
     stages, title = read_stages(record), record.folder.name.rpartition("-")[0]
