@@ -7,7 +7,7 @@ import contextlib
 from pathlib import Path
 
 from pfl_benchmark.config.flags import add_flag, file_of, path
-from pfl_benchmark.console.terminal import say, shown_path
+from pfl_benchmark.console.terminal import say_left_out, shown_path
 
 HELP = "one static page over several results folders or bundles: methods × settings, verified or not"
 USAGE = "FOLDER|BUNDLE.zip [...] [--out FILE.html]"
@@ -41,9 +41,8 @@ def execute(arguments: argparse.Namespace) -> None:
                 sources.append(source_of_bundle(shown_path(given), stack.enter_context(unpacked(given))))
                 continue
             gathered = gather([given])
+            say_left_out(gathered.left_out)
             sources.append(source_of_folder(shown_path(given), gathered.records, gathered.left_out))
-            for line in gathered.left_out:
-                say(f"left out: {line}")
         page = board_page(sources)
     make_folder_of(arguments.out)
     write_text(arguments.out, page)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from pfl_benchmark.config.flags import add_flag, file_of, path
-from pfl_benchmark.console.terminal import columns, say, show
+from pfl_benchmark.console.terminal import columns, say, say_left_out, show
 from pfl_benchmark.errors import UserError, flag
 from pfl_benchmark.render.forms import p_value, percent, signed
 
@@ -73,6 +73,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     against = arguments.against
     gathered = gather([*arguments.folders, *against])
+    say_left_out(gathered.left_out)
     records = gathered.records
     chosen = [(group, _reference(group, against)) for group in groups(records)]
     shown = [
@@ -81,7 +82,7 @@ def execute(arguments: argparse.Namespace) -> None:
         if reference is not None and len(group.candidates) > 1
     ]
     if not shown:
-        _complain(chosen, against, gathered.left_out)
+        _complain(chosen, against)
     if arguments.out is not None:
         from pfl_benchmark.present.figures.curves import compared
         from pfl_benchmark.present.pictures import write_picture
@@ -96,8 +97,6 @@ def execute(arguments: argparse.Namespace) -> None:
     for group, *_ in shown:
         if mixture := mixed(group.records):
             say(f"warning: {group.setting} mixes {in_words(mixture)}")
-    for line in gathered.left_out:
-        say(f"left out: {line}")
     if left := len(records) - sum(len(group.records) for group, *_ in shown):
         say(f"left out: {left} of {len(records)} runs, on other splits than those compared{_copies(records)}")
 
@@ -112,6 +111,7 @@ def _across(arguments: argparse.Namespace) -> None:
 
     against = arguments.against
     gathered = gather([*arguments.folders, *against])
+    say_left_out(gathered.left_out)
     blocks = blocks_of(gathered.records, arguments.methods)
     across = Across(blocks, reference_of(gathered.records, blocks.methods, against))
     if arguments.out is not None:
@@ -127,8 +127,7 @@ def _across(arguments: argparse.Namespace) -> None:
         say(f"warning: these blocks mix {in_words(mixture)}")
     for line in remarks(across):
         say(f"note: {line}")
-    for line in (*gathered.left_out, *blocks.left_out):
-        say(f"left out: {line}")
+    say_left_out(blocks.left_out)
 
 
 def _draw(across: Across, out: Path) -> None:
@@ -153,23 +152,20 @@ def _reference(group: Group, against: Sequence[Path]) -> Candidate | None:
     return candidates[0]
 
 
-def _complain(
-    chosen: Sequence[tuple[Group, Candidate | None]], against: Sequence[Path], left_out: Sequence[str]
-) -> None:
+def _complain(chosen: Sequence[tuple[Group, Candidate | None]], against: Sequence[Path]) -> None:
     if not all((folder / "config.json").exists() for folder in against):
         raise UserError(f"--against is {against[0]}, a results folder; give the record of one run in it")
-    more = f" (left out: {'; '.join(left_out)})" if left_out else ""
     reference_first = sorted(chosen, key=lambda part: part[1] is None)
     records = [record for group, _ in reference_first for record in group.records]
     if len(records) == 1:
-        raise UserError(f"there is one run here, and nothing to compare it with{more}; give more folders")
+        raise UserError("there is one run here, and nothing to compare it with; give more folders")
     which = (
         f"none of the others has a seed and its split in common with {against[0]}"
         if against
         else "no two of them that differ in more than their seed have a seed and its split in common"
     )
     raise UserError(
-        f"these runs cannot be compared: {which}{_copies(records)}; they are of {_splits(records)}{more}; "
+        f"these runs cannot be compared: {which}{_copies(records)}; they are of {_splits(records)}; "
         "give runs on the same setting"
     )
 

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from pfl_benchmark.config.flags import add_flag, number, path
-from pfl_benchmark.console.terminal import say
+from pfl_benchmark.console.terminal import say, say_left_out
 from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.render.formats.markdown import markdown
 
     gathered = gather(arguments.folders)
+    say_left_out(gathered.left_out)
     asked = [
         (group, wanted)
         for group in groups(gathered.records)
@@ -67,8 +68,6 @@ def execute(arguments: argparse.Namespace) -> None:
         print(json.dumps(table.facts()[1], indent=2))
     else:
         print(markdown(table), end="")
-    for line in gathered.left_out:
-        say(f"left out: {line}")
     if left := len(gathered.records) - sum(len(group.records) for group, _ in asked):
         say(f"left out: {left} of {len(gathered.records)} runs, on splits without FedAvg or Local Only")
 

@@ -35,16 +35,15 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.out is None:
         raise UserError("--out is required; give the bundle's name, such as --out results.zip")
 
-    from pfl_benchmark.console.terminal import say, shown_path
+    from pfl_benchmark.console.terminal import say, say_left_out, shown_path
     from pfl_benchmark.records.bundle import plugins_of, write_bundle
     from pfl_benchmark.records.store import gather
     from pfl_benchmark.render.forms import size
     from pfl_benchmark.resolve.code import outdated
 
     gathered = gather(arguments.results)
+    say_left_out(gathered.left_out)
     made = write_bundle(gathered.records, arguments.out)
-    for line in gathered.left_out:
-        say(f"left out: {line}")
     own = [record for record in gathered.records if plugins_of(record)]
     if other := [r for r in own if outdated(r.config, r.summary, r.verified)]:
         say(

@@ -90,7 +90,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _read_store(root: Path, profile: str) -> Store:
     """The records of a results folder; there must be some, and of this version."""
-    from pfl_benchmark.records.store import Store
+    from pfl_benchmark.records.store import Store, reasons
     from pfl_benchmark.records.writer import open_store
     from pfl_benchmark.studies.catalogue import STUDIES
 
@@ -104,8 +104,7 @@ def _read_store(root: Path, profile: str) -> Store:
     store = Store.scan(root)
     if store.records() or any(study.computed.digest(root) for study in STUDIES.values() if study.computed):
         return store
-    damaged = f" ({len(store.damaged)} damaged: {store.damaged[0].reason})" if store.damaged else ""
     raise UserError(
-        f"there are no finished runs in {root}{damaged}; give their --results-dir, or make them first: "
-        f"python -m benchmark tables --profile {profile}"
+        f"there is no finished run in {root}{reasons(store.remarks())}; "
+        f"give another --results-dir, or make runs first: python -m benchmark tables --profile {profile}"
     )

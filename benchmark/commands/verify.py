@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pfl_benchmark.config.flags import add_data_dir, add_flag, count, path
-from pfl_benchmark.console.terminal import say, shown_path
+from pfl_benchmark.console.terminal import say, say_left_out, shown_path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 
@@ -133,6 +133,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
     asked = execution_of(arguments)
     asked.check_executor()
     usable, elsewhere = _with_data(gathered.records)
+    say_left_out([*gathered.left_out, *elsewhere])
     records = _drawn(usable, arguments.sample or (SAMPLE if bundle else None))
     if len(records) < len(usable):
         say(f"drawn at random: {len(records)} of {len(usable)} records (--sample N draws more)")
@@ -165,8 +166,6 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
                 verdict.save(arguments.by or "")
         except UserError as error:
             say(f"the verdict is not kept: {error}")
-    for line in (*gathered.left_out, *elsewhere):
-        say(f"left out: {line}")
     if kept:
         say(f"verdicts: {shown_path(kept)}")
     if arguments.json:

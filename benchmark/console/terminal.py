@@ -76,6 +76,12 @@ def say(text: str) -> None:
     print(with_program(text), file=sys.stderr, flush=True)
 
 
+def say_left_out(lines: Iterable[str]) -> None:
+    """Say what of the given folders is not used, and why: before anything is made of the rest."""
+    for line in lines:
+        say(f"left out: {line}")
+
+
 def is_interactive(stream: object) -> bool:
     """Say whether a person watches `stream` on a terminal that can move its cursor."""
     isatty = getattr(stream, "isatty", None)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from pfl_benchmark.config.fields import as_typed, setting_in_words
-from pfl_benchmark.console.terminal import say
+from pfl_benchmark.console.terminal import say_left_out
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.records.store import gather
@@ -64,8 +64,7 @@ def records_of(runs: Iterable[Runs]) -> list[Record]:
     if not folders:
         raise UserError("no runs are given; expected results folders, folders of records, or records")
     found = gather(folders)
-    for line in found.left_out:
-        say(f"left out: {line}")
+    say_left_out(found.left_out)
     return found.records
 
 

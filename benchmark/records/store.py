@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from pfl_benchmark.errors import UserError, nearest
 from pfl_benchmark.records.record import BadRecord, Record, data_in, read_reason, read_record
 from pfl_benchmark.records.same_data import Data
 from pfl_benchmark.records.writer import FOLDER, refuse_record
+
+_SHOWN = 3  # reasons in an error
 
 
 @dataclass
@@ -151,6 +153,11 @@ def gather(folders: Iterable[Path]) -> Gathered:
     return Gathered([*runs.values()], left_out)
 
 
+def reasons(lines: Sequence[str]) -> str:
+    """Why no record can be used, as it follows "no finished run"; empty without lines."""
+    return f" that can be used ({'; '.join(lines[:_SHOWN])}{'; …' * (len(lines) > _SHOWN)})" if lines else ""
+
+
 def require_folder(folder: Path) -> None:
     """Raise UserError for what is no folder; it suggests the nearest beside it."""
     if folder.is_dir():
@@ -183,9 +190,9 @@ def _in(folder: Path) -> Gathered:
     path = folder.resolve()  # its name counts, which "." has not
     if (path / "config.json").exists():
         return Gathered([named_record(folder)])
+    if (path / "done").exists():
+        raise BadRecord(folder, "config.json is missing, which its seal names")
     store = Store.scan(path)
-    if not store.records():
-        raise UserError(f"{folder} holds no finished run; give records, or a results folder that has some")
     finished = {record.folder for record in store.records()} | {found.folder for found in store.damaged}
     open_ = [p for p in path.iterdir() if FOLDER.fullmatch(p.name) and p not in finished]
     diverged = sorted(p.name for p in open_ if p.name[-10:] in store.failed)
@@ -194,4 +201,8 @@ def _in(folder: Path) -> Gathered:
         lines.append(f"{len(diverged)} in {folder} whose training diverged ({', '.join(diverged)})")
     if unfinished := len(open_) - len(diverged):
         lines.append(f"{unfinished} in {folder} not finished")
+    if not store.records():
+        raise UserError(
+            f"{folder} holds no finished run{reasons(lines)}; give records, or a results folder that has some"
+        )
     return Gathered(store.records(), lines)
