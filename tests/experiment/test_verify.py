@@ -297,7 +297,7 @@ def _diverge(folder):
 
 
 BAD = {
-    "no record": (lambda folder: (folder / "config.json").unlink(), "holds no finished run"),
+    "no record": (lambda folder: (folder / "config.json").unlink(), "config.json is missing"),
     "unfinished": (_unfinish, "is not finished"),
     "diverged": (_diverge, "has no result: training diverged"),
     "damaged": (lambda folder: (folder / "clients.csv").write_text("nothing"), "cannot be used"),
