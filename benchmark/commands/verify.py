@@ -128,6 +128,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
     from pfl_benchmark.records.bundle import write_verdicts
     from pfl_benchmark.records.same_data import source_of
     from pfl_benchmark.records.seal import DIFFERENT
+    from pfl_benchmark.resolve.code import replacement_note
     from pfl_benchmark.resolve.run import resolve
 
     asked = execution_of(arguments)
@@ -137,6 +138,8 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
     records = _drawn(usable, arguments.sample or (SAMPLE if bundle else None))
     if len(records) < len(usable):
         say(f"drawn at random: {len(records)} of {len(usable)} records (--sample N draws more)")
+    if note := replacement_note():
+        say(f"warning: {note}")
     data = again.load_data(records, asked.data_dir)
     work = []
     for record in records:

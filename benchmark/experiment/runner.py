@@ -28,7 +28,7 @@ from pfl_benchmark.records.record import read_record
 from pfl_benchmark.records.same_data import data_of, refuse_other_data
 from pfl_benchmark.records.store import finished_data
 from pfl_benchmark.records.writer import RunRecord, open_store
-from pfl_benchmark.resolve.code import code_of, installed_plugins, outdated
+from pfl_benchmark.resolve.code import code_of, installed_plugins, outdated, replacement_note
 from pfl_benchmark.resolve.run import Run
 from pfl_benchmark.track.base import About, Followed
 
@@ -79,7 +79,7 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
             data = (prepared.split.checksum, prepared.dataset.checksum)
             record.begin(about)
             algorithm = prepared.make(plan.rounds)
-            for note in Hooks(algorithm).notes():
+            for note in filter(None, (*Hooks(algorithm).notes(), replacement_note())):
                 print(note, file=sys.stderr)
             plugins = installed_plugins(config, resolved.plain)
             surroundings = environment(prepared.task.data.device, resolved.executor, plugins)

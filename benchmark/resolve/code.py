@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pfl_benchmark.algorithms import find
-from pfl_benchmark.config.loaded import INSTALLED
+from pfl_benchmark.config.loaded import INSTALLED, LOADED
 from pfl_benchmark.config.network import network_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import MODULES
@@ -26,10 +26,32 @@ def code_of(config: RunConfig, network: Network | None = None) -> str:
     """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
 
     What only other methods, networks, datasets and partitioners are made of does not count. `network` is
-    `network_of` the configuration, if that is known already.
+    `network_of` the configuration, if that is known already. What plugins or scripts have replaced in modules
+    of this package counts (`replaced`).
     """
     network = network or network_of(config)
-    return _digest(_modules_of(config, network), config.dataset, repr(network))
+    code = _digest(_modules_of(config, network), config.dataset, repr(network))
+    return digest({"code": code.encode(), **replaced()}) if replaced() else code
+
+
+def replaced() -> Mapping[str, bytes]:
+    """What plugins or scripts have replaced in the code that computes rounds, by name; see `altered`.
+
+    Only they can: a command without plugins is not searched.
+    """
+    if not LOADED and "pfl_benchmark.interface" not in sys.modules:
+        return {}
+    from pfl_benchmark.records.altered import altered
+
+    return {name: now.encode() for name, now in altered().items()}
+
+
+def replacement_note() -> str:
+    """A line about `replaced` parts; empty where there are none."""
+    if not (names := [*replaced()]):
+        return ""
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"not as in this package's files: {listed}; such runs count as made by other code"
 
 
 def installed_plugins(config: RunConfig, network: Network | None = None) -> list[str]:
