@@ -58,7 +58,8 @@ def _differences(module: str, written: _Written) -> Iterator[tuple[str, str]]:
                 yield key, repr(value) if function is None else function.__code__.co_code.hex()
     for name, (home, original) in written.imported.items():
         there = vars(sys.modules[home]).get(original) if home in sys.modules else None
-        if there is not None and here.get(name) is not there:
+        own = (function := _function(here.get(name))) is not None and function.__module__ == home
+        if there is not None and here.get(name) is not there and not own:  # own: it was replaced there
             yield name, repr(here.get(name))
 
 

@@ -14,7 +14,7 @@ from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.datasets.api import DATASETS
 from pfl_benchmark.datasets.registry import MODULES
 from pfl_benchmark.models import NETWORKS
-from pfl_benchmark.records import sources, verdicts
+from pfl_benchmark.records import seal, sources
 from pfl_benchmark.records.sources import SOURCES, digest, imported, path_of, read
 from pfl_benchmark.resolve.code import _digest, code_of, outdated
 
@@ -149,7 +149,7 @@ def test_a_proof_that_code_is_equal_ends_with_the_next_edit(by, tiny, edited, mo
     config = tiny("fedper")
     proven = {"old": code_of(config), "older": "something else"}
     monkeypatch.setattr(sources, "_proven", lambda: proven)
-    verdict = {"code": "old", "verdict": verdicts.BIT_EQUAL}
+    verdict = {"code": "old", "verdict": seal.BIT_EQUAL}
     made, verified = ("old", {}) if by == "record" else ("of no list", verdict)
     assert outdated(config, {"environment": {"code": "of no list"}})
     assert outdated(config, {"environment": {"code": "older"}})
@@ -181,7 +181,7 @@ def test_committed_verdicts_are_still_read():
     assert found
     for path in found:
         digest = json.loads(path.read_text(encoding="utf-8"))["record_digest"]
-        assert verdicts.read_verdict(path.parent, digest), path
+        assert seal.read_verdict(path.parent, digest), path
 
 
 def test_a_method_from_a_script_counts(tiny, tmp_path, monkeypatch):
