@@ -7,8 +7,6 @@ import sys
 
 def start() -> int:
     """Carry out the process's command line and return its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that has no λ shows a ?
     try:
         from pfl_benchmark.cli import main  # takes a moment, in which somebody may press Ctrl-C
     except KeyboardInterrupt:

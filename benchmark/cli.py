@@ -21,6 +21,7 @@ from dataclasses import fields
 from typing import Any, NoReturn
 
 from pfl_benchmark.commands import Command, command_names, find_command
+from pfl_benchmark.console.streams import OutputError, checked_streams, printable
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.installation import PROGRAM, with_program
 from pfl_benchmark.resolve.plugins import load_plugins, take_plugins
@@ -34,13 +35,21 @@ _WORDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carry out one command line (default: the process's) and return its exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    with checked_streams():
+        return _carried_out(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _carried_out(words: list[str]) -> int:
     try:
         with _terminable():
             _dispatch(words)
             sys.stdout.flush()
+    except OutputError as error:
+        _drop_output()
+        print(f"error: the output cannot be written: {error}; send it elsewhere", file=sys.stderr)
+        return 2
     except UserError as error:
-        print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        print(f"error: {printable(' '.join(str(error).splitlines()))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted; to continue, give the same command again", file=sys.stderr)
@@ -192,6 +201,6 @@ def _drop_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except (OSError, OutputError):
             os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -13,6 +13,7 @@ from rich.console import JustifyMethod
 from rich.padding import Padding
 from rich.table import Table
 
+from pfl_benchmark.console.streams import printable
 from pfl_benchmark.installation import with_program
 
 _PLAIN_WIDTH = 110  # columns of output that goes to a file or pipe
@@ -73,7 +74,7 @@ def columns(
 
 def say(text: str) -> None:
     """Print to the error stream, which leaves the output to results."""
-    print(with_program(text), file=sys.stderr, flush=True)
+    print(printable(with_program(text)), file=sys.stderr, flush=True)
 
 
 def say_left_out(lines: Iterable[str]) -> None:

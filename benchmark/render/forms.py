@@ -51,3 +51,8 @@ def printed(value: str | float, form: str) -> str:
     if isinstance(value, str):
         return value
     return _FORMS[form](value) if form in _FORMS else format(value, form)
+
+
+def no_formula(text: str) -> str:
+    """`text` for a CSV file: what a spreadsheet would take for a formula has an apostrophe before it."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

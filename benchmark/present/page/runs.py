@@ -88,7 +88,11 @@ def _line(record: Record) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as a cell; text that a spreadsheet would take for a formula has an apostrophe before it."""
+    """A value as a cell; see `no_formula`."""
     if isinstance(value, list | dict):
         return json.dumps(value)
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+    return (
+        f"'{value}"
+        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+        else value
+    )
