@@ -105,6 +105,10 @@ def _trusted(bundle: Bundle, trusted: bool) -> Gathered:
         load_plugins([str(plugin) for plugin in bundle.plugins])
         return Gathered([*bundle.records])
     loaded = {Path(plugin).name for plugin in LOADED}
+    here = {Path(plugin).name: Path(plugin) for plugin in LOADED if Path(plugin).is_file()}
+    for plugin in bundle.plugins:
+        if plugin.name in here and here[plugin.name].read_bytes() != plugin.read_bytes():
+            say(f"warning: {plugin.name} of --plugin is another file than the bundle's; yours is used")
     own = [record for record in bundle.records if loaded.issuperset(plugins_of(record))]
     if not own:
         raise UserError(
@@ -133,7 +137,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
 
     asked = execution_of(arguments)
     asked.check_executor()
-    usable, elsewhere = _with_data(gathered.records)
+    usable, elsewhere = _known(gathered.records)
     say_left_out([*gathered.left_out, *elsewhere])
     records = _drawn(usable, arguments.sample or (SAMPLE if bundle else None))
     if len(records) < len(usable):
@@ -177,16 +181,24 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
         raise SystemExit(1)
 
 
-def _with_data(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
-    """The records on known datasets, and a line about the others; all records where no dataset is known."""
+def _known(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
+    """The records of known methods on known datasets, and lines about others; all where none is known."""
+    from pfl_benchmark.algorithms import ALGORITHMS
     from pfl_benchmark.datasets.api import DATASETS
 
-    known = [record for record in records if record.config.dataset in DATASETS]
-    if not known or len(known) == len(records):
-        return records, []
-    names = sorted({record.config.dataset for record in records} - DATASETS.keys())
-    count = len(records) - len(known)
-    return known, [f"{count} on data that are not here ({', '.join(names)}); give --plugin folder:PATH"]
+    lines = []
+    for field, registry, what, advice in (
+        ("algo", ALGORITHMS, "of methods", "--plugin FILE.py"),
+        ("dataset", DATASETS, "on data", "--plugin folder:PATH"),
+    ):
+        known = [record for record in records if getattr(record.config, field) in registry]
+        if names := sorted({getattr(record.config, field) for record in records} - registry.keys()):
+            count = len(records) - len(known)
+            lines.append(f"{count} {what} that are not here ({', '.join(names)}); give {advice}")
+        if not known:
+            return records, lines[:-1]  # whatever is done with one of them says so
+        records = known
+    return records, lines
 
 
 def _drawn(records: Sequence[Record], count: int | None) -> list[Record]:

@@ -92,6 +92,11 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
                 summary = run(algorithm, plan, record, shared, follower, surroundings, pause, kept)
         finally:
             record.release()
+    except SystemExit as error:  # of a hook; nobody would see that there is no record
+        raise UserError(
+            f"'{config.algo}' has called sys.exit({error.code!r}), and the run is not finished; "
+            "raise an error in its place"
+        ) from error
     finally:
         prepared.task.executor.close()
     warnings = {"warnings": follower.warnings} if follower.warnings else {}

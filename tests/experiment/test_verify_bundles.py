@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from answers import refused
@@ -142,6 +145,53 @@ def test_a_strangers_code_runs_only_if_it_is_trusted(run, foreign):
     code, out, err = run("verify", bundle, "--rounds", 1, "--trust-plugins")
     assert (code, out.count("bit-equal"), marker.exists()) == (0, 2, True)
     assert "runs: plugins/mine.py" in err
+
+
+def test_a_plugin_of_ones_own_in_place_of_the_bundles_is_said(run, foreign, tmp_path):
+    bundle, marker, _ = foreign
+    other = tmp_path / "elsewhere" / "mine.py"
+    other.parent.mkdir()
+    other.write_text(PLUGIN.format(marker=str(marker)) + "\n# mine\n")
+    _, out, err = run("verify", bundle, "--rounds", 1, "--plugin", other)
+    assert out.count("own-of-pack") == 1
+    assert "warning: mine.py of --plugin is another file than the bundle's" in err
+
+
+def test_a_record_of_an_unknown_method_is_left_out_of_several(run, foreign, tmp_path):
+    plain = foreign[2]
+    code, out, err = run("verify", tmp_path / "mixed", "--rounds", 1)
+    assert (code, out.count("bit-equal"), plain in out) == (0, 1, True)
+    assert "left out: 1 of methods that are not here (own-of-pack); give --plugin FILE.py" in err
+
+
+EXIT = """
+import sys
+
+from pfl_benchmark.method import Algorithm, register
+
+
+@register
+class Exits(Algorithm):
+    "Ends the program."
+
+    name, title, reference = "exits", "Exits", "a test"
+
+    def {hook}:
+        sys.exit({code})
+"""
+
+
+@pytest.mark.parametrize("hook", ["phases(self, round)", "aggregate(self, mean)", "members(self, clients)"])
+@pytest.mark.parametrize("code", ["", "0", "3"])
+def test_an_exit_in_a_hook_is_an_error(hook, code, tmp_path):
+    (tmp_path / "exits.py").write_text(EXIT.format(hook=hook, code=code))
+    short = "--algo exits --dataset digits --clients 4 --samples-per-client 10 --rounds 2"
+    short += " --test-samples-per-client 5"
+    words = [sys.executable, "-m", "pfl_benchmark", *short.split(), "--plugin", "exits.py", "--device", "cpu"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 2
+    assert "'exits' has called sys.exit(" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
