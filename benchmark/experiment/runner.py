@@ -107,7 +107,7 @@ def run_judged(run: Run, execution: Execution, observer: Observer) -> dict[str, 
         return summary
     text = (
         f"training has probably diverged: its loss in the last round is {loss:.3g}, that of guessing "
-        f"{guessing:.2f}; try a smaller --lr"
+        f"{guessing:.2f}; try {' or '.join(run.method.smaller(run.hyper))}"
     )
     say(f"warning: {text}")
     return {**summary, "warnings": [*summary.get("warnings", ()), text]}

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pfl_benchmark.algorithms import find
+from pfl_benchmark.config.fields import meant
 from pfl_benchmark.config.flags import config_from
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of, run_single
+from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.interface.method import name_of
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.resolve.plugins import load_plugins
-from pfl_benchmark.resolve.run import resolve
+from pfl_benchmark.resolve.run import owners, resolve
 from pfl_benchmark.track.base import Tracking
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")}
@@ -77,8 +77,9 @@ def run(
     load_plugins()
     given = {"dataset": dataset, "seed": seed, **fields}
     given = {name: value for name, value in given.items() if value is not None}
+    method = find(name_of(algo))
     for name, value in given.items():
-        _check(name, value)
+        _check(name, value, method)
     by_name = isinstance(hyper, Mapping) and all(isinstance(name, str) for name in hyper)
     trackers = isinstance(trackings, Sequence) and all(hasattr(each, "check") for each in trackings)
     for name, value, fits, expected in (
@@ -91,12 +92,11 @@ def run(
     ):
         if not fits:
             raise UserError(f"{name} is {value!r:.60}; expected {expected}")
-    method = find(name_of(algo))
-    with _in_keywords():
+    with in_keywords():
         chosen, config = config_from(given, setting)
         asked = resolve(dataclasses.replace(config, algo=method.name, hyper=hyper or {}), ablation=ablation)
-    for tracking in trackings:
-        tracking.check()
+        for tracking in trackings:
+            tracking.check()
     execution = Execution(
         device=device,
         executor=executor,
@@ -111,7 +111,8 @@ def run(
         shutil.rmtree(old, ignore_errors=True)
         record.folder.rename(old)
     try:
-        summary = run_single(chosen, asked, execution, quiet=not progress)
+        with in_keywords():
+            summary = run_single(chosen, asked, execution, quiet=not progress)
     except BaseException:
         if anew:
             shutil.rmtree(record.folder, ignore_errors=True)
@@ -121,25 +122,21 @@ def run(
     return read_record(Path(summary["record"]))
 
 
-@contextlib.contextmanager
-def _in_keywords() -> Iterator[None]:
-    """Let errors name keywords, not the flags that are called alike."""
-
-    def keyword(found: re.Match[str]) -> str:
-        name = found[1].replace("-", "_")
-        return name if name in (*_FIELDS, "algo", "setting", "ablation") else found[0]
-
-    try:
-        yield
-    except UserError as error:
-        error.args = (re.sub(r"--([a-z-]+)", keyword, str(error)),)
-        raise
-
-
-def _check(name: str, value: Any) -> None:
+def _check(name: str, value: Any, method: type[Algorithm]) -> None:
     """Refuse what is no field, or of another kind."""
     if name not in _FIELDS:
-        raise unknown("field", name, _FIELDS)
+        having, field = owners(name), meant(name, (*_FIELDS, "algo"))
+        if method.name in having:
+            raise UserError(
+                f"'{name}' is a hyper-parameter of '{method.name}': give it as "
+                f'hyper={{"{name}": {value!r:.40}}}'
+            )
+        if having and not field:
+            raise UserError(
+                f"'{name}' is a hyper-parameter of {', '.join(having)}, not of '{method.name}'; drop it, or "
+                "choose another method"
+            )
+        raise unknown("field", name, _FIELDS, field)
     default = _FIELDS[name].default
     if type(value) not in _TYPES[type(default)]:
         raise UserError(
