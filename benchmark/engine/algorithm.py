@@ -325,23 +325,10 @@ class Algorithm:
         """What the method wants to have on record at the end, as JSON values."""
         return {}
 
-    @classmethod
-    def smaller(cls, hyper: Any) -> list[str]:
-        """What had better be smaller in a run that diverges, as it is typed.
-
-        Hyper-parameters above their defaults come before the learning rate, the others after it.
-        """
-        usual = {spec.name: spec.default for spec in fields(hyper)}
-        used = [name for name in cls.too_large if name in usual and getattr(hyper, name) > 0]
-        raised = [name for name in used if getattr(hyper, name) > usual[name]]
-        others = [name for name in used if name not in raised]
-        names = [*(f"set {name}" for name in raised), "lr", *(f"set {name}" for name in others)]
-        return [f"a smaller --{name}" for name in names]
-
     @property
     def remedies(self) -> list[str]:
         """What may help a run that diverges, as it is typed."""
-        return self.smaller(self.hyper)
+        return smaller(type(self), self.hyper)
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: Any) -> None:
@@ -406,3 +393,16 @@ def take_part(algorithm: Algorithm, clients: Sequence[int], phases: list[Phase],
     outcome = algorithm.task.executor.train(replace(algorithm.begin(clients, message, after), phases=phases))
     ledger.charge_training(outcome)
     algorithm.keep(outcome)
+
+
+def smaller(method: type[Algorithm], hyper: Any) -> list[str]:
+    """What had better be smaller in a run that diverges, as it is typed.
+
+    Hyper-parameters above their defaults come before the learning rate, the others after it.
+    """
+    usual = {spec.name: spec.default for spec in fields(hyper)}
+    used = [name for name in method.too_large if name in usual and getattr(hyper, name) > 0]
+    raised = [name for name in used if getattr(hyper, name) > usual[name]]
+    others = [name for name in used if name not in raised]
+    names = [*(f"set {name}" for name in raised), "lr", *(f"set {name}" for name in others)]
+    return [f"a smaller --{name}" for name in names]

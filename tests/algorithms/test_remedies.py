@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.engine.hooks import Diverged
+from pfl_benchmark.engine.algorithm import smaller
+from pfl_benchmark.engine.rounds import Diverged
 
 SETTINGS = {
     "fedadam": "server_rate", "fedavgm": "server_rate", "scaffold": "global_rate", "fedprox": "mu",
@@ -19,20 +20,20 @@ SETTINGS = {
 def test_what_was_raised_comes_first_and_what_is_off_is_not_named(algo, name):
     method = ALGORITHMS[algo]
     own, rate = f"a smaller --set {name}", "a smaller --lr"
-    found = method.smaller(method.Hyper(**{name: 1e5}))
+    found = smaller(method, method.Hyper(**{name: 1e5}))
     assert found[0] == own
     assert rate in found
-    found = method.smaller(method.Hyper())
+    found = smaller(method, method.Hyper())
     assert found[0] == rate
     assert own in found
-    assert own not in method.smaller(method.Hyper(**{name: 0.0}))
+    assert own not in smaller(method, method.Hyper(**{name: 0.0}))
 
 
 @pytest.mark.parametrize("algo", ["fedavg-ft", "fedbabu"])
 def test_a_rate_of_fine_tuning_is_named_where_there_is_one(algo):
     method = ALGORITHMS[algo]
-    assert method.smaller(method.Hyper()) == ["a smaller --lr"]
-    assert method.smaller(method.Hyper(ft_lr=1e5)) == ["a smaller --set ft_lr", "a smaller --lr"]
+    assert smaller(method, method.Hyper()) == ["a smaller --lr"]
+    assert smaller(method, method.Hyper(ft_lr=1e5)) == ["a smaller --set ft_lr", "a smaller --lr"]
 
 
 @pytest.mark.parametrize("method", ALGORITHMS.values(), ids=lambda method: method.name)

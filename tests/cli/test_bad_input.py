@@ -91,7 +91,7 @@ CASES = [
     (f"{TWEETS} --clients 21", ["clients is 21", "20 users with most", "--user-pool 0"]),
     (f"{TWEETS} --clients 99 --user-pool 0", ["clients is 99", "only 24 users", "at most 24"]),
     (f"{TWEETS} --test-share 0", ["--test-share is 0", "(0, 1)"]),
-    (f"{TWEETS} --least-test 18", ["clients is 20", "no user in", "--least-test"]),
+    (f"{TWEETS} --least-test 18", ["20 are wanted", "no user in", "--least-test"]),
     ("--algo pfedfda --dataset synth-tweets", ["'pfedfda' is not defined for text", "image dataset"]),
     (f"{DIGITS} --participation 0", ["--participation is 0", "(0, 1]"]),
     (f"{DIGITS} --participation 1.1", ["--participation is 1.1", "(0, 1]"]),

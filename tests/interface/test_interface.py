@@ -225,8 +225,8 @@ def test_divergence_and_data_speak_of_keywords_too(tmp_path):
         ("use --partition iid", "use partition='iid'"),
         ("--augment or --no-augment", "augment=True or augment=False"),
         (
-            "--set lam, --set lam=0.5 and --set fc=prev",
-            'hyper["lam"], hyper={"lam": 0.5} and hyper={"fc": "prev"}',
+            "--set lam, --set lam=0.5, --set fc=prev",
+            'hyper["lam"], hyper={"lam": 0.5}, hyper={"fc": "prev"}',
         ),
         ("--lr is 3; drop the flag", "lr is 3; drop the keyword"),
         ("fewer --clients, --test-samples-per-client", "fewer clients, test_samples_per_client"),
