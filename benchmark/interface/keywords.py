@@ -15,8 +15,9 @@ from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.errors import UserError
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
-_OTHERS = ("setting", "ablation", "results_dir", "data_dir", "device", "executor")
+_OTHERS = ("setting", "ablation", "columns", "results_dir", "data_dir", "device", "executor")
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:( | is |=)'?([\w.:+-]*\w)'?(?![\w=]))?")
+_COLUMNS = re.compile(r"--columns ((?:,?\w+=[^,;\s]+)+)")
 _SET = re.compile(r"--set (\w+)(?:=([\w.,-]*\w))?")
 
 
@@ -33,7 +34,12 @@ def in_keywords() -> Iterator[None]:
 def _told(text: str) -> str:
     """``lr=0.1``, ``augment=False`` and ``hyper={"lam": 0.5}`` instead of flags."""
     text = re.sub(r"\bflag(s?)\b", r"keyword\1", _SET.sub(_hyper, text))
-    return _FLAG.sub(_keyword, text)
+    return _FLAG.sub(_keyword, _COLUMNS.sub(_columns, text))
+
+
+def _columns(found: re.Match[str]) -> str:
+    pairs = (pair.partition("=")[::2] for pair in found[1].split(","))
+    return "columns={" + ", ".join(f'"{role}": "{name}"' for role, name in pairs) + "}"
 
 
 def _hyper(found: re.Match[str]) -> str:

@@ -35,6 +35,7 @@ def run(
     seed: int = 0,
     hyper: Mapping[str, Any] | None = None,
     ablation: str | None = None,
+    columns: Mapping[str, str] | None = None,
     results_dir: str | Path = "results/runs",
     data_dir: str | Path | None = None,
     device: str = "auto",
@@ -59,6 +60,7 @@ def run(
         dataset: its first setting is used where none is given; also ``folder:PATH`` and ``parquet:PATH``.
         hyper: the method's hyper-parameters that differ from their defaults, by name.
         ablation: a named variant of the method.
+        columns: of ``parquet:PATH``, what they are called: ``{"image": "img", "label": "fine_label"}``.
         results_dir: where records lie.
         data_dir: folder that holds the datasets; None: the environment's PFL_DATA_DIR, else a cache folder.
         device: auto, cpu, cuda or cuda:N.
@@ -81,9 +83,11 @@ def run(
     for name, value in given.items():
         _check(name, value, method)
     by_name = isinstance(hyper, Mapping) and all(isinstance(name, str) for name in hyper)
+    named = isinstance(columns, Mapping) and all(isinstance(n, str) for pair in columns.items() for n in pair)
     trackers = isinstance(trackings, Sequence) and all(hasattr(each, "check") for each in trackings)
     for name, value, fits, expected in (
         ("hyper", hyper, hyper is None or by_name, "a dictionary of hyper-parameters by name"),
+        ("columns", columns, columns is None or named, 'names of columns, such as {"image": "img"}'),
         ("results_dir", results_dir, isinstance(results_dir, str | Path) and results_dir != "", "a folder"),
         ("data_dir", data_dir, isinstance(data_dir, str | Path | None), "a folder"),
         ("device", device, isinstance(device, str), "a name"),
@@ -93,7 +97,7 @@ def run(
         if not fits:
             raise UserError(f"{name} is {value!r:.60}; expected {expected}")
     with in_keywords():
-        chosen, config = config_from(given, setting)
+        chosen, config = config_from(given, setting, columns)
         asked = resolve(dataclasses.replace(config, algo=method.name, hyper=hyper or {}), ablation=ablation)
         for tracking in trackings:
             tracking.check()

@@ -76,7 +76,7 @@ def dirichlet_counts(
             return counts[taken]
     raise UserError(
         f"--dirichlet {alpha:g} left some client with fewer than {least} training images "
-        f"in each of {_TRIES} tries: give a larger --dirichlet{_instead(alpha, clients)}"
+        f"in each of {_TRIES} tries: use a larger one{_instead(alpha, clients)}"
     )
 
 

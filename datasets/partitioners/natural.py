@@ -119,10 +119,12 @@ class Natural(Partitioner):
             remedy = "give at most that many, or 0 for all of them"
             return f"--user-pool is {self.user_pool:,}, but {reason}: {remedy}"
         fewer = [f"at most {found:,} --clients (with --user-pool 0)"] * (found > 0)
-        remedies = [f"--test-share {share:g} or more"] if (share := self._larger_share(dataset)) else []
+        remedies = (
+            [f"a larger --test-share, such as {share:g}"] if (share := self._larger_share(dataset)) else []
+        )
         remedies += ["a smaller --least-test"] * (found < users and least > 1)
         if remedies:
-            return f"{reason}, and {self.clients:,} are wanted: give {' or '.join([*remedies, *fewer])}"
+            return f"{reason}, and {self.clients:,} are wanted: give {', or '.join([*remedies, *fewer])}"
         return f"--clients is {self.clients:,}, but {reason}: give {' or '.join(fewer) or 'more data'}"
 
     def _larger_share(self, dataset: Dataset) -> float:
