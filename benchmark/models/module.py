@@ -188,7 +188,7 @@ def _fed(name: str, piece: Chain, inputs: Tensor) -> Tensor:
             where, shape = f"'{part_name}' ({type(part).__name__})", " x ".join(map(str, x.shape[1:]))
             if inner is not None and x.dim() == 4:
                 raise UserError(
-                    f"{where} of the layer '{name}' cannot take {shape} values, and its first nn.Linear takes "
+                    f"{where} of the layer '{name}' cannot take {shape} values, its first nn.Linear takes "
                     f"{inner.in_features}: put nn.Flatten() before that, and count what comes out of it"
                 ) from error
             reason = " ".join(str(error).split())
