@@ -82,9 +82,9 @@ class Ditto(Algorithm):
     title = "Ditto"
     reference = "Li et al., ICML 2021; litian96/ditto"
     Hyper = DittoHyper
+    too_large = ("lam",)
     tuning = ({"lam": 0.1}, {"lam": 0.75}, {"lam": 2.0})
     personal_stream: ClassVar[str] = "batches-personal"
-    remedies = (*Algorithm.remedies, "a smaller --set lam")
 
     def __init__(self, task: RunContext, hyper: DittoHyper) -> None:
         super().__init__(task, hyper)

@@ -51,6 +51,7 @@ class FedAdam(Algorithm):
     title = "FedAdam"
     reference = "Reddi et al., ICLR 2021; google-research/federated"
     Hyper = FedAdamHyper
+    too_large = ("server_rate",)
     ablations: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "yogi": {"squares": "yogi"},
         "adagrad": {"squares": "adagrad", "beta1": 0.0},

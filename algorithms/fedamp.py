@@ -91,6 +91,7 @@ class FedAMP(Algorithm):
     title = "FedAMP"
     reference = "Huang et al., AAAI 2021; no official code, PFLlib serveramp.py"
     Hyper = FedAMPHyper
+    too_large = ("lam",)
     tuning = ({"sigma": 10.0}, {"sigma": 100.0, "alpha": 100.0, "lam": 10.0}, {"alpha": 0.1}, {"lam": 1.0})
 
     def shared_layers(self) -> tuple[str, ...]:

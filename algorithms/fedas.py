@@ -116,6 +116,7 @@ class FedAS(Algorithm):
     title = "FedAS"
     reference = "Yang et al., CVPR 2024; xiyuanyang45/FedAS"
     Hyper = FedASHyper
+    too_large = ("align_rate",)
     tuning = ({"align_epochs": 0}, {"align_rate": 0.1})
     averages = False
 

@@ -30,6 +30,7 @@ class FedAvgFT(FedAvg):
     title = "FedAvg+FT"
     reference = "fine-tuned FedAvg; pFedFDA servers/server_fedavg.py, FedRep models/Update.py"
     Hyper = FineTuning
+    too_large = ("ft_lr",)
     ablations: ClassVar[Mapping[str, Mapping[str, Any]]] = {"lp-ft": {"ft_head_epochs": 5}}
     tuning = (
         {"ft_epochs": 1},
@@ -41,11 +42,6 @@ class FedAvgFT(FedAvg):
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: FineTuning) -> None:
         check_fine_tuning(hyper)
-
-    @property
-    def remedies(self) -> tuple[str, ...]:  # type: ignore[override]
-        """A smaller rate of fine-tuning, where it has one of its own."""
-        return (*super().remedies, *(["a smaller --set ft_lr"] if self.hyper.ft_lr else []))
 
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)

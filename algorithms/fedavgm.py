@@ -46,6 +46,7 @@ class FedAvgM(Algorithm):
     title = "FedAvgM"
     reference = "Hsu et al., arXiv 1909.06335; no official code"
     Hyper = FedAvgMHyper
+    too_large = ("server_rate",)
     tuning = (
         {"server_momentum": 0.7},
         {"server_momentum": 0.97},

@@ -51,6 +51,7 @@ class FedBABU(Algorithm):
     title = "FedBABU"
     reference = "Oh et al., ICLR 2022; jhoon-oh/FedBABU"
     Hyper = FedBABUHyper
+    too_large = ("ft_lr",)
     tuning = ({"ft_epochs": 1}, {"ft_epochs": 10}, {"ft_part": "head"})
 
     @classmethod
@@ -74,11 +75,6 @@ class FedBABU(Algorithm):
         """Factor of the learning rate in a round."""
         passed = sum(round > self.task.rounds * share for share in LR_STEPS)
         return LR_FACTOR**passed if self.hyper.lr_steps else 1.0
-
-    @property
-    def remedies(self) -> tuple[str, ...]:  # type: ignore[override]
-        """A smaller rate of fine-tuning, where it has one of its own."""
-        return (*super().remedies, *(["a smaller --set ft_lr"] if self.hyper.ft_lr else []))
 
     def adaptation(self) -> list[Phase]:
         return fine_tuning(self)

@@ -112,6 +112,7 @@ class FedDBE(Algorithm):
     title = "FedDBE"
     reference = "Zhang et al., NeurIPS 2023; TsingZ0/DBE"
     Hyper = FedDBEHyper
+    too_large = ("kappa",)
     least_rounds = LEAST_ROUNDS
     tuning = ({"kappa": 5.0}, {"kappa": 1.0, "mu": 0.1}, {"mu": 0.1})
 

@@ -82,8 +82,8 @@ class FedDyn(Algorithm):
     title = "FedDyn"
     reference = "Acar et al., ICLR 2021; alpemreacar/FedDyn"
     Hyper = FedDynHyper
+    too_large = ("alpha",)
     evaluated = "global"
-    remedies = (*Algorithm.remedies, "a smaller --set alpha")
     tuning = ({"alpha": 0.001}, {"alpha": 0.1}, {"evaluate": "server"})
 
     def __init__(self, task: RunContext, hyper: FedDynHyper) -> None:

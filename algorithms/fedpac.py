@@ -87,6 +87,7 @@ class FedPAC(Algorithm):
     title = "FedPAC"
     reference = "Xu et al., ICLR 2023; JianXu95/FedPAC"
     Hyper = FedPACHyper
+    too_large = ("lam", "head_rate")
     tuning = ({"lam": 0.1}, {"lam": 10.0}, {"head_rate": 0.01}, {"head_rate": 0.05})
     averages = False
 

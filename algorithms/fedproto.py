@@ -105,6 +105,7 @@ class FedProto(Algorithm):
     title = "FedProto"
     reference = "Tan et al., AAAI 2022; yuetan031/FedProto"
     Hyper = FedProtoHyper
+    too_large = ("lam",)
     tuning = ({"lam": 0.1}, {"lam": 10.0}, {"predict": "classifier"})
 
     def __init__(self, task: RunContext, hyper: FedProtoHyper) -> None:

@@ -47,6 +47,7 @@ class FedProx(FedAvg):
     title = "FedProx"
     reference = "Li et al., MLSys 2020; litian96/FedProx"
     Hyper = FedProxHyper
+    too_large = ("mu",)
     tuning = ({"mu": 0.001}, {"mu": 0.1}, {"mu": 1.0})
 
     def phases(self, round: int) -> list[Phase]:

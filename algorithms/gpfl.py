@@ -115,6 +115,7 @@ class GPFL(Algorithm):
     title = "GPFL"
     reference = "Zhang et al., ICCV 2023; TsingZ0/GPFL"
     Hyper = GPFLHyper
+    too_large = ("lam", "mu")
     tuning = ({"mu": 0.0}, {"lam": 0.0001, "mu": 0.0}, {"mu": 1.0})
 
     def __init__(self, task: RunContext, hyper: GPFLHyper) -> None:

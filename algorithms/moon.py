@@ -94,6 +94,7 @@ class MOON(Algorithm):
     title = "MOON"
     reference = "Li et al., CVPR 2021; QinbinLi/MOON"
     Hyper = MOONHyper
+    too_large = ("mu",)
     evaluated = "global"
     learns_little = True  # every sample passes three models: fewer rounds under a cap of compute
     tuning = ({"mu": 0.1}, {"mu": 5.0}, {"mu": 10.0})

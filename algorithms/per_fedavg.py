@@ -80,6 +80,7 @@ class PerFedAvg(Algorithm):
     title = "Per-FedAvg"
     reference = "Fallah et al., NeurIPS 2020; no official code, CharlieDinh/pFedMe userperavg.py"
     Hyper = PerFedAvgHyper
+    too_large = ("alpha",)
     tuning = ({"alpha": 0.001}, {"alpha": 0.1}, {"ft_epochs": 5}, {"second_order": True})
 
     def phases(self, round: int) -> list[Phase]:

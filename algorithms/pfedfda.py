@@ -90,8 +90,6 @@ class PFedFDA(Algorithm):
 
     def __init__(self, task: RunContext, hyper: PFedFDAHyper) -> None:
         super().__init__(task, hyper)
-        if hyper.cov_reg != "official":
-            self.remedies = (*self.remedies, "--set cov_reg=official")
         self._last = task.network.names[-1]
         weight = task.initial[f"{self._last}.weight"]
         classes, width = weight.shape
@@ -102,6 +100,11 @@ class PFedFDA(Algorithm):
         start = torch.tensor(START, dtype=torch.float64, device=weight.device)
         self.clients = ClientStore({"coefficients": start}, task.data.clients)
         self._evaluated: dict[int, tuple[float, float]] = {}  # of the last evaluation, for the record only
+
+    @property
+    def remedies(self) -> list[str]:
+        """The regularisation without which weights of the head explode."""
+        return [*super().remedies, *["--set cov_reg=official"] * (self.hyper.cov_reg != "official")]
 
     def shared_layers(self) -> tuple[str, ...]:
         return self.network.names[:-1]

@@ -97,7 +97,7 @@ class PFedMe(Algorithm):
     title = "pFedMe"
     reference = "Dinh et al., NeurIPS 2020; CharlieDinh/pFedMe"
     Hyper = PFedMeHyper
-    remedies = (*Algorithm.remedies, "a smaller --set personal_rate", "a smaller --set lam")
+    too_large = ("personal_rate", "lam")
     tuning = ({"lam": 5.0}, {"personal_rate": 0.03}, {"personal_rate": 0.003})
 
     def __init__(self, task: RunContext, hyper: PFedMeHyper) -> None:

@@ -88,6 +88,7 @@ class PFedHN(Algorithm):
     title = "pFedHN"
     reference = "Shamsian et al., ICML 2021; AvivSham/pFedHN"
     Hyper = PFedHNHyper
+    too_large = ("hyper_rate",)
     evaluated = "personal"
     tuning = ({"hyper_rate": 0.003}, {"hyper_rate": 0.03}, {"hyper_rate": 0.1}, {"n_hidden": 1})
     averages = False

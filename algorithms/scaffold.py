@@ -65,6 +65,7 @@ class Scaffold(Algorithm):
     title = "SCAFFOLD"
     reference = "Karimireddy et al., ICML 2020; no official code"
     Hyper = ScaffoldHyper
+    too_large = ("global_rate",)
     evaluated = "global"
     learns_little = True  # messages of twice the size: half of the rounds under a byte budget
 

@@ -17,7 +17,6 @@ import sys
 import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from typing import Any, NoReturn
 
 from pfl_benchmark.commands import Command, command_names, find_command
@@ -148,27 +147,36 @@ class Parser(argparse.ArgumentParser):
         if stray is None:
             raise UserError(f"unexpected '{rest[0]}'; values follow a flag, and --help shows all flags")
         flag = stray.split("=")[0]
-        name = flag.lstrip("-")  # all have the dashes in common
-        if self._is_hyper(hyper := name.replace("-", "_")):
-            raise UserError(f"'{hyper}' is a hyper-parameter of a method: give it as --set {hyper}=VALUE")
-        raise UserError(f"unknown flag '{flag}'{self._nearest(name)}; --help shows all flags")
+        raise UserError(self._unknown(flag, getattr(given, "algo", None)))
 
     def format_help(self) -> str:
         """What ``--help`` prints."""
         return with_program(super().format_help())
 
-    def _is_hyper(self, name: str) -> bool:
-        """Whether this command takes hyper-parameters, and some method has this one."""
-        if "--set" not in self._option_string_actions:
-            return False
-        from pfl_benchmark.algorithms import ALGORITHMS
+    def _unknown(self, flag: str, algo: str | None) -> str:
+        """What to say of a flag that this command does not have, asked of a method (None: of any)."""
+        from pfl_benchmark.config.fields import meant
 
-        return any(name == spec.name for method in ALGORITHMS.values() for spec in fields(method.Hyper))
-
-    def _nearest(self, name: str) -> str:
+        name = flag.lstrip("-")  # all have the dashes in common
         known = [flag.lstrip("-") for action in self._actions for flag in action.option_strings]
-        close = difflib.get_close_matches(name, known, n=1)
-        return f" (did you mean '--{close[0]}'?)" if close else ""
+        owners = self._owners(hyper := name.replace("-", "_"))
+        if owners and (algo is None or algo in owners):
+            return f"'{hyper}' is a hyper-parameter of a method: give it as --set {hyper}=VALUE"
+        field = meant(name, known)
+        if owners and not field:
+            has = f"'{hyper}' is a hyper-parameter of {', '.join(owners)}, not of '{algo}'"
+            return f"{has}; drop {flag}, or choose another --algo"
+        close = [field] if field else difflib.get_close_matches(name, known, n=1)
+        nearest = f" (did you mean '--{close[0]}'?)" if close else ""
+        return f"unknown flag '{flag}'{nearest}; --help shows all flags"
+
+    def _owners(self, name: str) -> list[str]:
+        """The methods that have a hyper-parameter, where this command takes some."""
+        if "--set" not in self._option_string_actions:
+            return []
+        from pfl_benchmark.resolve.run import owners
+
+        return owners(name)
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ")

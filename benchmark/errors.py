@@ -47,10 +47,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The error for a name that is not among the known ones, with the nearest and all of them."""
+def unknown(kind: str, name: str, known: Iterable[str], meant: str = "") -> UserError:
+    """The error for a name that is not among the known ones, with the one `meant` (or nearest) and all."""
     known = list(known)
-    return UserError(f"unknown {kind} '{name}'{nearest(name, known)}; known: {', '.join(known)}")
+    guess = f" (did you mean '{meant}'?)" if meant else nearest(name, known)
+    return UserError(f"unknown {kind} '{name}'{guess}; known: {', '.join(known)}")
 
 
 def optional(name: str, what: str, instead: str = "") -> Any:

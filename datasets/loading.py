@@ -33,7 +33,8 @@ def load(name: str, data_dir: str | Path | None = None, download: bool = True, e
     if name not in DATASETS:
         raise UserError(
             f"unknown dataset '{name}'{nearest(name, DATASETS)}: choose from {', '.join(DATASETS)}; "
-            "images of your own, or what a record was made on: --plugin folder:PATH"
+            "images of your own, or what a record was made on: --plugin folder:PATH, parquet:PATH or, with "
+            "--columns, parquet:PATH?image=img"
         )
     info = DATASETS[name]
     if info.reader is not None:

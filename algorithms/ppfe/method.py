@@ -307,7 +307,7 @@ class PPFE(Decoupled):
         return describe_plan(self.task.network, self.stages, self.networks, masks)
 
     @property
-    def remedies(self) -> list[str]:  # type: ignore[override]
+    def remedies(self) -> list[str]:
         """What may help in the current stage."""
         hyper, stage, found = self.hyper, self.current.number, [*super().remedies]
         if hyper.reweight and hyper.rw_apply == "loss" and stage > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +19,25 @@ DATA_FIELDS = (
 )  # fmt: skip
 # All other fields that have a flag of their own form; a new field joins them.
 PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper"))
+
+
+# How papers and other programs call fields.
+_CALLED = {
+    "alpha": "dirichlet", "beta": "dirichlet", "concentration": "dirichlet", "dir_alpha": "dirichlet",
+    "learning_rate": "lr", "local_lr": "lr", "step_size": "lr", "seeds": "seed", "random_seed": "seed",
+    "epochs": "local_epochs", "n_epochs": "local_epochs", "local_steps": "local_epochs", "bs": "batch_size",
+    "n_clients": "clients", "num_clients": "clients", "num_users": "clients", "frac": "participation",
+    "fraction": "participation", "join_ratio": "participation", "sample_rate": "participation",
+    "wd": "weight_decay", "l2": "weight_decay", "num_rounds": "rounds", "global_rounds": "rounds",
+    "iterations": "rounds", "method": "algo", "algorithm": "algo", "model": "network", "arch": "network",
+    "shards": "classes_per_client", "classes": "classes_per_client", "split": "partition",
+}  # fmt: skip
+
+
+def meant(name: str, known: Container[str]) -> str:
+    """The field among the `known` ones that people also call by a name; empty: there is none."""
+    field = _CALLED.get(name.replace("-", "_"), "")
+    return next((name for name in (field, field.replace("_", "-")) if name and name in known), "")
 
 
 def as_typed(value: object) -> str:

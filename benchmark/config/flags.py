@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import DEFAULT_SETTING, SETTINGS, default_setting, find_setting
 from pfl_benchmark.datasets.api import DATASETS
-from pfl_benchmark.datasets.own import is_own
+from pfl_benchmark.datasets.own import is_own, with_columns
 from pfl_benchmark.datasets.partitioners import OPTIONS, PARTITIONERS, find_partitioner
 from pfl_benchmark.errors import UserError, check_range, flag, is_plain
 
@@ -71,6 +71,8 @@ def add_data(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
     text = f"dataset, split and protocol: {', '.join(SETTINGS)} (default: {DEFAULT_SETTING})"
     add_flag(group, "--setting NAME", text)
     add_config_flags(group, names)
+    text = "with parquet:PATH: what its columns are called, such as image=img,label=fine_label"
+    add_flag(group, "--columns NAMES", text, _columns)
     add_data_dir(group)
 
 
@@ -134,6 +136,14 @@ def _finite(name: str, kind: Callable[[str], Any], text: str, such_as: Any) -> A
     return value
 
 
+def _columns(name: str, text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    roles = [role.strip() for role, _, _ in pairs]
+    if not all(column.strip() for _, _, column in pairs) or len({*roles}) < len(roles):
+        raise UserError(f"{name} is '{text}'; expected each once, such as image=img,label=fine_label")
+    return {role.strip(): column.strip() for role, _, column in pairs}
+
+
 def number(within: str, such_as: float) -> Callable[[str, str], float]:
     """Converts the text of a flag that is a number in an interval, as `check_range` has it."""
 
@@ -190,17 +200,23 @@ def config_of(arguments: argparse.Namespace) -> tuple[str, RunConfig]:
     """The setting's name and the configuration that the flags ask for, as `config_from`."""
     given = {name: value for name in _FIELDS if (value := getattr(arguments, name, None)) is not None}
     given.pop("algo", None)
-    return config_from(given, arguments.setting)
+    return config_from(given, arguments.setting, getattr(arguments, "columns", None))
 
 
-def config_from(given: Mapping[str, Any], setting: str | None = None) -> tuple[str, RunConfig]:
+def config_from(
+    given: Mapping[str, Any], setting: str | None = None, columns: Mapping[str, str] | None = None
+) -> tuple[str, RunConfig]:
     """The setting's name and the configuration that some fields ask for, without the method.
+
+    columns: what the columns of a parquet file are called, by what they hold.
 
     Fields that are not given are the setting's (None: the first with the dataset that is given). An unknown
     setting or dataset is a UserError, and so are fields that contradict each other.
     """
     given = dict(given)
     dataset = given.get("dataset")
+    if columns:
+        dataset = with_columns(dataset or "", columns)
     if dataset and is_own(dataset):
         from pfl_benchmark.config.own_data import load_own
 

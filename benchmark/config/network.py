@@ -19,20 +19,22 @@ from pfl_benchmark.models import (
 def knows_network(config: RunConfig) -> bool:
     """Whether dataset and network are registered; those of old records, or of plugins, may be gone."""
     if config.own_network:
-        return config.dataset in NETWORKS
+        own = DATASETS[config.dataset].network if config.dataset in DATASETS else ""
+        return config.dataset in NETWORKS or own in ARCHITECTURES
     return config.dataset in DATASETS and config.network in ARCHITECTURES
 
 
 def network_of(config: RunConfig) -> Network:
     """The network of a run; a function of the configuration alone, so that no data are needed for it."""
-    if config.own_network:
-        if config.dataset not in NETWORKS:
-            raise UserError(
-                f"the dataset '{config.dataset}' has no network: name one in its file of datasets/catalogue, "
-                "add one to NETWORKS in its plugin, or choose one by --network"
-            )
+    if config.own_network and config.dataset in NETWORKS:
         return build_network(config.dataset, config.dropout, config.cell, config.embedding)
     info = DATASETS[config.dataset]
+    name = info.network if config.own_network else config.network
+    if not name:
+        raise UserError(
+            f"the dataset '{config.dataset}' has no network: name one as `network` of its DatasetInfo, or "
+            "choose one by --network (python -m benchmark list networks)"
+        )
     shape = sample_shape(info, config.embedding)
-    network = find_architecture(config.network).build(shape, info.classes, info.kind)
-    return adapt(network, config.network, config.dropout, config.cell)
+    network = find_architecture(name).build(shape, info.classes, info.kind)
+    return adapt(network, name, config.dropout, config.cell)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -124,7 +124,7 @@ class Algorithm:
         ""  # what is evaluated; empty: personal if clients keep any
     )
     least_rounds: int = 1  # the smallest number of rounds that the method can be run for
-    remedies: Sequence[str] = ("a smaller --lr",)  # what may help a run that diverges, as it is typed
+    too_large: ClassVar[tuple[str, ...]] = ()  # hyper-parameters that, too large, make a run diverge
     notes: Sequence[str] = ()  # lines worth telling before the run starts
 
     # What a method is, where it is not what most are. Executors and the tests over the registry read it.
@@ -325,6 +325,11 @@ class Algorithm:
         """What the method wants to have on record at the end, as JSON values."""
         return {}
 
+    @property
+    def remedies(self) -> list[str]:
+        """What may help a run that diverges, as it is typed."""
+        return smaller(type(self), self.hyper)
+
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: Any) -> None:
         """Refuse hyper-parameters that make no sense together with the configuration; by default none.
@@ -388,3 +393,16 @@ def take_part(algorithm: Algorithm, clients: Sequence[int], phases: list[Phase],
     outcome = algorithm.task.executor.train(replace(algorithm.begin(clients, message, after), phases=phases))
     ledger.charge_training(outcome)
     algorithm.keep(outcome)
+
+
+def smaller(method: type[Algorithm], hyper: Any) -> list[str]:
+    """What had better be smaller in a run that diverges, as it is typed.
+
+    Hyper-parameters above their defaults come before the learning rate, the others after it.
+    """
+    usual = {spec.name: spec.default for spec in fields(hyper)}
+    used = [name for name in method.too_large if name in usual and getattr(hyper, name) > 0]
+    raised = [name for name in used if getattr(hyper, name) > usual[name]]
+    others = [name for name in used if name not in raised]
+    names = [*(f"set {name}" for name in raised), "lr", *(f"set {name}" for name in others)]
+    return [f"a smaller --{name}" for name in names]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
@@ -17,6 +20,9 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.resolve.run import Run, check_data
 
+_SEEDS = 3  # others that are tried where a split fails
+D = TypeVar("D")
+
 __all__ = ["Prepared", "new_clients", "prepare", "split_of"]
 
 
@@ -27,7 +33,34 @@ def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
         UserError: the dataset cannot be divided so.
     """
     check_data(config)
+    return _with_advice(lambda same: _split(same, dataset), config)
+
+
+def _split(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
     return config.partitioner.split(dataset, Streams(config.seed).get("partition"))
+
+
+def _divided(config: RunConfig, dataset: datasets.Dataset) -> tuple[datasets.Dataset, datasets.Split]:
+    """Data and split with new clients set apart and, where asked for, validation data held out."""
+    streams = Streams(config.seed)
+    split = _split(config, dataset).set_apart(new_clients(config, streams))
+    if config.validation:
+        return datasets.hold_out(dataset, split, config.validation, streams.get("validation"))
+    return dataset, split
+
+
+def _with_advice(divide: Callable[[RunConfig], D], config: RunConfig) -> D:
+    """Divide data; where that fails with this seed alone, the error says so."""
+    try:
+        return divide(config)
+    except UserError as error:
+        for seed in range(config.seed + 1, config.seed + 1 + _SEEDS):
+            with contextlib.suppress(UserError):
+                divide(dataclasses.replace(config, seed=seed))
+                break
+        else:
+            raise
+        raise UserError(f"{error}; another seed may do, such as --seed {seed}") from error
 
 
 @dataclass(frozen=True)
@@ -58,11 +91,10 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     config, network, device = resolved.config, resolved.network, resolved.device
     if dataset is None:
         dataset = datasets.load(config.dataset, execution.data_dir, embedding=config.embedding)
-    split = split_of(config, dataset)
+    check_data(config)
+    plain = dataset
+    dataset, split = _with_advice(lambda same: _divided(same, plain), config)
     streams = Streams(config.seed)
-    split = split.set_apart(new_clients(config, streams))
-    if config.validation:
-        dataset, split = datasets.hold_out(dataset, split, config.validation, streams.get("validation"))
     data = FederatedData(dataset, split, device)
     executor = EXECUTORS[resolved.executor](config, data, streams, strict=execution.executor != "auto")
     initial = network.init(streams.get("init"), device)

@@ -11,6 +11,7 @@ from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, desc
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.datasets.api import DATASETS
+from pfl_benchmark.engine.algorithm import smaller
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.hooks import Hooks
 from pfl_benchmark.engine.precision import precision
@@ -112,7 +113,7 @@ def run_judged(run: Run, execution: Execution, observer: Observer) -> dict[str, 
         return summary
     text = (
         f"training has probably diverged: its loss in the last round is {loss:.3g}, that of guessing "
-        f"{guessing:.2f}; try a smaller --lr"
+        f"{guessing:.2f}; try {' or '.join(smaller(run.method, run.hyper))}"
     )
     say(f"warning: {text}")
     return {**summary, "warnings": [*summary.get("warnings", ()), text]}

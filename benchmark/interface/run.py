@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pfl_benchmark.algorithms import find
+from pfl_benchmark.config.fields import meant
 from pfl_benchmark.config.flags import config_from
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of, run_single
+from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.interface.method import name_of
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.resolve.plugins import load_plugins
-from pfl_benchmark.resolve.run import resolve
+from pfl_benchmark.resolve.run import owners, resolve
 from pfl_benchmark.track.base import Tracking
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")}
@@ -35,6 +35,7 @@ def run(
     seed: int = 0,
     hyper: Mapping[str, Any] | None = None,
     ablation: str | None = None,
+    columns: Mapping[str, str] | None = None,
     results_dir: str | Path = "results/runs",
     data_dir: str | Path | None = None,
     device: str = "auto",
@@ -59,6 +60,7 @@ def run(
         dataset: its first setting is used where none is given; also ``folder:PATH`` and ``parquet:PATH``.
         hyper: the method's hyper-parameters that differ from their defaults, by name.
         ablation: a named variant of the method.
+        columns: of ``parquet:PATH``, what they are called: ``{"image": "img", "label": "fine_label"}``.
         results_dir: where records lie.
         data_dir: folder that holds the datasets; None: the environment's PFL_DATA_DIR, else a cache folder.
         device: auto, cpu, cuda or cuda:N.
@@ -77,12 +79,15 @@ def run(
     load_plugins()
     given = {"dataset": dataset, "seed": seed, **fields}
     given = {name: value for name, value in given.items() if value is not None}
+    method = find(name_of(algo))
     for name, value in given.items():
-        _check(name, value)
+        _check(name, value, method)
     by_name = isinstance(hyper, Mapping) and all(isinstance(name, str) for name in hyper)
+    named = isinstance(columns, Mapping) and all(isinstance(n, str) for pair in columns.items() for n in pair)
     trackers = isinstance(trackings, Sequence) and all(hasattr(each, "check") for each in trackings)
     for name, value, fits, expected in (
         ("hyper", hyper, hyper is None or by_name, "a dictionary of hyper-parameters by name"),
+        ("columns", columns, columns is None or named, 'names of columns, such as {"image": "img"}'),
         ("results_dir", results_dir, isinstance(results_dir, str | Path) and results_dir != "", "a folder"),
         ("data_dir", data_dir, isinstance(data_dir, str | Path | None), "a folder"),
         ("device", device, isinstance(device, str), "a name"),
@@ -91,12 +96,11 @@ def run(
     ):
         if not fits:
             raise UserError(f"{name} is {value!r:.60}; expected {expected}")
-    method = find(name_of(algo))
-    with _in_keywords():
-        chosen, config = config_from(given, setting)
+    with in_keywords():
+        chosen, config = config_from(given, setting, columns)
         asked = resolve(dataclasses.replace(config, algo=method.name, hyper=hyper or {}), ablation=ablation)
-    for tracking in trackings:
-        tracking.check()
+        for tracking in trackings:
+            tracking.check()
     execution = Execution(
         device=device,
         executor=executor,
@@ -111,7 +115,8 @@ def run(
         shutil.rmtree(old, ignore_errors=True)
         record.folder.rename(old)
     try:
-        summary = run_single(chosen, asked, execution, quiet=not progress)
+        with in_keywords():
+            summary = run_single(chosen, asked, execution, quiet=not progress)
     except BaseException:
         if anew:
             shutil.rmtree(record.folder, ignore_errors=True)
@@ -121,25 +126,21 @@ def run(
     return read_record(Path(summary["record"]))
 
 
-@contextlib.contextmanager
-def _in_keywords() -> Iterator[None]:
-    """Let errors name keywords, not the flags that are called alike."""
-
-    def keyword(found: re.Match[str]) -> str:
-        name = found[1].replace("-", "_")
-        return name if name in (*_FIELDS, "algo", "setting", "ablation") else found[0]
-
-    try:
-        yield
-    except UserError as error:
-        error.args = (re.sub(r"--([a-z-]+)", keyword, str(error)),)
-        raise
-
-
-def _check(name: str, value: Any) -> None:
+def _check(name: str, value: Any, method: type[Algorithm]) -> None:
     """Refuse what is no field, or of another kind."""
     if name not in _FIELDS:
-        raise unknown("field", name, _FIELDS)
+        having, field = owners(name), meant(name, (*_FIELDS, "algo"))
+        if method.name in having:
+            raise UserError(
+                f"'{name}' is a hyper-parameter of '{method.name}': give it as "
+                f'hyper={{"{name}": {value!r:.40}}}'
+            )
+        if having and not field:
+            raise UserError(
+                f"'{name}' is a hyper-parameter of {', '.join(having)}, not of '{method.name}'; drop it, or "
+                "choose another method"
+            )
+        raise unknown("field", name, _FIELDS, field)
     default = _FIELDS[name].default
     if type(value) not in _TYPES[type(default)]:
         raise UserError(

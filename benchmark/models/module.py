@@ -170,10 +170,32 @@ def network_from_module(make: Make, splits: Sequence[str], sample: tuple[int, ..
         for name, piece in pieces.items():
             empty = copy.deepcopy(piece).to("meta")
             layers.append(_layer(name, empty, make, inputs.dim()))
-            inputs = empty.eval()(inputs)
+            inputs = _fed(name, empty.eval(), inputs)
         network = Network(tuple(layers))
         _compare(whole, network, x)
     return network
+
+
+def _fed(name: str, piece: Chain, inputs: Tensor) -> Tensor:
+    """What a piece makes of its inputs; UserError: it cannot take them, which names the part that cannot."""
+    x = inputs
+    for part_name, part in piece.named_children():
+        x = x.flatten(1) if x.dim() == 4 and _begins_linear(part) else x
+        try:
+            x = part(x)
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            inner = next((p for p in part.modules() if isinstance(p, nn.Linear)), None)
+            where, shape = f"'{part_name}' ({type(part).__name__})", " x ".join(map(str, x.shape[1:]))
+            if inner is not None and x.dim() == 4:
+                raise UserError(
+                    f"{where} of the layer '{name}' cannot take {shape} values, its first nn.Linear takes "
+                    f"{inner.in_features}: put nn.Flatten() before that, and count what comes out of it"
+                ) from error
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"{where} of the layer '{name}' cannot take {shape} values: {reason:.120}"
+            ) from error
+    return x
 
 
 def _pieces(whole: nn.Module, splits: Sequence[str]) -> dict[str, Chain]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, get_type_hints
 import torch
 
 from pfl_benchmark.algorithms import ALGORITHMS, find
-from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.config.fields import as_typed, meant
 from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.network import knows_network, network_of
 from pfl_benchmark.config.run_config import RunConfig
@@ -153,6 +153,15 @@ def _variant(method: type[Algorithm], network: Network | None, ablation: str) ->
     return values if network is None else method.fitted(network, values)
 
 
+def owners(hyper: str) -> list[str]:
+    """The names of the methods that have a hyper-parameter."""
+    return [
+        name
+        for name, method in ALGORITHMS.items()
+        if any(hyper == spec.name for spec in dataclasses.fields(method.Hyper))
+    ]
+
+
 def _unknown_ablation(name: str, method: type[Algorithm]) -> str:
     owners = [other.name for other in ALGORITHMS.values() if name in other.ablations]
     if owners:
@@ -220,10 +229,11 @@ def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> 
         key, value = key.strip().replace("-", "_"), value.strip()
         if not (key and equals and value):
             raise UserError(f"--set {pair}: expected key=value, such as lam=0.5")
-        if key not in known and key in _KINDS and key != "hyper":
-            kept = f"{flag(key)} {value}"
-            if _KINDS[key] is bool:
-                kept = f"{flag(key)} or {flag('no_' + key)}"
+        field = key if key in _KINDS else meant(key, _KINDS)
+        if key not in known and field and field != "hyper":
+            kept = f"{flag(field)} {value}"
+            if _KINDS[field] is bool:
+                kept = f"{flag(field)} or {flag('no_' + field)}"
             raise UserError(f"--set {pair}: {key} is no hyper-parameter of '{algo}'; use {kept}")
         for part in value.split(","):
             with contextlib.suppress(ValueError):  # words

@@ -15,14 +15,14 @@ import numpy as np
 from pfl_benchmark.datasets.data import Dataset, DatasetInfo, Samples
 from pfl_benchmark.datasets.own.folder import read_folder
 from pfl_benchmark.datasets.own.found import Found
-from pfl_benchmark.datasets.own.parquet import read_parquet
+from pfl_benchmark.datasets.own.parquet import ROLES, read_parquet
 from pfl_benchmark.errors import UserError
 
-__all__ = ["OWN_DATA", "describe_own", "is_own"]
+__all__ = ["OWN_DATA", "describe_own", "is_own", "with_columns"]
 
 OWN_DATA = "PFL_OWN_DATA"  # of the environment: what a process has read, one a line
 
-_READERS: dict[str, Callable[[Path, int], Found]] = {"folder": read_folder, "parquet": read_parquet}
+_READERS: dict[str, Callable[..., Found]] = {"folder": read_folder, "parquet": read_parquet}
 _COARSE = 20  # test images of a client below which its accuracy has coarse steps
 _TEST = 5  # one in so many images is for testing where the data do not say
 _SMALL, _LEAST, _LARGEST = 16, 4, 1024  # pixels a side: below the first the network for digits is the default
@@ -34,7 +34,8 @@ def is_own(text: str) -> bool:
 
 
 def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
-    """Read what ``folder:PATH`` or ``parquet:PATH`` names; ``PATH@32`` scales all images to 32 × 32 pixels.
+    """Read what ``folder:PATH`` or ``parquet:PATH`` names; ``PATH@32`` scales all images to 32 × 32 pixels,
+    ``parquet:PATH?image=img`` says what columns are called.
 
     Where the data do not say what is for testing, every fifth image of a class is, at even distances. A
     dataset with clients has users, who are divided by the partitioner `natural`.
@@ -46,8 +47,8 @@ def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
         UserError: it cannot be read, or is not enough for training.
     """
     kind, _, place = text.partition(":")
-    path, side = _place(kind, place)
-    found = _READERS[kind](path, side)
+    path, side, columns = _place(kind, place)
+    found = _READERS[kind](path, side, *([columns] if columns else []))
     _check(path, found)
     number = {name: label for label, name in enumerate(found.class_names)}
     y = np.array([number[label] for label in found.labels], dtype=np.int64)
@@ -67,7 +68,37 @@ def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
     return _pooled(info, path, found, y, told)
 
 
-def _place(kind: str, place: str) -> tuple[Path, int]:
+def with_columns(text: str, columns: Mapping[str, str]) -> str:
+    """``parquet:PATH?image=img``: what was asked for by `--columns`, as one word.
+
+    Raises:
+        UserError: no parquet file, or no column for one of `ROLES`.
+    """
+    if not text.startswith("parquet:"):
+        raise UserError("--columns is for --dataset parquet:PATH alone; drop it")
+    for role, name in columns.items():
+        if role not in ROLES or not name or {*name} & {*",=?\n"}:
+            such = f"such as {ROLES[0]}=img,{ROLES[1]}=fine_label"
+            raise UserError(
+                f"--columns has {role}={name}; expected {', '.join(ROLES[:-1])} or {ROLES[-1]} and the name "
+                f"of a column, {such}"
+            )
+    if len({*columns.values()}) < len(columns):
+        raise UserError("--columns names a column twice; expected a column of its own for each")
+    return f"{text}?{','.join('='.join(item) for item in columns.items())}"
+
+
+def _place(kind: str, place: str) -> tuple[Path, int, dict[str, str]]:
+    """Path, side and columns; a path with an @ or a ? that exists is meant as it is."""
+    head, mark, query = place.rpartition("?")
+    if kind != "parquet" or not mark or "=" not in query or Path(place).expanduser().exists():
+        return *_sized(kind, place), {}
+    columns = dict(part.partition("=")[::2] for part in query.split(","))
+    with_columns(f"{kind}:{head}", columns)
+    return *_sized(kind, head), columns
+
+
+def _sized(kind: str, place: str) -> tuple[Path, int]:
     """Path and side; a path with an @ that exists is meant as it is."""
     if not place or "\0" in place or "\n" in place:
         raise UserError(f"--dataset {kind}: expected a path behind the colon, such as {kind}:PATH")

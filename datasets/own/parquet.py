@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pfl_benchmark.datasets import cache
-from pfl_benchmark.datasets.layouts.base import unreadable
+from pfl_benchmark.datasets.layouts.base import one_line
 from pfl_benchmark.datasets.own.found import Found
 from pfl_benchmark.datasets.own.images import decode, describe
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["read_parquet"]
+__all__ = ["ROLES", "read_parquet"]
+
+ROLES = ("image", "label", "client")
 
 _EXPECTED = (
     "the columns image (encoded bytes, or a struct with them), label (text or whole numbers) and, "
     "optionally, client (text or whole numbers)"
 )
+_HINTS = {
+    "image": ("im", "pic", "photo", "png", "jpg"),
+    "label": ("label", "class", "target", "categor", "digit"),
+}
+_SHOWN = 8  # columns that messages list
 _HALVES = ("train.parquet", "test.parquet")
 
 
-def read_parquet(root: Path, side: int) -> Found:
+def read_parquet(root: Path, side: int, columns: Mapping[str, str] = MappingProxyType({})) -> Found:
     """Read a file, or a folder with ``train.parquet`` and ``test.parquet``; rows are samples.
+
+    columns: what those of `ROLES` are called that have other names.
 
     Raises:
         UserError: a file is missing or damaged, a column is missing or of another type, a cell is empty, or
@@ -40,7 +51,7 @@ def read_parquet(root: Path, side: int) -> Found:
             raise UserError(
                 f"{root} is {what}; expected a parquet file, or a folder with {' and '.join(_HALVES)}"
             )
-    tables = [_table(file) for file in files]
+    tables = [_table(file, columns) for file in files]
     if len(files) > 1 and any("client" in table.column_names for table in tables):
         raise UserError(
             f"{root} has a column client and separate files for testing; a client's samples are divided by "
@@ -53,14 +64,18 @@ def read_parquet(root: Path, side: int) -> Found:
     if len(files) > 1:
         test = np.repeat([False, True], [len(table) for table in tables])
     arrays = cache.cached(
-        f"parquet-{root.stem}-{side}",
+        "-".join(["parquet", root.stem, str(side), *_slug(columns.get("image", "image"))]),
         files,
         None,
         lambda: _decoded(files, tables, side),
         ("x", "transparent", "turned"),
     )
     names = sorted(set(labels), key=None if numbers else str)
-    told = " and ".join(file.name for file in files) if len(files) > 1 else f"the columns {_columns(clients)}"
+    told = (
+        " and ".join(file.name for file in files)
+        if len(files) > 1
+        else f"the columns {_columns(clients, columns)}"
+    )
     told += describe(arrays)
     return Found(
         arrays["x"],
@@ -72,8 +87,14 @@ def read_parquet(root: Path, side: int) -> Found:
     )
 
 
-def _columns(clients: list[Any] | None) -> str:
-    return "image and label" if clients is None else "image, label and client"
+def _slug(image: str) -> list[str]:
+    """What tells decoded images of one column from those of another; nothing for the usual one."""
+    return [] if image == "image" else [hashlib.sha256(image.encode()).hexdigest()[:8]]
+
+
+def _columns(clients: list[Any] | None, columns: Mapping[str, str]) -> str:
+    names = [columns.get(role, role) for role in ROLES[: 2 if clients is None else 3]]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _padded(clients: list[Any]) -> list[str]:
@@ -82,49 +103,130 @@ def _padded(clients: list[Any]) -> list[str]:
     return [str(client).zfill(width) for client in clients]
 
 
-def _table(path: Path) -> pa.Table:
+def _table(path: Path, columns: Mapping[str, str]) -> pa.Table:
+    """The columns image, label and, where there is one, client of a file, checked."""
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from pyarrow import types
 
     try:
-        names = pq.read_schema(path).names
-        if len(set(names)) < len(names) or not {"image", "label"} <= {*names}:
-            raise unreadable(path, _EXPECTED, f"it has {', '.join(names)}")
-        table = pq.read_table(path, columns=[name for name in ("image", "label", "client") if name in names])
+        schema = pq.read_schema(path)
+        places = _places(path, schema, columns)
+        table = pq.read_table(path, columns=[*places.values()])
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(path, "a complete parquet file", error) from error
+        raise UserError(
+            f"{path} could not be read: expected a complete parquet file, but {one_line(error)}; "
+            "write it again"
+        ) from error
     if not len(table):
-        raise unreadable(path, "a row for each image", "it has no rows")
-    for name in table.column_names:
-        kind = table.schema.field(name).type
-        text = types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind)
-        if name != "image" and not (types.is_integer(kind) or text):
-            raise unreadable(path, _EXPECTED, f"{name} is {kind}")
-        if table.column(name).null_count:
-            row = table.column(name).is_null().to_pylist().index(True)
-            raise unreadable(path, f"a value of {name} in every row", f"row {row} has none")
-    return table
+        raise UserError(f"{path} has no rows; expected one for each image")
+    for role, name in places.items():
+        column = table.column(name)
+        where = name if role == name else f"{name} ({role})"
+        if (row := _empty(column)) is not None:
+            raise UserError(
+                f"{path}: expected a value of {where} in every row, but row {row} has none (the first is row "
+                "0); fill it in, or drop that row"
+            )
+        if fault := _of_image(column.type) if role == "image" else _of_name(column.type, where):
+            raise UserError(f"{path}: {where} is {column.type}; expected {fault}")
+    return table.select([*places.values()]).rename_columns([*places])
+
+
+def _places(path: Path, schema: pa.Schema, columns: Mapping[str, str]) -> dict[str, str]:
+    """Where a file has each of `ROLES`: the names given, else the roles' own."""
+    found = ", ".join(schema.names[:_SHOWN]) + ", …" * (len(schema.names) > _SHOWN)
+    if twice := next((name for name in schema.names if schema.names.count(name) > 1), None):
+        raise UserError(f"{path} has two columns called {twice}; rename one of them")
+    if gone := next((name for name in columns.values() if name not in schema.names), None):
+        raise UserError(f"{path} has no column {gone}{nearest(gone, schema.names)}; it has {found}")
+    places = {role: columns.get(role, role) for role in ROLES}
+    places = {role: name for role, name in places.items() if name in schema.names}
+    if {"image", "label"} <= {*places}:
+        return places
+    guesses = {role: places.get(role) or _guess(role, schema) for role in ("image", "label")}
+    if not guesses["image"]:
+        raise UserError(
+            f"{path} has no column of images: it has {found}; a table of features, pixels or text cannot be "
+            f"read. Expected {_EXPECTED}; other data come with a plugin (docs/site/extend/dataset.md)"
+        )
+    words = [f"{role}={name or 'COLUMN'}" for role, name in guesses.items() if name != role]
+    missing = " and ".join(role for role in guesses if role not in places)
+    raise UserError(
+        f"{path} has no column {missing}; it has {found}. Expected {_EXPECTED}: name or rename them, such as "
+        f"--columns {','.join(words)}"
+    )
+
+
+def _guess(role: str, schema: pa.Schema) -> str:
+    """A column that is probably meant; empty: none."""
+    if role == "image":
+        fit = [field.name for field in schema if not _of_image(field.type)]
+    else:
+        fit = [field.name for field in schema if not _of_name(field.type, "")]
+    named = [name for name in fit if any(word in name.lower() for word in _HINTS[role])]
+    return (named or fit * (role == "image" or len(fit) == 1) or [""])[0]
+
+
+def _empty(column: pa.ChunkedArray) -> int | None:
+    """The first row without a value; None: all have one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    absent = column.is_null(nan_is_null=types.is_floating(column.type))
+    if types.is_string(column.type) or types.is_large_string(column.type):
+        absent = pc.or_(absent, pc.equal(pc.utf8_trim_whitespace(column.fill_null("")), ""))
+    row = pc.index(absent, pa.scalar(True)).as_py()
+    return None if row < 0 else row
+
+
+def _of_name(kind: pa.DataType, where: str) -> str:
+    """What was expected in the place of a type that is neither text nor whole numbers; empty: it is."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind):
+        return ""
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return (
+            "one class a row, as text or a whole number: of one-hot rows take the place of the 1, "
+            f"{where}.map(numpy.argmax) in pandas"
+        )
+    if types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return f"text or whole numbers: cast it, {where}.astype('int64') in pandas"
+    return "text or whole numbers: cast it"
+
+
+def _of_image(kind: pa.DataType) -> str:
+    """What was expected in the place of a type without encoded bytes; empty: it has them."""
+    from pyarrow import types
+
+    struct = types.is_struct(kind) and kind.get_field_index("bytes") >= 0
+    kind = kind.field("bytes").type if struct else kind
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return ""
+    if types.is_string(kind) or types.is_large_string(kind):
+        return (
+            "encoded bytes, not the names of files: put the files' content in, or give --dataset folder:PATH"
+        )
+    return "encoded bytes, not pixels or numbers: save each image as PNG and put the content of the file in"
 
 
 def _decoded(files: list[Path], tables: list[pa.Table], side: int) -> dict[str, np.ndarray]:
-    def content(column: pa.ChunkedArray, row: int) -> Callable[[], bytes]:
+    def content(where: str, column: pa.ChunkedArray, row: int) -> Callable[[], bytes]:
         def read() -> bytes:
             value = column[row].as_py()
-            return bytes((value.get("bytes") if isinstance(value, dict) else value) or b"")
+            content = value["bytes"] if isinstance(value, dict) else value
+            if not content:
+                raise UserError(
+                    f"{where}: image has no bytes; put the content of a file in, or drop that row"
+                )
+            return bytes(content)
 
         return read
 
-    from pyarrow import types
-
-    for file, table in zip(files, tables, strict=True):
-        kind = table.schema.field("image").type
-        struct = types.is_struct(kind) and kind.get_field_index("bytes") >= 0
-        kind = kind.field("bytes").type if struct else kind
-        if not (types.is_binary(kind) or types.is_large_binary(kind)):
-            raise unreadable(file, _EXPECTED, f"image is {kind}")
     images = [
-        (f"row {row} of {file}", content(table.column("image"), row))
+        (where := f"row {row} of {file}", content(where, table.column("image"), row))
         for file, table in zip(files, tables, strict=True)
         for row in range(len(table))
     ]

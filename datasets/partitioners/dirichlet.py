@@ -16,6 +16,7 @@ __all__ = ["Dirichlet", "dirichlet_counts"]
 
 _GROUP = 10  # clients that FedDF divides one part of the data among
 _TRIES = 1000
+_WHOLE = 1e-3  # an α below which nearly all of a class goes to one client
 
 
 @register
@@ -75,8 +76,15 @@ def dirichlet_counts(
             return counts[taken]
     raise UserError(
         f"--dirichlet {alpha:g} left some client with fewer than {least} training images "
-        f"in each of {_TRIES} tries: use a larger one or more samples per client"
+        f"in each of {_TRIES} tries: use a larger one{_instead(alpha, clients)}"
     )
+
+
+def _instead(alpha: float, clients: int) -> str:
+    """What else helps: where clients get whole classes in any case, the partition that deals these."""
+    if alpha < _WHOLE:
+        return ", or --partition distinct, which deals whole classes"
+    return ", or fewer --clients" if clients > 2 else ""
 
 
 def _divide_groups(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -68,7 +68,7 @@ class Natural(Partitioner):
         held_out = self.held_out(dataset)
         qualified = np.flatnonzero((held_out >= max(1, self.least_test)) & (held_out < owned))
         if len(qualified) < max(self.user_pool, self.clients):
-            raise UserError(self._too_few(len(qualified), int((owned > 0).sum()), dataset.source))
+            raise UserError(self._too_few(len(qualified), dataset))
         pool = qualified[np.argsort(-owned[qualified], kind="stable")][: self.user_pool or None]
         chosen = np.sort(rng.permutation(pool)[: self.clients])
         train, test = self.divide(dataset, chosen, held_out, rng)
@@ -107,20 +107,35 @@ class Natural(Partitioner):
             train.append(np.concatenate([part[take:] for part, take in zip(parts, takes, strict=True)]))
         return train, test
 
-    def _too_few(self, found: int, users: int, source: str) -> str:
-        least = max(1, self.least_test)
+    def _too_few(self, found: int, dataset: Dataset) -> str:
+        """What is wrong where only `found` users have enough test samples: most likely the share."""
+        users, least = int((np.bincount(_users(dataset)) > 0).sum()), max(1, self.least_test)
         held_out = f"{least} test sample{'s' * (least > 1)} (--test-share {self.test_share:g})"
-        have = f"only {found:,} of {users:,} users in {source} have" if found else f"no user in {source} has"
-        reason = f"{have} at least {held_out}"
+        have = f"only {found:,} of {users:,} users in {dataset.source} have"
+        reason = f"{have if found else f'no user in {dataset.source} has'} at least {held_out}"
         if found == users:
-            reason = f"there are only {users:,} users in {source}"
+            reason = f"there are only {users:,} users in {dataset.source}"
         if found >= self.clients:
             remedy = "give at most that many, or 0 for all of them"
             return f"--user-pool is {self.user_pool:,}, but {reason}: {remedy}"
-        remedies = [f"at most {found:,} (with --user-pool 0)"] * (found > 0)
+        fewer = [f"at most {found:,} --clients (with --user-pool 0)"] * (found > 0)
+        remedies = (
+            [f"a larger --test-share, such as {share:g}"] if (share := self._larger_share(dataset)) else []
+        )
         remedies += ["a smaller --least-test"] * (found < users and least > 1)
-        remedies += ["a larger --test-share"] * (not found and least == 1)
-        return f"--clients is {self.clients:,}, but {reason}: give {' or '.join(remedies)}"
+        if remedies:
+            return f"{reason}, and {self.clients:,} are wanted: give {', or '.join([*remedies, *fewer])}"
+        return f"--clients is {self.clients:,}, but {reason}: give {' or '.join(fewer) or 'more data'}"
+
+    def _larger_share(self, dataset: Dataset) -> float:
+        """A share for testing at which enough users have test samples; 0: there is none."""
+        owned = np.bincount(_users(dataset))
+        for share in (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5):
+            held_out = replace(self, test_share=share).held_out(dataset)
+            qualified = (held_out >= max(1, self.least_test)) & (held_out < owned)
+            if share > self.test_share and qualified.sum() >= max(self.user_pool, self.clients):
+                return share
+        return 0.0
 
 
 def _users(dataset: Dataset) -> np.ndarray:

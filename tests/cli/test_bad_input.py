@@ -30,6 +30,29 @@ CASES = [
     ("--algo ditto --dataset digits --lam 0.1", ["'lam' is a hyper-parameter", "--set lam=VALUE"]),
     ("--algo ditto --dataset digits --personal-epochs=2", ["--set personal_epochs=VALUE"]),
     ("--algo ditto --dataset digits --set =1", ["key=value"]),
+    (f"{DIGITS} --lam 0.1", ["hyper-parameter of ditto", "not of 'fedavg'", "another --algo"]),
+    *(
+        (f"{words} --dirichlet 0.3 {alpha}", ["unknown flag '--alpha'", "did you mean '--dirichlet'"])
+        for words in (DIGITS, "--algo ditto --dataset digits", "tune --trials 2 --algo fedprox")
+        for alpha in ("--alpha 0.5", "--alpha=0.5")
+    ),
+    (f"{DIGITS} --set alpha=0.5", ["no hyper-parameter of 'fedavg'", "--dirichlet 0.5"]),
+    *(
+        (f"--algo {algo} --dataset digits --dirichlet 0.3 --alpha 0.5", ["--set alpha=VALUE"])
+        for algo in ("feddyn", "per-fedavg", "apfl")
+    ),
+    *(
+        (f"{DIGITS} --{name} 3", [f"unknown flag '--{name}'", f"did you mean '--{field}'"])
+        for name, field in {
+            "learning-rate": "lr",
+            "learning_rate": "lr",
+            "epochs": "local-epochs",
+            "seeds": "seed",
+            "num-clients": "clients",
+            "frac": "participation",
+            "wd": "weight-decay",
+        }.items()
+    ),
     ("--algo ditto --dataset digits --set momentum=0.9", ["--momentum 0.9"]),
     ("--algo ditto --dataset digits --set batch-size=5", ["--batch-size 5"]),
     ("--algo ditto --dataset digits --set augment=true", ["--augment or --no-augment"]),
@@ -68,7 +91,7 @@ CASES = [
     (f"{TWEETS} --clients 21", ["clients is 21", "20 users with most", "--user-pool 0"]),
     (f"{TWEETS} --clients 99 --user-pool 0", ["clients is 99", "only 24 users", "at most 24"]),
     (f"{TWEETS} --test-share 0", ["--test-share is 0", "(0, 1)"]),
-    (f"{TWEETS} --least-test 18", ["clients is 20", "no user in", "--least-test"]),
+    (f"{TWEETS} --least-test 18", ["20 are wanted", "no user in", "--least-test"]),
     ("--algo pfedfda --dataset synth-tweets", ["'pfedfda' is not defined for text", "image dataset"]),
     (f"{DIGITS} --participation 0", ["--participation is 0", "(0, 1]"]),
     (f"{DIGITS} --participation 1.1", ["--participation is 1.1", "(0, 1]"]),

@@ -100,7 +100,7 @@ def test_ties_are_broken_by_the_users_numbers(tweets):
         ({"test_share": 1.0}, "--test-share is 1"),
         (
             {"test_share": 0.001, "least_test": 0},
-            "no user in .* has at least 1 test sample .* a larger --test-share",
+            "no user in .* has at least 1 test sample .* a larger --test-share, such as 0.05",
         ),
     ],
 )

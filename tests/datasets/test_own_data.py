@@ -9,12 +9,14 @@ import pytest
 from own_images import clients_folder, digits_folder, encoded, save, write_parquet
 from PIL import Image
 
+from pfl_benchmark import run
 from pfl_benchmark.cli import main
 from pfl_benchmark.config import own_data
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.own import OWN_DATA, describe_own
 from pfl_benchmark.datasets.registry import DATASETS, MODULES
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import NETWORKS
 
 SHORT = ["--rounds", "2", "--local-epochs", "1", "--eval-every", "0", "--device", "cpu", "--json"]
@@ -167,6 +169,104 @@ def test_records_can_be_verified_and_workers_find_the_data(digits, tmp_path, cap
     assert "bit-equal" in capsys.readouterr().out
 
 
+def hub_file(path, change=lambda columns: None):
+    """Digits with the columns that CIFAR-100 has on the Hub."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    digits = datasets.load("digits").train
+    columns = {
+        "img": [{"bytes": encoded(x), "path": None} for x in digits.x[:200]],
+        "fine_label": digits.y[:200].tolist(),
+        "coarse_label": (digits.y[:200] // 5).tolist(),
+        "who": [0, 1, 2, 3] * 50,
+    }
+    change(columns)
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_columns_by_other_names_and_their_records(tmp_path, capsys, monkeypatch):
+    """The same dataset as with the usual names; records of it resume and are verified."""
+    file = hub_file(tmp_path / "digits.parquet")
+    (tmp_path / "b").mkdir()
+    renamed = hub_file(
+        tmp_path / "b" / file.name,
+        lambda c: [c.update(image=c.pop("img")), c.update(label=c.pop("fine_label"))],
+    )
+    words = ["--dataset", f"parquet:{file}", "--columns", "image=img,label=fine_label"]
+    run_words = ["--algo", "fedavg", *words, "--results-dir", tmp_path / "runs", *SHORT]
+    record = answer(capsys, *run_words)["record"]
+    assert describe_own(f"parquet:{renamed}")[0].name in record
+    assert answer(capsys, *run_words)["record"] == record
+    shown = ["--json", "--out", tmp_path / "split.png"]
+    coarse = answer(capsys, "data", *words[:2], "--columns", "image=img, label=coarse_label", *shown)
+    assert (coarse["dataset_classes"], "coarse_label" in coarse["source"]) == (2, True)
+    people = answer(capsys, "data", *words[:3], f"{words[3]},client=who", *shown)
+    assert len(people["clients"]) == 4
+    for registry in (DATASETS, MODULES, SETTINGS, NETWORKS):
+        for name in own_data._LOADED.values():
+            registry.pop(name, None)
+    own_data._LOADED.clear()
+    monkeypatch.setenv(OWN_DATA, "")
+    assert main(["verify", record]) == 2
+    capsys.readouterr()
+    assert main(["verify", record, "--plugin", f"parquet:{file}?image=img,label=fine_label"]) == 0
+    assert "bit-equal" in capsys.readouterr().out
+
+
+def test_columns_in_python(tmp_path):
+    file = hub_file(tmp_path / "digits.parquet")
+    short = {
+        "rounds": 1,
+        "local_epochs": 1,
+        "device": "cpu",
+        "progress": False,
+        "results_dir": tmp_path / "runs",
+    }
+    columns = {"image": "img", "label": "fine_label"}
+    record = run("fedavg", dataset=f"parquet:{file}", columns=columns, **short)
+    assert record.config.dataset.startswith("digits-")
+    for wrong, message in (
+        ({"dataset": "digits", "columns": columns}, "^columns is for dataset parquet:PATH"),
+        ({"dataset": f"parquet:{file}", "columns": "image=img"}, "^columns is 'image=img'; expected names"),
+        ({"dataset": f"parquet:{file}", "columns": {"image": "imgs"}}, "no column imgs .did you mean 'img'"),
+        ({"dataset": f"parquet:{file}"}, r'such as columns=\{"image": "img", "label": "fine_label"\}'),
+    ):
+        with pytest.raises(UserError, match=message):
+            run("fedavg", **wrong, **short)
+
+
+@pytest.mark.parametrize("data", [["--dataset", "digits"], ["--dataset", "folder:x"], []])
+@pytest.mark.parametrize("command", [["--algo", "fedavg"], ["data"]])
+def test_columns_are_for_parquet(command, data, capsys):
+    assert main([*command, *data, "--columns", "image=img"]) == 2
+    assert capsys.readouterr().err == "error: --columns is for --dataset parquet:PATH alone; drop it\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("img", "expected each once"), ("image=", "expected each once"), ("image=a,image=b", "each once"),
+        ("picture=img", "expected image, label or client"), ("image=a,label=a", "names a column twice"),
+        ("image=none", "has no column none"),
+    ],
+)  # fmt: skip
+def test_bad_columns(text, part, tmp_path, capsys):
+    words = [
+        "--algo",
+        "fedavg",
+        "--dataset",
+        f"parquet:{hub_file(tmp_path / 'a.parquet')}",
+        "--columns",
+        text,
+    ]
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert part in err
+    assert err.count("\n") == 1
+
+
 # -- bad input ----------------------------------------------------------------------------------------
 
 
@@ -290,10 +390,33 @@ def _columns(change):
 
 
 TABLES = {
-    "no label": (lambda c: c.pop("label"), ["columns image", "it has image, client"]),
-    "labels of another type": (lambda c: c.update(label=[0.5] * 20), ["label is double"]),
+    "no label": (lambda c: c.pop("label"), ["columns image", "it has image, client", "--columns label="]),
+    "numbers as labels": (lambda c: c.update(label=[0.5] * 20), ["label is double", "cast it", "astype"]),
+    "truth as labels": (lambda c: c.update(label=[True, False] * 10), ["label is bool", "cast it"]),
+    "one-hot labels": (lambda c: c.update(label=[[0, 1]] * 20), ["label is list", "one-hot", "argmax"]),
+    "clients as numbers": (lambda c: c.update(client=[0.5] * 20), ["client is double", "cast it"]),
     "an empty label": (lambda c: c["label"].__setitem__(3, None), ["label in every row", "row 3 has none"]),
+    "a blank label": (lambda c: c.update(label=["a", " "] * 10), ["label in every row", "row 1 has none"]),
+    "a label that is none": (
+        lambda c: c.update(label=[1.0, 2.0, float("nan")] + [1.0] * 17),
+        ["label in every row", "row 2 has none"],
+    ),
     "an empty client": (lambda c: c["client"].__setitem__(4, None), ["client in every row", "row 4"]),
+    "features": (
+        lambda c: [c.pop("image"), c.update(width=[0.5] * 20, height=[1.5] * 20)],
+        ["no column of images", "label, client, width, height", "a table of features", "plugin"],
+    ),
+    "names of the Hub": (
+        lambda c: [c.update(img=c.pop("image")), c.update(fine_label=c.pop("label"))],
+        ["no column image and label", "--columns image=img,label=fine_label"],
+    ),
+    "another name of images": (lambda c: c.update(picture=c.pop("image")), ["--columns image=picture"]),
+    "pixels": (lambda c: c.update(image=[[0, 1]] * 20), ["image is list", "not pixels", "PNG"]),
+    "paths": (lambda c: c.update(image=["a.png"] * 20), ["image is string", "names of files", "folder:PATH"]),
+    "paths in a struct": (
+        lambda c: c.update(image=[{"bytes": c["image"][0], "path": ""}, {"bytes": None, "path": "a"}] * 10),
+        ["row 1 of", "image has no bytes"],
+    ),
     "no bytes": (lambda c: c.update(image=list(range(20))), ["image is int64"]),
     "no image": (lambda c: c["image"].__setitem__(5, b"x"), ["row 5 of", "could not be read"]),
     "an empty image": (lambda c: c["image"].__setitem__(6, None), ["image in every row", "row 6 has none"]),
@@ -309,6 +432,9 @@ def test_bad_tables(case, capsys, tmp_path):
     change, parts = TABLES[case]
     pq.write_table(pa.table(_columns(change)), tmp_path / "own.parquet")
     refused(capsys, tmp_path, f"parquet:{tmp_path / 'own.parquet'}", parts)
+    with pytest.raises(UserError) as error:
+        describe_own(f"parquet:{tmp_path / 'own.parquet'}")
+    assert "fetch it again" not in str(error.value)
 
 
 def test_bad_files(capsys, tmp_path):

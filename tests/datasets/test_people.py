@@ -312,6 +312,7 @@ def test_users_without_test_samples_are_left_out(tmp_path):
     made = partitioner(clients=5).split(smaller, np.random.default_rng(0))
     assert made.facts["qualified_users"] == 5
     with pytest.raises(
-        UserError, match=r"only 5 of 6 users in .* have at least 1 test sample .* give at most 5 \(with"
+        UserError,
+        match=r"only 5 of 6 users in .* have at least 1 test sample .* such as 0.4, or at most 5 --cl",
     ):
         partitioner().split(smaller, np.random.default_rng(0))

@@ -217,11 +217,11 @@ def test_dirichlet_test_parts_have_the_training_proportions(digits):
         assert np.abs(np.bincount(digits.test.y[test], minlength=10) - expected).max() < 1
 
 
-@pytest.mark.parametrize("alpha", [1e-2, 1e-12])
-def test_dirichlet_gives_up(alpha):
+@pytest.mark.parametrize(("alpha", "instead"), [(1e-2, "fewer --clients"), (1e-12, "--partition distinct")])
+def test_dirichlet_gives_up(alpha, instead):
     """Two classes cannot go to one client each and leave enough to the others."""
     labels = labels_of([400] * 2)
-    with pytest.raises(UserError, match=r"--dirichlet .* 1000 tries: use a larger one"):
+    with pytest.raises(UserError, match=f"--dirichlet .* 1000 tries: use a larger one, or {instead}"):
         spec_for("dirichlet", dirichlet=alpha).divide(labels, labels, 2, np.random.default_rng(0))
 
 

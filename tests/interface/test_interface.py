@@ -15,6 +15,7 @@ from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.records.record import read_record
 from pfl_benchmark.records.sources import SOURCES
 
@@ -173,6 +174,14 @@ def test_bad_input(records, tmp_path, without_cells):
         (lambda: run(nameless, **TINY), "has no `name`"),
         (lambda: run(unseen, **TINY), "cannot be found"),
         (lambda: run("fedavg", round=3, **TINY), "did you mean 'rounds'"),
+        (lambda: run("fedavg", learning_rate=0.1, **TINY), "did you mean 'lr'"),
+        (lambda: run("fedavg", seeds=3, **TINY), "did you mean 'seed'"),
+        (lambda: run("fedavg", alpha=0.3, **TINY), "did you mean 'dirichlet'"),
+        (lambda: run("feddyn", alpha=0.3, **TINY), r"give it as hyper=\{\"alpha\": 0.3\}$"),
+        (lambda: run("ditto", lam=0.1, **TINY), r"give it as hyper=\{\"lam\": 0.1\}$"),
+        (lambda: run("fedavg", lam=0.1, **TINY), "hyper-parameter of ditto, .*, not of 'fedavg'"),
+        (lambda: run("fedavg", dirichlet=0.3, partition="iid", **TINY), "under partition='iid'; remove it"),
+        (lambda: run("fedavg", new_clients=0.9, **TINY), "^new_clients=0.9 leaves 0 of 4"),
         (lambda: run("fedavg", **{**TINY, "rounds": "3"}), "rounds is '3'; expected int"),
         (lambda: run("fedavg", **{**TINY, "rounds": 0}), "^rounds is 0"),
         (lambda: run("fedavg", **{**TINY, "test_share": 0.2}), "^samples_per_client has no effect"),
@@ -197,3 +206,34 @@ def test_bad_input(records, tmp_path, without_cells):
         with pytest.raises(UserError, match=message):
             call()
     assert not list(tmp_path.iterdir())
+
+
+def test_divergence_and_data_speak_of_keywords_too(tmp_path):
+    cases = [
+        ("fedavg", {"lr": 1e30}, "try a smaller lr"),
+        ("ditto", {"hyper": {"lam": 1e6}}, r'try a smaller hyper\["lam"\] or a smaller lr'),
+        ("fedavg", {"test_samples_per_client": 5000}, "^test_samples_per_client is 5,000"),
+    ]
+    for algo, fields, message in cases:
+        with pytest.raises(UserError, match=message):
+            run(algo, results_dir=tmp_path, **{**TINY, **fields})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("use --partition iid", "use partition='iid'"),
+        ("--augment or --no-augment", "augment=True or augment=False"),
+        (
+            "--set lam, --set lam=0.5, --set fc=prev",
+            'hyper["lam"], hyper={"lam": 0.5}, hyper={"fc": "prev"}',
+        ),
+        ("--lr is 3; drop the flag", "lr is 3; drop the keyword"),
+        ("fewer --clients, --test-samples-per-client", "fewer clients, test_samples_per_client"),
+        ("--lr 0.5 (--test-share 0.1); --plugin FILE", "lr=0.5 (test_share=0.1); --plugin FILE"),
+    ],
+)
+def test_flags_in_the_words_of_python(text, told):
+    with pytest.raises(UserError) as error, in_keywords():
+        raise UserError(text)
+    assert str(error.value) == told
