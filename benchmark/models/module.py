@@ -25,7 +25,7 @@ from torch.nn.parameter import is_lazy
 
 from pfl_benchmark.errors import UserError, nearest
 from pfl_benchmark.models.layers import DropoutSource, Layer, Linear
-from pfl_benchmark.models.module_checks import check_parts, check_sharing, compare, fixed_of, tensors_of
+from pfl_benchmark.models.module_checks import check_parts, check_sharing, compare, fixed_of, no_dropout, tensors_of
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.normalisation import COUNTED
 
@@ -94,7 +94,7 @@ class ModuleLayer(Layer):
         if self._reads_values:
             return f"{self._reads_values} takes decisions by values of tensors"
         params = {key: torch.empty(shape, device="meta") for key, shape in self.shapes().items()}
-        if problem := self._problem(lambda: self.apply(params, self.example, torch.empty)):
+        if problem := self._problem(lambda: self.apply(params, self.example, no_dropout)):
             return problem
         for name in self.buffers:
             if params[name]._version:
@@ -104,7 +104,7 @@ class ModuleLayer(Layer):
             for key, shape in self.shapes().items()
         }
         x = torch.stack([self.example] * 2).requires_grad_(self.example.is_floating_point())
-        return self._problem(lambda: self.apply_stacked(stacked, x, torch.empty).sum().backward())
+        return self._problem(lambda: self.apply_stacked(stacked, x, no_dropout).sum().backward())
 
     @cached_property
     def _reads_values(self) -> str:

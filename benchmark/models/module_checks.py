@@ -125,7 +125,7 @@ def compare(
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.default_generator.manual_seed(1)
             expected = module(x)
-            found = network.apply(params, x, dropout=_no_dropout if training else None)
+            found = network.apply(params, x, dropout=no_dropout if training else None)
         if not (isinstance(expected, Tensor) and expected.shape == found.shape) or (
             not _close(expected, found) and not training
         ):
@@ -161,5 +161,6 @@ def _close(one: Tensor, other: Tensor) -> bool:
     return torch.allclose(one, other, rtol=1e-3, atol=1e-5)
 
 
-def _no_dropout(shape: tuple[int, ...], rate: float) -> Tensor:
+def no_dropout(shape: tuple[int, ...], rate: float) -> Tensor:
+    """Masks that drop nothing."""
     return torch.ones(shape)
