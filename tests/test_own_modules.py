@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils import parametrizations, spectral_norm, weight_norm
 
-from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.registry import find
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import ARCHITECTURES, network_from_module, register_network
 from pfl_benchmark.resolve.run import resolve
@@ -20,7 +20,7 @@ WIDTH = 6
 
 
 class Child(nn.Module):
-    """What stands between the first and the last layer; kinds add what `forward` needs."""
+    """What stands between the stem and the last layer; kinds add what `forward` needs."""
 
     def __init__(self):
         super().__init__()
@@ -194,14 +194,14 @@ UNSTACKED = {
     "branch": r"'child' \(Branch\) takes decisions by values of tensors",
     "branch in training": r"'child' \(BranchInTraining\) takes decisions by values of tensors",
 }
-SPLITS = ("first", "child", "fc")
+SPLITS = ("stem", "child", "fc")
 
 
 def module(kind, inputs, classes):
-    first = nn.Linear(inputs, WIDTH)
+    stem = nn.Linear(inputs, WIDTH)
     if kind == "frozen":
-        first.requires_grad_(False)
-    parts = {"flat": nn.Flatten(), "first": first, "act": nn.ReLU(), "child": KINDS[kind]()}
+        stem.requires_grad_(False)
+    parts = {"flat": nn.Flatten(), "stem": stem, "act": nn.ReLU(), "child": KINDS[kind]()}
     return nn.Sequential(OrderedDict(parts, fc=nn.Linear(WIDTH, classes, bias=kind != "no bias")))
 
 
@@ -284,15 +284,167 @@ def test_twenty_steps_are_plain_pytorchs(kind, executor, config, ready, launch, 
 
 def test_a_run_of_each_kind_is_recorded(kind, config, launch, tmp_path):
     summary = launch(config, tmp_path, executor="auto").summary
-    sent = summary["parameters"] if "parameters" in summary else resolve(config).network.count()
-    assert sent == 65 * WIDTH + COUNTS[kind] + 10 * WIDTH + 10 * (kind != "no bias")
+    network = resolve(config).network
+    assert network.count() == 65 * WIDTH + COUNTS[kind] + 10 * WIDTH + 10 * (kind != "no bias")
+    participations = 3 * 3 + 6  # all take part in the last round
+    assert summary["bytes_up"] == 4 * participations * network.count()
+
+
+# Methods
+
+
+@pytest.mark.parametrize("kind", ["no bias", "numbers"], indirect=True)
+def test_every_method_trains_them_or_says_why_not(algo, kind, tiny, launch, tmp_path):
+    config = tiny(algo, {"T": 3} if algo == "ppfe" else None, network=f"own-{kind.replace(' ', '-')}")
+    reason = {
+        "fedbn": "keeps batch normalisation",
+        "phn": "buffers .* cannot be made" if kind == "numbers" else "",
+    }.get(
+        algo,
+        "uses the bias of the last layer, and 'fc'" if find(algo).needs_bias and kind == "no bias" else "",
+    )
+    if reason:
+        with pytest.raises(UserError, match=reason):
+            launch(config, tmp_path, executor="auto")
+    else:
+        launch(config, tmp_path, executor="auto")
 
 
 # What is refused
 
 
-def hidden():
-    whole = module("plain", 64, 10)
-    whole.child.other = [whole.first]
-    whole.child.forward = lambda x: F.linear(x, whole.child.other[0].weight[:, :WIDTH])
-    return whole
+class Half(Child):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(WIDTH, dtype=torch.float64))
+
+
+class Assigning(Child):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(WIDTH))
+
+    def forward(self, x):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        return super().forward(x)
+
+
+class Steps(Child):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.tensor(0))
+
+    def forward(self, x):
+        self.steps += 1
+        return super().forward(x)
+
+
+class Shuffled(Child):
+    def __init__(self, persistent=True):
+        super().__init__()
+        values = torch.randperm(50) if persistent else torch.rand(50)
+        self.register_buffer("order", values, persistent=persistent)
+
+
+class Unregistered(Child):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.ones(WIDTH)
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+
+class SameMemory(Child):
+    def __init__(self):
+        super().__init__()
+        self.b.weight = nn.Parameter(self.a.weight.t())
+
+
+class Borrowing(nn.Module):
+    """Computes with another child's weights, which are not registered here."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.own, self.others = nn.Linear(WIDTH, WIDTH), [other]
+
+    def forward(self, x):
+        return self.own(F.linear(x, self.others[0].weight))
+
+
+def with_child(make):
+    return lambda: nn.Sequential(
+        OrderedDict(stem=nn.Linear(4, WIDTH), child=make(), more=Child(), fc=nn.Linear(WIDTH, 3))
+    )
+
+
+def across(what):
+    def make():
+        whole = with_child(Child)()
+        if what == "weight":
+            whole.more.b.weight = whole.child.a.weight
+        elif what == "bias":
+            whole.more.b.bias = whole.child.a.bias
+        elif what == "module":
+            whole.more.b = whole.child.a
+        elif what == "transposed":
+            whole.more.b.weight = nn.Parameter(whole.child.a.weight.t())
+        elif what == "data":
+            whole.more.b.weight.data = whole.child.a.weight.data
+        elif what == "hidden":
+            whole.child = Borrowing(whole.more.a)
+        elif what == "buffer":
+            whole.child, whole.more = TiedBuffer(), TiedBuffer()
+            whole.more.seen = whole.more.again = whole.child.seen = whole.child.again
+        return whole
+
+    return make
+
+
+REFUSED = {
+    "a weight of two": (across("weight"), "'child' and 'more' share a parameter; make one of them"),
+    "a bias of two": (across("bias"), "'child' and 'more' share a parameter"),
+    "a module of two": (across("module"), "'child' and 'more' share a parameter"),
+    "a transposed weight": (
+        across("transposed"),
+        "'child.a.weight' and 'more.b.weight' are two tensors in the same",
+    ),
+    "common data": (across("data"), "'child.a.weight' and 'more.b.weight' are two tensors in the same"),
+    "a hidden tie": (across("hidden"), "its output is not .* with tensors that are parameters or buffers"),
+    "a buffer of two": (across("buffer"), "changed by more than its child|not that of its children"),
+    "same memory": (
+        with_child(SameMemory),
+        "'child.a.weight' and 'child.b.weight' are two tensors in the same",
+    ),
+    "doubles": (
+        with_child(Half),
+        r"'child' \(Half\) has the parameter scale of torch.float64; expected float32",
+    ),
+    "an assignment": (with_child(Assigning), r"'child' \(Assigning\): its tensor mean .* in place"),
+    "a counter": (with_child(Steps), r"'child' \(Steps\): its tensor steps of torch.int64 is changed"),
+    "random integers": (
+        with_child(Shuffled),
+        r"'child' \(Shuffled\): its tensor order of torch.int64 is random",
+    ),
+    "random, not saved": (
+        with_child(lambda: Shuffled(False)),
+        r"its tensor order of torch.float32 is random",
+    ),
+    "unregistered": (
+        with_child(Unregistered),
+        r"'child' \(Unregistered\) holds the tensor scale, .* register_buffer",
+    ),
+    "old weight norm": (
+        with_child(lambda: Spectral(weight_norm)),
+        r"'child.b' \(Linear\) holds the tensor weight",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_kept_is_one_line(name):
+    make, message = REFUSED[name]
+    with pytest.raises(UserError, match=message) as error:
+        network_from_module(make, ("stem", "child", "more", "fc"), (4,))
+    assert "\n" not in str(error.value)

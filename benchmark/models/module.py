@@ -25,7 +25,14 @@ from torch.nn.parameter import is_lazy
 
 from pfl_benchmark.errors import UserError, nearest
 from pfl_benchmark.models.layers import DropoutSource, Layer, Linear
-from pfl_benchmark.models.module_checks import check_parts, check_sharing, compare, fixed_of, no_dropout, tensors_of
+from pfl_benchmark.models.module_checks import (
+    check_parts,
+    check_sharing,
+    compare,
+    fixed_of,
+    no_dropout,
+    tensors_of,
+)
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.normalisation import COUNTED
 
