@@ -111,6 +111,7 @@ class FedDBE(Algorithm):
     name = "feddbe"
     title = "FedDBE"
     reference = "Zhang et al., NeurIPS 2023; TsingZ0/DBE"
+    needs_bias = True
     Hyper = FedDBEHyper
     too_large = ("kappa",)
     least_rounds = LEAST_ROUNDS
@@ -125,6 +126,7 @@ class FedDBE(Algorithm):
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: FedDBEHyper) -> None:
+        super().check(config, network, hyper)
         if config.rounds < LEAST_ROUNDS:
             raise UserError(f"--rounds {config.rounds}: the first round exchanges means; give at least 2")
 

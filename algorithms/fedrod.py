@@ -59,6 +59,7 @@ class FedRoD(Algorithm):
     name = "fedrod"
     title = "FedRoD"
     reference = "Chen and Chao, ICLR 2022; hongyouc/Fed-RoD (no code), PFLlib clientrod.py"
+    needs_bias = True
 
     def __init__(self, task: RunContext, hyper: NoHyper) -> None:
         super().__init__(task, hyper)

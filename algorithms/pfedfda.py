@@ -84,6 +84,7 @@ class PFedFDA(Algorithm):
     title = "pFedFDA"
     reference = "McLaughlin and Su, NeurIPS 2024; cj-mclaughlin/pFedFDA"
     images_only = True
+    needs_bias = True
     Hyper = PFedFDAHyper
     tuning = ({"cov_reg": "eps_I"}, {"fda_feats": "eval_pass"}, {"single_beta": True})
     aggregation = "samples"

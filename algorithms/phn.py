@@ -114,8 +114,8 @@ class PFedHN(Algorithm):
         super().check(config, network, hyper)
         if network.buffers:  # a variance that it makes may be negative
             raise UserError(
-                f"'{cls.name}' makes whole networks, and statistics of batch normalisation cannot be made; "
-                f"choose another --network than {config.network}, such as resnet8-gn"
+                f"'{cls.name}' makes whole networks, and buffers (statistics of batch normalisation) cannot "
+                f"be made; choose another --network than {config.network}, such as resnet8-gn"
             )
 
     def message(self, clients: Sequence[int], round: int) -> Message:

@@ -101,6 +101,7 @@ class FedCP(Algorithm):
     name = "fedcp"
     title = "FedCP"
     reference = "Zhang et al., KDD 2023; TsingZ0/PFLlib clientcp.py"
+    needs_bias = True
     Hyper = FedCPHyper
     averages = False
 

@@ -350,8 +350,11 @@ BAD = {
     "twice": ({"points": ("conv", "fc", "fc")}, "each once"),
     "none": ({"points": ()}, "the split points are none"),
     "no parameters": ({"points": ("conv", "pool", "fc1", "fc")}, "'pool' names no parameters"),
-    "not linear": ({"points": ("conv", "mixed")}, "'mixed' must be a lone nn.Linear with bias"),
-    "no bias": ({"fc": nn.Linear(6, 4, bias=False)}, "'fc' must be a lone nn.Linear with bias"),
+    "not linear": ({"points": ("conv", "mixed")}, "'mixed' must be a lone nn.Linear that is trained"),
+    "frozen": (
+        {"fc": nn.Linear(6, 4).requires_grad_(False)},
+        "'fc' must be a lone nn.Linear that is trained",
+    ),
     "dropout": ({"act": nn.Dropout(0.5)}, r"'act' \(Dropout\) has p=0.5.*random streams"),
     "another order": ({"make": Branching}, "its output is not that of its children conv, relu"),
     "random": ({"make": Noisy}, "in training mode is random"),

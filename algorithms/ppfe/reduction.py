@@ -195,7 +195,7 @@ class SvdReduction(Reduction):
             if self._stays_dense(layer, rank):
                 continue
             changed[name] = LowRank(
-                name, layer.inputs, layer.outputs, layer.activation, layer.dropout, rank=rank
+                name, layer.inputs, layer.outputs, layer.activation, layer.dropout, layer.bias, rank=rank
             )
         return self.dense.with_layers(changed)
 
@@ -234,12 +234,9 @@ class SvdReduction(Reduction):
             if isinstance(new, LowRank):
                 weight = product(old, params)
                 values[f"{name}.first"], values[f"{name}.second"] = factor(weight, new.rank)
-                values[f"{name}.bias"] = params[f"{name}.bias"]
             elif isinstance(old, LowRank):
                 values[f"{name}.weight"] = product(old, params)
-                values[f"{name}.bias"] = params[f"{name}.bias"]
-            else:
-                values.update({key: params[key] for key in step.target.keys([name])})
+            values.update({key: params[key] for key in step.target.keys([name]) if key not in values})
         return values
 
 
@@ -278,7 +275,7 @@ class WidthReduction(Reduction):
                 continue
             if key not in params:
                 continue
-            weight, offset = params[key], params[bias]
+            weight, offset = params[key], params.get(bias)
             if units is not None:
                 weight = weight.gather(2, units.unsqueeze(1).expand(-1, weight.shape[1], -1))
             units = None
@@ -286,9 +283,11 @@ class WidthReduction(Reduction):
                 strongest = weight.norm(dim=2).topk(layer.outputs, dim=1).indices
                 units = strongest.sort(dim=1).values
                 weight = weight.gather(1, units.unsqueeze(2).expand(-1, -1, weight.shape[2]))
-                offset = offset.gather(1, units)
+                offset = offset.gather(1, units) if offset is not None else None
             if layer.name in layers:
-                values[key], values[bias] = weight, offset
+                values[key] = weight
+                if offset is not None:
+                    values[bias] = offset
         return values
 
 

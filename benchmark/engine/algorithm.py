@@ -129,6 +129,7 @@ class Algorithm:
 
     # What a method is, where it is not what most are. Executors and the tests over the registry read it.
     images_only: ClassVar[bool] = False  # it is not defined for text
+    needs_bias: ClassVar[bool] = False  # it reads or sets the bias of the last layer
     no_newcomers: ClassVar[str] = ""  # why a client cannot begin after the training; empty: it can (`admit`)
     not_stackable: ClassVar[str] = (
         ""  # why its steps cannot be computed for several clients at once; empty: they can
@@ -342,6 +343,11 @@ class Algorithm:
             raise NotDefined(
                 f"'{cls.name}' is not defined for text, and '{config.dataset}' is a text dataset; "
                 "expected an image dataset such as cifar10: choose another --dataset or another --algo"
+            )
+        if cls.needs_bias and f"{network.names[-1]}.bias" not in network.shapes():
+            raise UserError(
+                f"'{cls.name}' uses the bias of the last layer, and '{network.names[-1]}' of --network "
+                f"{config.network} has none; give it one, or choose another --algo or --network"
             )
 
     @classmethod

@@ -45,8 +45,9 @@ class Hooks:
         algorithm, own = self._algorithm, self._algorithm.notes
         if isinstance(own, str) or not all(isinstance(note, str) for note in own):
             raise self._error("notes", f"is {own!r:.60}", "a list of lines")
-        averaged = "running statistics of batch normalisation are averaged like parameters"
-        return [*([averaged] if algorithm.network.buffers & algorithm.server.keys() else []), *own]
+        network, fixed = algorithm.network, algorithm.network.buffers & algorithm.server.keys()
+        which = "running statistics of batch normalisation" if fixed & network.normalisation else "buffers"
+        return [*([f"{which} are averaged like parameters"] if fixed else []), *own]
 
     def kind(self, round: int) -> RoundKind:
         """What a round is within the run."""

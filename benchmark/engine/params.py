@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -45,6 +45,11 @@ def squared_distance(params: Mapping[str, Tensor], others: Mapping[str, Tensor])
     return torch.stack(
         [(params[name] - other).square().flatten(1).sum(1) for name, other in others.items()]
     ).sum(0)
+
+
+def gradients(loss: Tensor, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Of a scalar by some tensors; one that it does not use has gradient 0."""
+    return torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
 
 
 def add_prefix(group: str, params: Mapping[str, Tensor]) -> Params:

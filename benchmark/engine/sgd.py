@@ -20,7 +20,7 @@ from torch import Tensor
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.data import FederatedData, draw_crops
 from pfl_benchmark.engine.local import LocalCall, LocalResult, Phase
-from pfl_benchmark.engine.params import along, expand, row
+from pfl_benchmark.engine.params import along, expand, gradients, row
 from pfl_benchmark.engine.step import Draw, Noise, Step
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.models import DropoutSource, Network, Params
@@ -185,7 +185,7 @@ class LocalWork:
                         hidden = network.apply(params, hidden, start, cut, noise)
                         collected.append((hidden.detach().flatten(1), targets))
                     loss = _loss(network, params, hidden, targets, own, start if cut is None else cut, noise)
-                    update(torch.autograd.grad(loss, update.leaves))
+                    update(gradients(loss, update.leaves))
                 else:
                     ones = torch.ones_like(targets, dtype=hidden.dtype) if own is None else own
                     step = Step(
@@ -228,7 +228,7 @@ def _gradients(names: list[str], leaves: list[Tensor], inputs: tuple) -> tuple[P
     """Gradients and value of `_loss` as `Step.gradient` returns them."""
     with torch.enable_grad():
         loss = _loss(*inputs)
-        found = torch.autograd.grad(loss, leaves)
+        found = gradients(loss, leaves)
     return {n: gradient.unsqueeze(0) for n, gradient in zip(names, found, strict=True)}, loss.detach().view(1)
 
 
@@ -248,7 +248,7 @@ def take(step: Step, phase: Phase, update: Update, present: Tensor | None = None
     """
     if phase.rule is None:
         losses = step.loss()
-        update(torch.autograd.grad(losses.sum(), update.leaves), present)
+        update(gradients(losses.sum(), update.leaves), present)
         return losses.detach()
     with torch.no_grad():
         if step.collect is not None:

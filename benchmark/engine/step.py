@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.engine.params import select, squared_distance
+from pfl_benchmark.engine.params import gradients, select, squared_distance
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import DropoutSource, Network, Params
 
@@ -206,9 +206,7 @@ class Step:
             here = replace(self, params={**self.params, **at, **leaves})
             losses = here.loss() if objective is None else objective(here)
             # Each client's loss depends on its own slice only: the gradient of the sum holds all of theirs.
-            found = torch.autograd.grad(
-                losses.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True
-            )
+            found = gradients(losses.sum(), list(leaves.values()))
         return dict(zip(leaves, found, strict=True)), losses.detach()
 
     def split(self, count: int) -> list[Step]:

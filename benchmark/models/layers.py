@@ -142,12 +142,13 @@ class Conv(Layer):
 
 @dataclass(frozen=True)
 class Dense(Layer):
-    """What fully connected layers have in common: sizes, activation and dropout."""
+    """What fully connected layers have in common: sizes, activation, dropout, and whether there is a bias."""
 
     inputs: int
     outputs: int
     activation: bool = True
     dropout: float = 0.0
+    bias: bool = True
 
     @property
     def fan_in(self) -> int:
@@ -156,6 +157,18 @@ class Dense(Layer):
     @property
     def drops(self) -> bool:
         return self.dropout > 0
+
+    def _bias(self, params: Mapping[str, Tensor]) -> Tensor | None:
+        return params[f"{self.name}.bias"] if self.bias else None
+
+    def _with_bias(self, weights: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        return {**weights, **({f"{self.name}.bias": (self.outputs,)} if self.bias else {})}
+
+    @staticmethod
+    def _product(bias: Tensor | None, x: Tensor, weight: Tensor) -> Tensor:
+        """Of stacked inputs and weights [m, outputs, inputs], plus the bias."""
+        weight = weight.transpose(1, 2)
+        return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias.unsqueeze(1), x, weight)
 
     def _finish(self, x: Tensor, dropout: DropoutSource | None) -> Tensor:
         if self.activation:
@@ -170,17 +183,16 @@ class Linear(Dense):
     """Fully connected layer; flattens its input, applies ReLU unless it is the last layer."""
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {f"{self.name}.weight": (self.outputs, self.inputs), f"{self.name}.bias": (self.outputs,)}
+        return self._with_bias({f"{self.name}.weight": (self.outputs, self.inputs)})
 
     def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
-        x = F.linear(x.flatten(1), params[f"{self.name}.weight"], params[f"{self.name}.bias"])
+        x = F.linear(x.flatten(1), params[f"{self.name}.weight"], self._bias(params))
         return self._finish(x, dropout)
 
     def apply_stacked(
         self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
     ) -> Tensor:
-        weight, bias = params[f"{self.name}.weight"], params[f"{self.name}.bias"]
-        x = torch.baddbmm(bias.unsqueeze(1), x.flatten(2), weight.transpose(1, 2))
+        x = self._product(self._bias(params), x.flatten(2), params[f"{self.name}.weight"])
         return self._finish(x, dropout)
 
 
@@ -194,20 +206,17 @@ class LowRank(Dense):
     rank: int = 1
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {
-            f"{self.name}.first": (self.rank, self.inputs),
-            f"{self.name}.second": (self.outputs, self.rank),
-            f"{self.name}.bias": (self.outputs,),
-        }
+        return self._with_bias(
+            {f"{self.name}.first": (self.rank, self.inputs), f"{self.name}.second": (self.outputs, self.rank)}
+        )
 
     def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
         inner = F.linear(x.flatten(1), params[f"{self.name}.first"])
-        x = F.linear(inner, params[f"{self.name}.second"], params[f"{self.name}.bias"])
+        x = F.linear(inner, params[f"{self.name}.second"], self._bias(params))
         return self._finish(x, dropout)
 
     def apply_stacked(
         self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
     ) -> Tensor:
         inner = torch.bmm(x.flatten(2), params[f"{self.name}.first"].transpose(1, 2))
-        second, bias = params[f"{self.name}.second"], params[f"{self.name}.bias"]
-        return self._finish(torch.baddbmm(bias.unsqueeze(1), inner, second.transpose(1, 2)), dropout)
+        return self._finish(self._product(self._bias(params), inner, params[f"{self.name}.second"]), dropout)

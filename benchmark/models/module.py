@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import copy
 import threading
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,15 +21,22 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.parameter import is_lazy
 
 from pfl_benchmark.errors import UserError, nearest
 from pfl_benchmark.models.layers import DropoutSource, Layer, Linear
+from pfl_benchmark.models.module_checks import (
+    check_parts,
+    check_sharing,
+    compare,
+    fixed_of,
+    no_dropout,
+    tensors_of,
+)
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.normalisation import COUNTED
 
 Make = Callable[[], nn.Module]  # the whole module with fresh initial values
-
-_BLOCK = 16  # channels that AVX-512 kernels take at once
 
 # Of each thread: a call puts its tensors into the module for as long as it takes.
 _threads = threading.local()
@@ -47,22 +55,25 @@ class Chain(nn.Sequential):
 class ModuleLayer(Layer):
     """A piece of a module, with the module's own initial values.
 
-    Tensors are called ``<layer>.<name in the module's state_dict>``.
+    Tensors are called ``<layer>.<name in the module's state_dict>``. One that the module uses in several
+    places is there once, under its first name; a number without dimensions is a vector of one.
     """
 
     module: Chain  # what to compute; it is on the `meta` device and holds no values
     make: Make = field(repr=False)
+    example: Tensor = field(repr=False, compare=False)  # an input, on the `meta` device
+    fixed: Mapping[str, Tensor] = field(repr=False, compare=False)  # buffers that are the same in all models
 
     @cached_property
     def _tensors(self) -> dict[str, Tensor]:
-        return {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        return {name: t for name, t in tensors_of(self.module).items() if name not in self.fixed}
 
     @cached_property
     def _normalisations(self) -> dict[str, nn.Module]:
         return {name: part for name, part in self.module.named_modules() if isinstance(part, _BatchNorm)}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {f"{self.name}.{name}": tuple(tensor.shape) for name, tensor in self._tensors.items()}
+        return {f"{self.name}.{name}": tuple(tensor.shape) or (1,) for name, tensor in self._tensors.items()}
 
     @property
     def fan_in(self) -> int:
@@ -85,24 +96,77 @@ class ModuleLayer(Layer):
     @cached_property
     def not_stackable(self) -> str:
         parts = self.module.modules()
-        counted = any(isinstance(part, _NormBase) and part.running_mean is not None for part in parts)
-        return COUNTED if counted else ""
+        if any(isinstance(part, _NormBase) and part.running_mean is not None for part in parts):
+            return COUNTED
+        if self._reads_values:
+            return f"{self._reads_values} takes decisions by values of tensors"
+        params = {key: torch.empty(shape, device="meta") for key, shape in self.shapes().items()}
+        if problem := self._problem(lambda: self.apply(params, self.example, no_dropout)):
+            return problem
+        for name in self.buffers:
+            if params[name]._version:
+                return f"'{name.partition('.')[2]}' is changed in training, also of clients without a batch"
+        stacked = {
+            key: torch.empty(2, *shape, device="meta", requires_grad=key not in self.buffers)
+            for key, shape in self.shapes().items()
+        }
+        x = torch.stack([self.example] * 2).requires_grad_(self.example.is_floating_point())
+        return self._problem(lambda: self.apply_stacked(stacked, x, no_dropout).sum().backward())
+
+    @cached_property
+    def _reads_values(self) -> str:
+        """The part of the module that cannot be tried out on shapes alone, in words; empty if none is."""
+        given = self._given({key: torch.empty(shape, device="meta") for key, shape in self.shapes().items()})
+        modes = (False, True)
+        return self._problem(lambda: [self._call(self._own(t), given, self.example) for t in modes], True)
+
+    def _problem(self, attempt: Callable[[], object], named: bool = False) -> str:
+        """Which part of the module an attempt fails in, and why unless only `named`; empty if it does not."""
+        try:
+            attempt()
+        except Exception as error:  # whatever a module makes of tensors without values, or of several models
+            names = {id(part): name for name, part in self._own(False).named_modules()}
+            frames = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+            part = [part for part in [self._own(False), *frames] if id(part) in names][-1]
+            where = f"'{names[id(part)] or self.name}' ({type(part).__name__})"
+            return where if named else f"{where} has no stacked form ({str(error).splitlines()[0]:.90})"
+        return ""
 
     @cached_property
     def made_of(self) -> tuple[type, ...]:
         return (type(self), *dict.fromkeys(type(part) for part in self.module.modules()))
 
     def apply(self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None) -> Tensor:
-        return functional_call(self._own(dropout is not None), self._given(params), (x,))
+        module = self._own(dropout is not None)
+        if x.is_meta and self._reads_values:  # only the output's shape is asked for: any values will do
+            zeros = {key: torch.zeros(shape) for key, shape in self.shapes().items()}
+            return self._call(module, self._given(zeros), torch.zeros_like(x, device="cpu")).to("meta")
+        return self._call(module, self._given(params), x)
 
     def apply_stacked(
         self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
     ) -> Tensor:
-        module = self._own(dropout is not None)
-        return vmap(lambda own, batch: functional_call(module, own, (batch,)))(self._given(params), x)
+        return vmap(partial(self._call, self._own(dropout is not None)))(self._given(params), x)
+
+    def _call(self, module: nn.Module, own: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        return functional_call(module, {**own, **self._fixed_on(x.device)}, (x,))
 
     def _given(self, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: params[f"{self.name}.{name}"] for name in self._tensors}
+        given = {name: params[f"{self.name}.{name}"] for name in self._tensors}
+        return given | {name: given[name].squeeze(-1) for name in self._numbers}
+
+    @cached_property
+    def _numbers(self) -> list[str]:
+        return [name for name, tensor in self._tensors.items() if not tensor.dim()]
+
+    def _fixed_on(self, device: torch.device) -> dict[str, Tensor]:
+        if device not in self._copies:
+            self._copies[device] = {name: tensor.to(device) for name, tensor in self.fixed.items()}
+        return self._copies[device]
+
+    @cached_property
+    def _copies(self) -> dict[torch.device, dict[str, Tensor]]:
+        return {}
 
     def _own(self, training: bool) -> nn.Module:
         """This thread's copy of the module."""
@@ -130,14 +194,44 @@ def _drawn(make: Make, names: Mapping[str, str], rng: np.random.Generator) -> di
     PyTorch's generator on the CPU draws them, seeded by `rng`: they are the same on every device, but may
     differ between versions of PyTorch.
     """
-    state = _made(make, int(rng.integers(2**63))).state_dict()
-    return {key: state[name].numpy().astype(np.float32) for key, name in names.items()}
+    made = _made(make, int(rng.integers(2**63)))
+    state = {name: tensor.detach() for name, tensor in tensors_of(made, every_name=True).items()}
+    return {key: np.atleast_1d(state[name].numpy().astype(np.float32)) for key, name in names.items()}
 
 
 def _made(make: Make, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return make()
+
+
+def _shaped(make: Make, sample: tuple[int, ...]) -> nn.Module:
+    """A module of which lazy layers have found their shapes."""
+    module = make().eval()
+    with torch.no_grad():
+        module(torch.zeros(1, *sample))
+    return module.train()
+
+
+def _ready(make: Make, seed: int) -> nn.Module:
+    """A module as its layers compute it."""
+    whole = _made(make, seed)
+    for part in whole.modules():
+        if isinstance(part, _NormBase):
+            part.num_batches_tracked = None  # of no use with a fixed momentum
+        if isinstance(getattr(part, "inplace", None), bool):
+            setattr(part, "inplace", False)  # noqa: B010  # the input of a layer may be needed again
+    return whole
+
+
+def _emptied(piece: Chain) -> Chain:
+    """A copy on the `meta` device; tensors that are one stay one, as `Module.to` would not have them."""
+    empty: dict[int, object] = {}
+    for tensor in tensors_of(piece).values():
+        new = torch.empty_like(tensor, device="meta", requires_grad=False)
+        own = isinstance(tensor, nn.Parameter)
+        empty[id(tensor)] = nn.Parameter(new, tensor.requires_grad) if own else new
+    return copy.deepcopy(piece, empty)
 
 
 def network_from_module(make: Make, splits: Sequence[str], sample: tuple[int, ...]) -> Network:
@@ -157,22 +251,29 @@ def network_from_module(make: Make, splits: Sequence[str], sample: tuple[int, ..
         UserError: that cannot be done with this module; says why.
     """
     whole = _made(make, 0)
+    if any(is_lazy(tensor) for tensor in tensors_of(whole).values()):
+        make = partial(_shaped, make, sample)
+        whole = _made(make, 0)
     pieces = _pieces(whole, splits)
-    _check(whole, pieces)
-    for part in whole.modules():
-        if isinstance(part, _NormBase):
-            part.num_batches_tracked = None  # of no use with a fixed momentum
-        if isinstance(getattr(part, "inplace", None), bool):
-            setattr(part, "inplace", False)  # noqa: B010  # the input of a layer may be needed again
+    check_sharing(pieces)
+    last = [*pieces][-1]
+    linear = _linear(last, pieces[last], last=True)
+    if linear is None or linear[1]:
+        raise UserError(
+            f"the last split point '{last}' must be a lone nn.Linear that is trained: it gives the logits"
+        )
+    check_parts(whole)
+    whole, other = _ready(make, 0), _ready(make, 1)
+    pieces = _pieces(whole, splits)
     x = torch.randn(2, *sample, generator=torch.Generator().manual_seed(0))
-    layers, inputs = [], x.to("meta")
-    with torch.no_grad():
-        for name, piece in pieces.items():
-            empty = copy.deepcopy(piece).to("meta")
-            layers.append(_layer(name, empty, make, inputs.dim()))
-            inputs = _fed(name, empty.eval(), inputs)
-        network = Network(tuple(layers))
-        _compare(whole, network, x)
+    layers, inputs = [], x
+    for name, piece in pieces.items():
+        layers.append(_layer(name, piece, make, inputs, name == last))
+        with torch.no_grad():
+            inputs = _fed(name, copy.deepcopy(piece).eval(), inputs)
+    network = Network(tuple(layers))
+    # By values that the layers have not seen: what they hold beside their tensors would tell.
+    compare(other, network, _names(network), fixed_of(whole), x)
     return network
 
 
@@ -198,6 +299,15 @@ def _fed(name: str, piece: Chain, inputs: Tensor) -> Tensor:
     return x
 
 
+def _names(network: Network) -> dict[str, str]:
+    """What the module calls the tensors of its network."""
+    return {
+        key: key.partition(".")[2] if isinstance(layer, ModuleLayer) else key
+        for layer in network.layers
+        for key in layer.shapes()
+    }
+
+
 def _pieces(whole: nn.Module, splits: Sequence[str]) -> dict[str, Chain]:
     """The children of each split point; UserError where these are no children in order from the first."""
     children = dict(whole.named_children())
@@ -220,53 +330,17 @@ def _pieces(whole: nn.Module, splits: Sequence[str]) -> dict[str, Chain]:
     return {name: Chain(group) for name, group in groups.items()}
 
 
-def _check(whole: nn.Module, pieces: Mapping[str, Chain]) -> None:
-    """Refuse what no layer could hold or compute; a UserError says what."""
-    homes: dict[int, str] = {}
-    for name, piece in pieces.items():
-        if not any(True for _ in piece.parameters()):
-            raise UserError(f"the split point '{name}' names no parameters; leave it out")
-        for parameter in piece.parameters():
-            if homes.setdefault(id(parameter), name) != name:
-                raise UserError(f"'{homes[id(parameter)]}' and '{name}' share a parameter; make one of them")
-    last = [*pieces][-1]
-    linear = _linear(last, pieces[last])
-    if linear is None or linear[1]:
-        raise UserError(
-            f"the last split point '{last}' must be a lone nn.Linear with bias, which gives the logits"
-        )
-    for name, part in whole.named_modules():
-        where = f"'{name}' ({type(part).__name__})"
-        if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
-            raise UserError(
-                f"{where} has p={part.p:g}, and dropout must come from the run's random streams; make the "
-                "module with p=0 (--dropout is applied behind a layer fc2)"
-            )
-        if isinstance(part, nn.Conv2d) and _miscomputed(part):
-            raise UserError(
-                f"{where} is a 1 x 1 convolution with a stride, of fewer than {_BLOCK} channels: on CPUs its "
-                "gradient writes beyond its memory (oneDNN, issue 6035); give it more channels, or pool"
-            )
-        if isinstance(part, _BatchNorm) and (part.momentum is None or part.running_mean is None):
-            raise UserError(f"{where}: expected running statistics with a fixed momentum")
-        for kind, buffer in part.named_buffers(recurse=False):
-            if not buffer.is_floating_point() and not isinstance(part, _NormBase):
-                raise UserError(f"{where} has the buffer {kind} of {buffer.dtype}; expected floating point")
+def _linear(name: str, piece: Chain, last: bool) -> tuple[nn.Linear, bool] | None:
+    """What a `Linear` needs to compute a piece: a trained fully connected layer, and whether ReLU follows.
 
-
-def _miscomputed(part: nn.Conv2d) -> bool:
-    """Whether oneDNN's AVX kernels corrupt memory for images in channels-last format."""
-    strided = max(part.stride) > 1 and max(part.kernel_size) == 1
-    return strided and part.in_channels // part.groups < _BLOCK
-
-
-def _linear(name: str, piece: Chain) -> tuple[nn.Linear, bool] | None:
-    """What a `Linear` needs to compute a piece: a fully connected layer, and whether ReLU follows."""
+    Only as the last one it may be without bias.
+    """
     parts = [part for part in piece if not isinstance(part, (nn.Flatten, nn.Identity))]
     first, kinds = parts[0], [type(part) for part in parts[1:]]
-    if type(first) is nn.Linear and first.bias is not None and kinds in ([], [nn.ReLU]):
-        return (first, bool(kinds)) if getattr(piece, name) is first else None
-    return None
+    if type(first) is not nn.Linear or getattr(piece, name) is not first or kinds not in ([], [nn.ReLU]):
+        return None
+    names = [name for name, tensor in tensors_of(first).items() if tensor.requires_grad]
+    return (first, bool(kinds)) if names == ["weight", "bias"] or (last and names == ["weight"]) else None
 
 
 def _begins_linear(module: nn.Module) -> bool:
@@ -276,42 +350,11 @@ def _begins_linear(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear)
 
 
-def _layer(name: str, piece: Chain, make: Make, dim: int) -> Layer:
-    """A piece as a layer for inputs of `dim` axes: a `Linear` would flatten the tokens of a text."""
-    linear = _linear(name, piece)
-    if linear is not None and dim != 3:
+def _layer(name: str, piece: Chain, make: Make, x: Tensor, last: bool) -> Layer:
+    """A piece as a layer for inputs such as `x`: a `Linear` would flatten the tokens of a text."""
+    linear = _linear(name, piece, last)
+    if linear is not None and x.dim() != 3:
         found, activation = linear
-        return ModuleLinear(name, found.in_features, found.out_features, activation, make=make)
-    return ModuleLayer(name, piece, make)
-
-
-def _compare(whole: nn.Module, network: Network, x: Tensor) -> None:
-    """Raise UserError for a network that does not compute what its module does."""
-    state = whole.state_dict()
-    names = {
-        key: key.partition(".")[2] if isinstance(layer, ModuleLayer) else key
-        for layer in network.layers
-        for key in layer.shapes()
-    }
-    params = {key: state[name].clone() for key, name in names.items()}
-    for training in (False, True):
-        module = copy.deepcopy(whole).train(training)
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(1)
-            expected = module(x)
-            found = network.apply(params, x, dropout=_no_dropout if training else None)
-        if isinstance(expected, Tensor) and expected.shape == found.shape:
-            if torch.allclose(expected, found, rtol=1e-3, atol=1e-5):
-                continue
-            if training:
-                raise UserError(
-                    "its output in training mode is random, or not that of its children one after the other"
-                )
-        raise UserError(
-            f"its output is not that of its children {', '.join(dict(whole.named_children()))} fed one after "
-            "the other; give it children that are (nn.ReLU, nn.MaxPool2d and others are modules, too)"
-        )
-
-
-def _no_dropout(shape: tuple[int, ...], rate: float) -> Tensor:
-    return torch.ones(shape)
+        sizes, bias = (found.in_features, found.out_features), found.bias is not None
+        return ModuleLinear(name, *sizes, activation, bias=bias, make=make)
+    return ModuleLayer(name, _emptied(piece), make, x.to("meta"), fixed_of(piece))

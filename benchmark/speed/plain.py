@@ -31,7 +31,7 @@ def plain_network(network: Network) -> nn.Sequential:
         elif isinstance(layer, Linear) and not layer.drops:
             if not any(isinstance(module, nn.Flatten) for module in modules):
                 modules.append(nn.Flatten())
-            modules += [nn.Linear(layer.inputs, layer.outputs), *[nn.ReLU()] * layer.activation]
+            modules += [nn.Linear(layer.inputs, layer.outputs, layer.bias), *[nn.ReLU()] * layer.activation]
         else:
             raise TypeError(f"the plain trainer has no module for {layer}")
     return nn.Sequential(*modules)

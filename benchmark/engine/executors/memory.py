@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from pfl_benchmark.engine.params import gradients
 from pfl_benchmark.models import Network
 
 SHARE = 0.8  # of the free memory that is planned with: allocators and libraries want some too
@@ -57,7 +58,7 @@ def step_bytes(network: Network, batch: Tensor) -> int:
 
     def step() -> None:
         logits = network.apply_stacked(params, x, 0, None, lambda shape, _: torch.empty(shape, device="meta"))
-        torch.autograd.grad(cross_entropy(logits[0], targets), list(params.values()))
+        gradients(cross_entropy(logits[0], targets), list(params.values()))
 
     return result_bytes(step) + COPIES * 4 * network.count()
 

@@ -26,7 +26,7 @@ from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors.replay import Recorder
 from pfl_benchmark.engine.executors.tables import Tables, draw_dropout, draw_numbers, dropout_shapes
 from pfl_benchmark.engine.local import Phase
-from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.params import expand, gradients
 from pfl_benchmark.engine.sgd import Update, quick, take
 from pfl_benchmark.engine.step import Draw, Noise, Objective, Rule, Step
 from pfl_benchmark.models import DropoutSource, Network, Params
@@ -224,7 +224,7 @@ class Program:
             self._features.index_copy_(0, self._counter, x.detach().flatten(2).unsqueeze(0))
         losses = self._losses(x, start, noise)
         # Each client's loss depends on its own slice only: the gradient of the sum is all their gradients.
-        self._update(torch.autograd.grad(losses.sum(), self._update.leaves), present)
+        self._update(gradients(losses.sum(), self._update.leaves), present)
         return losses
 
     def _losses(self, x: Tensor, start: int, noise: DropoutSource) -> Tensor:
@@ -238,7 +238,7 @@ class Program:
         """Gradients and values of `_losses` as `Step.gradient` returns them."""
         with torch.enable_grad():
             losses = self._losses(x, self.key.start, self._noise())
-            found = torch.autograd.grad(losses.sum(), self._update.leaves)
+            found = gradients(losses.sum(), self._update.leaves)
         return dict(zip(self._update.names, found, strict=True)), losses.detach()
 
     def _own_step(self, x: Tensor, present: Tensor | None) -> Tensor:
