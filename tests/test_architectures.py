@@ -391,7 +391,11 @@ def build(make, shape=SMALL, classes=4, **more):
     [
         (lambda shape, classes: own(), {"classes": 5}, r"outputs of shape \(2, 4\); expected \(2, 5\)"),
         (lambda shape, classes: own(), {"shape": (3, 6, 6)}, "cannot be built"),
-        (lambda shape, classes: own(sample=shape), {"shape": (1, 6, 6)}, "1 x 6 x 6: .*cannot (be built|take)"),
+        (
+            lambda shape, classes: own(sample=shape),
+            {"shape": (1, 6, 6)},
+            "1 x 6 x 6: .*cannot (be built|take)",
+        ),
         (
             lambda shape, classes: own(),
             {"kind": "words"},

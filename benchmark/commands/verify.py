@@ -221,6 +221,11 @@ def _lines(name: str, verdict: Verdict) -> list[str]:
     """The verdict, the first differences beyond tolerance, the largest, and what was otherwise."""
     what = f"{_span(verdict.rounds, len(verdict.record.rounds))}, {verdict.figures} figures"
     lines = [f"{verdict.verdict:16}  {name} ({what})"]
+    if verdict.drift:
+        largest = verdict.drift[""]
+        lines.append(
+            f"  a run from weights a rounding error away drifts by {largest:.3g} tolerances in as many rounds"
+        )
     if verdict.gaps:
         lines += [f"  {gap}" for gap in verdict.beyond[:_SHOWN]]
         lines.append(f"  {len(verdict.gaps)} not bit-equal, {len(verdict.beyond)} of them beyond tolerance")

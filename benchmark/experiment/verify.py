@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from pfl_benchmark.datasets import api as datasets
-from pfl_benchmark.engine.budget import plan_rounds
+from pfl_benchmark.engine.budget import Plan, plan_rounds
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.engine.rounds import Diverged, Observer, run
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.prepare import prepare
+from pfl_benchmark.experiment.prepare import Prepared, prepare
 from pfl_benchmark.records.environment import deciding, environment
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.same_data import Source, data_for, source_of
-from pfl_benchmark.records.seal import BIT_EQUAL, DIFFERENT, WITHIN_TOLERANCE, write_verdict
+from pfl_benchmark.records.seal import BIT_EQUAL, DIFFERENT, DRIFTED, WITHIN_TOLERANCE, write_verdict
 from pfl_benchmark.records.sources import same_code
 from pfl_benchmark.records.writer import RunRecord
 from pfl_benchmark.resolve.code import code_of, installed_plugins
@@ -31,10 +33,14 @@ from pfl_benchmark.resolve.run import Run
 ROUNDS = 3  # that are run again if nothing else is asked for
 
 # Counts and words must be the same. Of real numbers |recorded - found| / max(1, |recorded|) may be so much,
-# since executors, hardware and libraries sum in different orders. Measured between loop and stacked on digits
-# (FedAvg, Ditto, FedRep, PPFE): losses differ by 1e-6 at most in nine rounds and by 2e-4 in twelve, but by up
-# to 0.03 in forty, where no tolerance would tell an error from rounding.
+# since executors, hardware and libraries sum in different orders.
 TOLERANCE = 1e-3
+
+# Rounding grows with every step, in some runs faster than in others, so no fixed tolerance would do for
+# records of other machines. A control run begins with weights changed by as little as rounding changes them,
+NUDGE = 1e-6
+# and the record may be as many times as far away as that run was until the same round.
+DRIFT = 10.0
 
 _TIMED = ("seconds", "seconds_closing", "samples_per_second")
 _HISTORY = ("shared_rounds", "resumed", "notes", "environment", "origins", "saved")
@@ -70,17 +76,21 @@ class Verdict:
     figures: int  # how many were compared
     gaps: Sequence[Gap]  # all that are not exactly the recorded ones, in the record's order
     environment: Mapping[str, Any]  # of this process, as in a summary
+    drift: Mapping[str, float] = field(default_factory=dict)  # of the control run, in tolerances, by place
 
     @property
     def verdict(self) -> str:
         if not self.gaps:
             return BIT_EQUAL
-        return DIFFERENT if self.beyond else WITHIN_TOLERANCE
+        if not any(gap.excess > 1 for gap in self.gaps):
+            return WITHIN_TOLERANCE
+        return DIFFERENT if self.beyond else DRIFTED
 
     @property
     def beyond(self) -> list[Gap]:
-        """The differences that no tolerance covers."""
-        return [gap for gap in self.gaps if gap.excess > 1]
+        """The differences that neither the tolerance nor the control run covers."""
+        whole = self.drift.get("", 0.0)
+        return [gap for gap in self.gaps if gap.excess > max(1, DRIFT * self.drift.get(gap.place, whole))]
 
     @property
     def largest(self) -> Gap | None:
@@ -113,6 +123,7 @@ class Verdict:
             "figures": self.figures,
             "unequal": len(self.gaps),
             "beyond_tolerance": len(self.beyond),
+            **({"drift": self.drift[""]} if self.drift else {}),
             "first_beyond": [gap.to_dict() for gap in self.beyond[:_SHOWN]],
             "largest": self.largest.to_dict() if self.largest else None,
             "code": self.environment["code"],
@@ -138,7 +149,7 @@ def execution_for(record: Record, run: Run, asked: Execution) -> Execution:
     """How to run a record again: as asked, and where that leaves a choice as the record was made."""
     made, network, not_stackable = record.summary["environment"], run.network, run.method.not_stackable
     if asked.device == "auto" and made.get("device") == "cpu":
-        asked = dataclasses.replace(asked, device="cpu")
+        asked = replace(asked, device="cpu")
     kind, name = asked.pick_device().type, made.get("executor")
     if (
         asked.executor == "auto"
@@ -148,8 +159,8 @@ def execution_for(record: Record, run: Run, asked: Execution) -> Execution:
         and (kind == "cpu") == (made.get("device") == "cpu")
         and not EXECUTORS[name].unable(network, not_stackable)
     ):
-        asked = dataclasses.replace(asked, executor=name)
-    return dataclasses.replace(asked, tf32=asked.tf32 or bool(made.get("tf32")))
+        asked = replace(asked, executor=name)
+    return replace(asked, tf32=asked.tf32 or bool(made.get("tf32")))
 
 
 def cores_for(record: Record, run: Run) -> int:
@@ -202,25 +213,58 @@ def verify(
         if plan.rounds != len(record.rounds):
             gap = Gap("plan", "rounds", len(record.rounds), plan.rounds, math.inf)
             return Verdict(record, 0, 1, [gap], surroundings)
-        watched, whole = _Watched(observer, rounds), rounds == plan.rounds
-        with tempfile.TemporaryDirectory(prefix="pfl-verify-") as root, precision(execution.tf32):
-            made = RunRecord(Path(root), config, config.algo)
-            made.folder.mkdir()
-            made.begin({"split": {"checksum": prepared.split.checksum}})
-            algorithm = prepared.make(plan.rounds)
-            try:
-                run(algorithm, plan, made, None, watched, surroundings, math.inf)
-            except _Enough:
-                pass
-            except Diverged as error:
-                line = record.rounds[len(watched.lines)]
-                gap = Gap(f"round {line['round']}", "loss", line["loss"], str(error).split(";")[0], math.inf)
+        with precision(execution.tf32):
+            found = _again(prepared, plan, rounds, observer, surroundings)
+            if isinstance(found, Gap):
+                line = record.rounds[int(found.place.removeprefix("round ")) - 1]
+                gap = replace(found, recorded=line["loss"])
                 return Verdict(record, line["round"], len(line), [gap], surroundings)
-            found = _figures(watched.lines, read_record(made.folder) if whole else None)
+            recorded = _figures(record.rounds[:rounds], record if rounds == plan.rounds else None)
+            verdict = Verdict(record, rounds, len(recorded), _gaps(recorded, found), surroundings)
+            if verdict.verdict != DIFFERENT or not verdict.elsewhere:
+                return verdict
+            control = _again(_nudged(prepared), plan, rounds, observer, surroundings)
+            drift = {} if isinstance(control, Gap) else _drift(_gaps(found, control), rounds)
+            return replace(verdict, drift=drift)
     finally:
         prepared.task.executor.close()
-    recorded = _figures(record.rounds[:rounds], record if whole else None)
-    return Verdict(record, rounds, len(recorded), _gaps(recorded, found), surroundings)
+
+
+def _again(
+    prepared: Prepared, plan: Plan, rounds: int, observer: Observer, surroundings: Mapping[str, Any]
+) -> Figures | Gap:
+    """The figures of the first rounds of a run; a gap where training diverges."""
+    watched, whole = _Watched(observer, rounds), rounds == plan.rounds
+    with tempfile.TemporaryDirectory(prefix="pfl-verify-") as root:
+        made = RunRecord(Path(root), prepared.config, prepared.config.algo)
+        made.folder.mkdir()
+        made.begin({"split": {"checksum": prepared.split.checksum}})
+        try:
+            run(prepared.make(plan.rounds), plan, made, None, watched, surroundings, math.inf)
+        except _Enough:
+            pass
+        except Diverged as error:
+            return Gap(f"round {len(watched.lines) + 1}", "loss", None, str(error).split(";")[0], math.inf)
+        return _figures(watched.lines, read_record(made.folder) if whole else None)
+
+
+def _nudged(prepared: Prepared) -> Prepared:
+    """The run with initial weights that differ by `NUDGE` of themselves, up or down."""
+    rng = np.random.default_rng(0)
+    initial = {
+        name: tensor * torch.from_numpy(1 + NUDGE * rng.choice([-1.0, 1.0], tensor.shape)).to(tensor)
+        for name, tensor in prepared.task.initial.items()
+    }
+    return replace(prepared, task=replace(prepared.task, initial=initial))
+
+
+def _drift(gaps: Sequence[Gap], rounds: int) -> dict[str, float]:
+    """The largest gap of real numbers until each round, by place, and of all (``""``)."""
+    real = [gap for gap in gaps if math.isfinite(gap.excess)]
+    drift, largest = dict[str, float](), 0.0
+    for place in (f"round {number}" for number in range(1, rounds + 1)):
+        drift[place] = largest = max([largest, *(gap.excess for gap in real if gap.place == place)])
+    return {**drift, "": max([largest, *(gap.excess for gap in real)])}
 
 
 class _Enough(Exception):

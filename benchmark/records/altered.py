@@ -1,4 +1,4 @@
-"""Which parts of the code that computes rounds a plugin or script has replaced in this process."""
+"""Which parts of the code that computes rounds a plugin has replaced in this process."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from pfl_benchmark.records.sources import digest
 DIAGNOSTICS = "diagnostics.json"  # only of methods that have some
 _VERIFIED = "verified.json"
 BIT_EQUAL, WITHIN_TOLERANCE, DIFFERENT = "bit-equal", "within tolerance", "different"
+DRIFTED = "drifted"  # made elsewhere, and no farther from here than a run that begins a rounding error away
 SEALED = ("clients.csv", "config.json", DIAGNOSTICS, "rounds.jsonl", "summary.json")
 
 

@@ -26,8 +26,8 @@ def code_of(config: RunConfig, network: Network | None = None) -> str:
     """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
 
     What only other methods, networks, datasets and partitioners are made of does not count. `network` is
-    `network_of` the configuration, if that is known already. What plugins or scripts have replaced in modules
-    of this package counts (`replaced`).
+    `network_of` the configuration, if that is known already. What plugins have replaced in modules of this
+    package counts (`replaced`).
     """
     network = network or network_of(config)
     code = _digest(_modules_of(config, network), config.dataset, repr(network))
@@ -35,11 +35,11 @@ def code_of(config: RunConfig, network: Network | None = None) -> str:
 
 
 def replaced() -> Mapping[str, bytes]:
-    """What plugins or scripts have replaced in the code that computes rounds, by name; see `altered`.
+    """What plugins have replaced in the code that computes rounds, by name; see `altered`.
 
-    Only they can: a command without plugins is not searched.
+    Without plugins nothing is searched for, and so not what a script replaces.
     """
-    if not LOADED and "pfl_benchmark.interface" not in sys.modules:
+    if not LOADED:
         return {}
     from pfl_benchmark.records.altered import altered
 

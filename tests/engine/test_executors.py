@@ -9,11 +9,11 @@ import torch
 
 from pfl_benchmark.algorithms.ditto import Pull
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
-from pfl_benchmark.engine.executors.threads import CORES_VARIABLE, available_cores
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.step import Rule
 from pfl_benchmark.models import NETWORKS, LowRank
+from pfl_benchmark.records.environment import CORES_VARIABLE, available_cores
 
 OTHERS = sorted(set(EXECUTORS) - {"loop"})
 LAYERS = ("conv1", "conv2", "fc1", "fc2", "fc3")

@@ -14,6 +14,7 @@ from pfl_benchmark.engine.budget import Plan
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment import verify as again
 from pfl_benchmark.records.seal import seal, write_verdict
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.resolve.code import code_of, outdated
@@ -102,6 +103,45 @@ def test_as_many_cores_as_the_record_had_where_they_decide_its_floats(cores, exe
     known = cores in (1, 1000) and EXECUTORS[executor].by_cores
     assert verdict(folder)["environment"]["cores"] == (min(cores, before) if known else before)
     assert available_cores() == before
+
+
+@pytest.mark.parametrize("rounds", ["--rounds=2", "--all"])
+@pytest.mark.parametrize("elsewhere", [True, False])
+@pytest.mark.parametrize(("nudge", "drifts"), [(1e-2, True), (1e-9, False)])
+def test_drift_of_other_hardware_is_measured_not_guessed(
+    elsewhere, nudge, drifts, rounds, copy, verify, monkeypatch
+):
+    """A loss beyond tolerance may come of rounding only where a run that begins elsewhere goes as far."""
+    folder = copy("fedper")
+    if elsewhere:
+        amend(folder / "summary.json", lambda summary: summary["environment"].update(processor="another"))
+    edit_rounds(folder, 2, loss=value_of(folder, 2, "loss") * (1 + 3 * again.TOLERANCE))
+    (folder / "done").unlink()
+    seal(folder)
+    monkeypatch.setattr(again, "NUDGE", nudge)
+    code, out, _ = verify(folder, rounds)
+    expected = "drifted" if elsewhere and drifts else "different"
+    assert (verdict(folder)["verdict"], code) == (expected, int(expected == "different"))
+    assert out.startswith(expected)
+    assert ("drift" in verdict(folder)) == elsewhere
+    assert (
+        outdated(
+            RunConfig.from_dict(json.loads((folder / "config.json").read_text())["config"]),
+            json.loads((folder / "summary.json").read_text()),
+        )
+        is False
+    )
+
+
+def test_counts_never_drift(copy, verify, monkeypatch):
+    folder = copy("fedper")
+    amend(folder / "summary.json", lambda summary: summary["environment"].update(processor="another"))
+    edit_rounds(folder, 1, steps=value_of(folder, 1, "steps") + 1)
+    (folder / "done").unlink()
+    seal(folder)
+    monkeypatch.setattr(again, "NUDGE", 1e-2)
+    assert verify(folder, "--rounds=2")[0] == 1
+    assert verdict(folder)["verdict"] == "different"
 
 
 def test_every_method_sees_its_full_number_of_rounds(algo, copy, verify):

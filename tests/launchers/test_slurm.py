@@ -7,12 +7,12 @@ import sys
 import pytest
 from watching import Killer
 
-from pfl_benchmark.engine.executors.threads import CORES_VARIABLE
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.launch import find
 from pfl_benchmark.launch.base import Options
 from pfl_benchmark.launch.slurm import Slurm, parameters
+from pfl_benchmark.records.environment import CORES_VARIABLE
 from pfl_benchmark.studies.grid import PlannedRun
 
 TIME = [("time", "30")]

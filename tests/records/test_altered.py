@@ -1,4 +1,4 @@
-"""What a plugin or script replaces in the code that computes rounds is seen, said, and other code."""
+"""What a plugin replaces in the code that computes rounds is seen, said, and other code."""
 
 import json
 import os
