@@ -88,7 +88,7 @@ def test_the_others_fare_as_without_them(algo, begun, tiny, launch, monkeypatch,
         many = dataclasses.replace(resolved.config, clients=8, new_clients=0.25)
         found = prepare(resolve(many), execution, dataset)
         split = datasets.Split(found.split.train[:6], found.split.test[:6])
-        monkeypatch.setattr("pfl_benchmark.experiment.prepare.split_of", lambda config, dataset: split)
+        monkeypatch.setattr("pfl_benchmark.experiment.prepare._split", lambda config, dataset: split)
         return prepare(resolved, execution, dataset)
 
     monkeypatch.setattr("pfl_benchmark.experiment.runner.prepare", alone)
