@@ -541,7 +541,7 @@ def test_a_pull_beyond_two_diverges_and_says_where(tiny, play):
     with pytest.raises(
         Diverged,
         match=r"loss of client \d .* in round \d \(stage 1\); it began with parameters up to \S+; "
-        r"try a smaller --lr or a smaller --set lam\. ",
+        r"try a smaller --set lam or a smaller --lr\. ",
     ):
         play(tiny("ditto", {"lam": 2000.0}, local_epochs=5))
 
