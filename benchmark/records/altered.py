@@ -23,9 +23,7 @@ class _Written:
 
     codes: frozenset[CodeType]  # of all functions
     functions: frozenset[str]  # names of functions of the module, and of its classes after a dot
-    imported: Mapping[
-        str, tuple[str, str]
-    ]  # names from modules of this package: the module, and its name there
+    imported: Mapping[str, tuple[str, str]]  # from modules of this package: the module, and the name there
     constants: Mapping[str, Any]  # values of literals, of the module and of its classes after a dot
     bound: frozenset[str]  # all that classes assign or define
 
@@ -50,17 +48,17 @@ def _differences(module: str, written: _Written) -> Iterator[tuple[str, str]]:
     for prefix, owner in owners:
         for name, value in owner.items():
             function, key = _function(value), f"{prefix}{name}"
-            if key in written.functions and (function is None or _is_foreign(function, written.codes)):
-                yield key, repr(value) if function is None else function.__code__.co_code.hex()
-            elif key in written.constants and value != written.constants[key]:
-                yield key, repr(value)
-            elif prefix and key not in written.bound and not name.startswith("_"):  # over that of a base
-                yield key, repr(value) if function is None else function.__code__.co_code.hex()
+            foreign = function is None or _is_foreign(function, written.codes)
+            replaced = key in written.functions and foreign
+            changed = key in written.constants and value != written.constants[key]
+            added = prefix and key not in written.bound and not name.startswith("_")  # over that of a base
+            if replaced or changed or added:
+                yield key, _told(value)
     for name, (home, original) in written.imported.items():
         there = vars(sys.modules[home]).get(original) if home in sys.modules else None
         own = (function := _function(here.get(name))) is not None and function.__module__ == home
         if there is not None and here.get(name) is not there and not own:  # own: it was replaced there
-            yield name, repr(here.get(name))
+            yield name, _told(here.get(name))
 
 
 def _is_own(value: Any, module: str) -> bool:
@@ -72,6 +70,17 @@ def _function(value: Any) -> FunctionType | None:
     value = value.fget if isinstance(value, property) else getattr(value, "func", value)
     value = inspect.unwrap(getattr(value, "__func__", value))
     return value if isinstance(value, FunctionType) else None
+
+
+def _told(value: Any) -> str:
+    """What a function does, without where it stands; of all else its `repr`."""
+    function = _function(value)
+    return repr(value) if function is None else repr(_content(function.__code__))
+
+
+def _content(code: CodeType) -> tuple[Any, ...]:
+    constants = [_content(part) if isinstance(part, CodeType) else part for part in code.co_consts]
+    return code.co_code, code.co_names, constants
 
 
 def _is_foreign(function: FunctionType, codes: frozenset[CodeType]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -31,10 +33,12 @@ def code_of(config: RunConfig, network: Network | None = None) -> str:
     """
     network = network or network_of(config)
     code = _digest(_modules_of(config, network), config.dataset, repr(network))
-    return digest({"code": code.encode(), **replaced()}) if replaced() else code
+    if not (changes := replaced()):
+        return code
+    return hashlib.sha256(json.dumps([code, changes], sort_keys=True).encode()).hexdigest()
 
 
-def replaced() -> Mapping[str, bytes]:
+def replaced() -> dict[str, str]:
     """What plugins have replaced in the code that computes rounds, by name; see `altered`.
 
     Without plugins nothing is searched for, and so not what a script replaces.
@@ -43,7 +47,7 @@ def replaced() -> Mapping[str, bytes]:
         return {}
     from pfl_benchmark.records.altered import altered
 
-    return {name: now.encode() for name, now in altered().items()}
+    return altered()
 
 
 def replacement_note() -> str:

@@ -110,7 +110,7 @@ def test_it_says_who_verified_with_which_code(board, folders):
 def test_a_packs_numbers_are_verified_only_beside_it(board, folders):
     assert "✓" not in rows(board("theirs.zip"))["fedrep"][0]
     with unpacked(folders / "theirs.zip") as bundle:
-        for name, mark in (("bit-equal", "✓"), ("different", "✗")):
+        for name, mark in (("bit-equal", "✓"), ("drifted", "≈"), ("different", "✗")):
             file = write_verdicts(
                 bundle, {bundle.records[0].folder.name: verdict(bundle.records[0], verdict=name)}
             )

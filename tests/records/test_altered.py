@@ -10,8 +10,10 @@ import pytest
 
 from pfl_benchmark.algorithms.ditto import Ditto
 from pfl_benchmark.algorithms.fedper import FedPer
+from pfl_benchmark.config.loaded import LOADED
 from pfl_benchmark.engine import message, rounds, sgd
 from pfl_benchmark.records.altered import altered
+from pfl_benchmark.resolve.code import code_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +34,26 @@ def test_a_replacement_is_named(kind, monkeypatch):
     owner, name, value, told = CHANGES[kind]
     monkeypatch.setattr(owner, name, value, raising=False)
     assert [*altered()] == [told]
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_it_counts_as_other_code(kind, tiny, monkeypatch):
+    monkeypatch.setitem(LOADED, "own.py", "own")
+    owner, name, value, _ = CHANGES[kind]
+    before = code_of(tiny("ditto"))
+    monkeypatch.setattr(owner, name, value, raising=False)
+    assert code_of(tiny("ditto")) != before
+
+
+def test_replacements_differ_by_what_they_do_not_by_where_they_stand(tiny, monkeypatch):
+    monkeypatch.setitem(LOADED, "own.py", "own")
+
+    def under(source):
+        monkeypatch.setattr(rounds, "evaluate", eval(source))
+        return code_of(tiny("fedavg"))
+
+    assert under("lambda x: 0.9 * x") == under("lambda x: 0.9 * x") != under("lambda x: 0.8 * x")
+    assert under("lambda x: [0.9 for _ in x]") == under("lambda x: [0.9 for _ in x]")
 
 
 PLUGIN = """

@@ -17,7 +17,7 @@ from pfl_benchmark.present.page.command import command
 from pfl_benchmark.present.page.mixtures import UNKNOWN
 from pfl_benchmark.records.bundle import Bundle, read_verdicts
 from pfl_benchmark.records.record import Record
-from pfl_benchmark.records.seal import DIFFERENT
+from pfl_benchmark.records.seal import DIFFERENT, DRIFTED
 from pfl_benchmark.render.forms import percent, size
 from pfl_benchmark.render.markup import template
 from pfl_benchmark.render.table import Head
@@ -119,10 +119,12 @@ class _Number:
 
     @property
     def state(self) -> str:
-        """``verified``, ``partly``, ``different`` or, if nothing was verified, ``no``."""
+        """``verified``, ``partly``, ``drifted``, ``different`` or, if nothing was verified, ``no``."""
         found = [self.verdict(record).get("verdict") for record in self.records]
         if DIFFERENT in found:
             return "different"
+        if DRIFTED in found:
+            return "drifted"
         return "verified" if all(found) else "partly" if any(found) else "no"
 
 
