@@ -9,6 +9,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from browser import Browser, find_browser
 from own_images import clients_folder, encoded, write_parquet
@@ -155,7 +157,11 @@ def folder(tmp_path, monkeypatch):
             (tmp_path / "fast_head.py").write_text(example, encoding="utf-8")
     clients_folder(tmp_path / "my_images")
     images = [encoded(x) for x in datasets.load("digits").train.x[:200]]
-    write_parquet(tmp_path / "my_images.parquet", images, datasets.load("digits").train.y[:200])
+    labels = datasets.load("digits").train.y[:200]
+    write_parquet(tmp_path / "my_images.parquet", images, labels)
+    pq.write_table(
+        pa.table({"img": images, "fine_label": labels}), tmp_path / "cifar100.parquet"
+    )  # as on the Hub
     registries_ = (ALGORITHMS, ARCHITECTURES, DATASETS, MODULES, NETWORKS, SETTINGS, SOURCES, LOADED)
     kept = [(one, dict(one)) for one in (*registries_, own_data._LOADED)]
     ALGORITHMS.pop("fast-head", None)  # of whoever has saved the example in algorithms/
