@@ -24,13 +24,13 @@ class FineTuning:
         search=(1, 2, 5, 10),
     )
     ft_head_epochs: int = option(
-        0, "epochs of the last layer alone, before those (LP-FT)", least=0, added=True
+        0, "epochs of the last layer alone, before those (LP-FT)", least=0, absent=0
     )
     ft_lr: float = option(
         0.0,
         "learning rate of fine-tuning; 0: --lr",
         least=0,
-        added=True,
+        absent=0.0,
     )
 
 

@@ -17,7 +17,7 @@ class DecoupledHyper:
         "personal layers of a client that has not taken part: the common start, or the mean of those sent in "
         "the last round, as in FedRep's main_fedrep.py; personal layers are then sent as well, and charged",
         choices=("initial", "average"),
-        added=True,
+        absent="initial",
     )
 
 

@@ -23,7 +23,7 @@ class FedAvgMHyper:
         search=(0.5, 0.7, 0.9, 0.97),
     )
     server_rate: float = option(0.1, "learning rate of the server", least=0, search=Between(0.01, 3))
-    nesterov: bool = option(False, "take Nesterov's step", added=True)
+    nesterov: bool = option(False, "take Nesterov's step", absent=False)
 
 
 @register

@@ -28,7 +28,7 @@ class FedBABUHyper(FineTuning):
     lr_steps: bool = option(
         False,
         "a tenth of the learning rate after half of the rounds, a hundredth after three quarters",
-        added=True,
+        absent=False,
     )
 
 

@@ -31,7 +31,7 @@ class FedPerHyper(DecoupledHyper):
         0,
         "epochs of fine-tuning a copy of the whole model before it is evaluated; none in the publications",
         least=0,
-        added=True,
+        absent=0,
     )
 
 

@@ -34,7 +34,7 @@ from pfl_benchmark.engine.params import (
     strip_prefix,
 )
 from pfl_benchmark.engine.registry import register
-from pfl_benchmark.engine.step import Rule, Step
+from pfl_benchmark.engine.step import Objective, Rule, Step
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import BatchNorm, Conv, Conv1d, Layer, Linear, LowRank, Network, Params
@@ -58,6 +58,7 @@ __all__ = [
     "Message",
     "Network",
     "NoHyper",
+    "Objective",
     "Params",
     "Part",
     "Phase",

@@ -71,7 +71,13 @@ class PPFEHyper(DecoupledHyper):
         "loss",
         "what weights do: weigh losses, or set the chances by which each epoch's samples are drawn",
         choices=("loss", "resample"),
-        added=True,
+        absent="loss",
+    )
+    rw_batch: str = option(
+        "auto",
+        "a batch's loss. mean: Σ ω ℓ over the number of samples; weighted_mean: Σ ω ℓ over Σ ω. auto: mean",
+        choices=("auto", "mean", "weighted_mean"),
+        absent="mean",
     )
     rw_loss: str = option(
         "ce_norm",
@@ -97,13 +103,23 @@ class PPFEHyper(DecoupledHyper):
         "train",
         "samples that β is measured on: those trained on, or a fifth of them kept out of all training",
         choices=("train", "holdout20"),
-        added=True,
+        absent="train",
     )
     full_last_only: bool = option(
-        False, "everyone takes part in the last round of the run only, not of every stage", added=True
+        False, "everyone takes part in the last round of the run only, not of every stage", absent=False
+    )
+
+    closing_body: str = option(
+        "shared",
+        "shared layers that a stage's models are judged and evaluated with at its end: the server's, or each "
+        "client's own as it trained them in the stage's last round",
+        choices=("shared", "own"),
+        absent="shared",
     )
 
     def __post_init__(self) -> None:
+        if self.rw_batch == "auto":
+            object.__setattr__(self, "rw_batch", "mean")
         if self.fc_init == "auto":
             start = "fedavg" if self.reduction in RESHAPING and self.T > 2 else "prev"
             object.__setattr__(self, "fc_init", start)
@@ -159,6 +175,14 @@ def check_switches(hyper: PPFEHyper) -> None:
     if hyper.rw_apply != "loss" and (hyper.T == 1 or not hyper.reweight):
         reason = "reweight=false" if hyper.T > 1 else "T=1"
         raise UserError(f"rw_apply={hyper.rw_apply}: {reason} has no sample weights to apply; leave one out")
+    if hyper.rw_batch != "mean" and (hyper.T == 1 or not hyper.reweight or hyper.rw_apply != "loss"):
+        reason = "reweight=false" if not hyper.reweight else "T=1" if hyper.T == 1 else "rw_apply=resample"
+        raise UserError(f"rw_batch={hyper.rw_batch}: {reason} weighs no losses; leave one out")
+    if hyper.closing_body == "own" and hyper.full_last_only:
+        raise UserError(
+            "closing_body=own: under full_last_only=true not everyone trains in a stage's last round; leave "
+            "one out"
+        )
     if hyper.ens_space != "logit" and hyper.ensemble == "last" and hyper.rw_target == "single":
         raise UserError(
             f"ens_space={hyper.ens_space}: ensemble=last leaves nothing to sum; leave one of them out"

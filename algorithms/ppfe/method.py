@@ -35,6 +35,7 @@ from pfl_benchmark.method import (
     ClientStore,
     Ledger,
     LocalCall,
+    LocalResult,
     Message,
     Network,
     Params,
@@ -103,6 +104,7 @@ class PPFE(Decoupled):
         self.least_rounds = least_rounds(hyper.stage_rounds[: hyper.T])
         self._fedavg: Params = {}  # θ_F, the model at the end of stage 1
         self._finished: list[tuple[Params, ClientStore]] = []  # ψ and φ of closed stages
+        self._closing: ClientStore | None = None  # whole models of a stage's last round (closing_body=own)
         self._records: list[StageRecord] = []
         self.weights = SampleWeights(task, hyper)
         self._new_betas: dict[int, list[float]] = {}  # of clients that took no part in training, by stage
@@ -197,7 +199,7 @@ class PPFE(Decoupled):
         masks = self.reduction.masks(network, stage.personal) if stage.personal else None
         if masks is not None:
             masks = {key: mask.to(self.task.data.device) for key, mask in masks.items()}
-        return [Phase(rates, self.config.local_epochs, masks=masks)]
+        return [Phase(rates, self.config.local_epochs, masks=masks, objective=self.weights.objective(stage))]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
@@ -214,9 +216,10 @@ class PPFE(Decoupled):
             self._fedavg = clone(self.server)
         record = StageRecord.empty(self.task.data.clients)
         self._records.append(record)
-        self._finished.append((clone(self.server), self.clients))
+        kept, self._closing = self._closing or self.clients, None
+        self._finished.append((clone(self.server), kept))
         for chunk in chunks(range(self.task.data.clients)):
-            models = self.assemble(chunk, self.server)
+            models = {**self.assemble(chunk, self.server), **kept.gather(chunk)}
             for part in ("train", "test"):
                 outputs = self.task.executor.forward(self.network, models, chunk, part)
                 record.scores[part].extend(output.cpu() for output in outputs)
@@ -234,12 +237,21 @@ class PPFE(Decoupled):
         record.measure(client, result, weights if judged is None else weights * judged, labels)
         weights.copy_(result.weights)
 
+    def keep(self, outcome: LocalResult) -> None:
+        super().keep(outcome)
+        if self.hyper.closing_body == "own" and self.kind(outcome.round).closing:
+            if self._closing is None:
+                self._closing = ClientStore({**self.server, **self.clients.initial}, self.task.data.clients)
+            self._closing.scatter(outcome.clients, outcome.models["model"])
+
     # -- evaluation -----------------------------------------------------------------------------
 
     def members(self, clients: Sequence[int]) -> list[StackedModel]:
-        single = len(self.stages) == 1 or self.hyper.ensemble == "last"
-        if single or len(self._finished) < len(self.stages):
+        if len(self._finished) < len(self.stages):
             return super().members(clients)
+        if len(self.stages) == 1 or self.hyper.ensemble == "last":
+            shared, store = self._finished[-1]
+            return [StackedModel(self.network, {**expand(shared, len(clients)), **store.gather(clients)})]
         weights = ensemble_weights([*self._betas(clients).T]).to(self.task.data.device)
         members = []
         for position, stage in enumerate(self.stages):
@@ -312,6 +324,8 @@ class PPFE(Decoupled):
         hyper, stage, found = self.hyper, self.current.number, [*super().remedies]
         if hyper.reweight and hyper.rw_apply == "loss" and stage > 1:
             found.append("--set reweight=false")
+            if hyper.rw_batch == "mean":
+                found.append("--set rw_batch=weighted_mean")
         if hyper.reduction in RESHAPING and hyper.fc_init == "prev" and stage >= FIRST_REDUCED_STAGE:
             found.append("--set fc_init=fedavg")
         return found

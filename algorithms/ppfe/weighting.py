@@ -12,8 +12,9 @@ from pfl_benchmark.algorithms.ppfe.ensemble import ensemble_weights, weighted_sc
 from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
 from pfl_benchmark.algorithms.ppfe.reweight import Reweighted, reweight
 from pfl_benchmark.algorithms.ppfe.stages import Stage
-from pfl_benchmark.method import LocalCall, RunContext, as_logits
+from pfl_benchmark.method import LocalCall, Objective, RunContext, Step, as_logits
 
+SMALLEST = 1e-30  # sum of a batch's weights that is divided by; without a sample it is 0
 HOLDOUT = 0.2  # share of a client's training samples under ``beta_data=holdout20``
 
 
@@ -60,6 +61,10 @@ class SampleWeights:
         else:
             call.sample_weights = [own.to(self._task.data.device) for own in heard]
 
+    def objective(self, stage: Stage) -> Objective | None:
+        """The loss of a batch in a stage; None: Σ ω ℓ / |B|, as the engine takes it."""
+        return weighted_mean if self._hyper.rw_batch == "weighted_mean" and stage.number > 1 else None
+
     def judge(
         self,
         scores: Sequence[Tensor],
@@ -82,6 +87,11 @@ class SampleWeights:
             together = weighted_scores(scores, ensemble_weights(betas)[0], space)
             result = reweight(as_logits(together, space), labels, weights, classes, self._hyper, judged)
         return result if self._hyper.reweight else replace(result, weights=weights)
+
+
+def weighted_mean(step: Step) -> Tensor:
+    """Σ ω ℓ / Σ ω of each client's batch [m]; 0 where all weights of the batch are."""
+    return step.cross_entropy() / step.sample_weights.sum(1).clamp(min=SMALLEST)
 
 
 def without(weights: Tensor, judged: Tensor | None) -> Tensor:

@@ -38,7 +38,7 @@ def option(
     least: float | None = None,
     below: float | None = None,
     most: float | None = None,
-    added: bool = False,
+    absent: Any = None,
     search: Space | None = None,
 ) -> Any:
     """A dataclass field with its one line of documentation.
@@ -47,11 +47,12 @@ def option(
         choices: the only values allowed.
         least, below, most: numbers must be at least `least`, smaller than `below` and at most `most` (for
             tuples: every entry).
-        added: the option came when the method had records already, which stand for its default.
+        absent: the value that records stand for which do not name the option: it came when the method had
+            records already. None: there are none.
         search: what `tune` tries, the default among it; None: it is not searched.
     """
     rules = {"doc": doc, "choices": choices, "least": least, "below": below, "most": most}
-    return dataclasses.field(default=default, metadata={**rules, "added": added, "search": search})
+    return dataclasses.field(default=default, metadata={**rules, "absent": absent, "search": search})
 
 
 def spaces(hyper: type) -> dict[str, Space]:
@@ -63,12 +64,13 @@ def spaces(hyper: type) -> dict[str, Space]:
 def recorded(hyper: Any) -> dict[str, Any]:
     """The values of a hyper-parameter object that belong to a run's identity.
 
-    That is all of them, but not an option that was added later and has its default: runs without it stay
+    That is all of them, but not an option that came later and has the value of the runs before it: those stay
     the runs they were.
     """
     values = dataclasses.asdict(hyper)
     for spec in dataclasses.fields(hyper):
-        if spec.metadata.get("added") and values[spec.name] == spec.default:
+        absent = spec.metadata.get("absent")
+        if absent is not None and values[spec.name] == absent:
             del values[spec.name]
     return values
 
