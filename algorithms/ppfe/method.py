@@ -74,7 +74,7 @@ class PPFE(Decoupled):
     Hyper = PPFEHyper
     ablations = ABLATIONS
     tuning = (
-        {"fc_init": "prev"},
+        {"fc_init": "fedavg"},
         {"rw_loss": "zero_one"},
         {"rw_target": "ensemble"},
         {"body_rate": (1.0, 0.1, 0.1, 0.1)},
