@@ -59,11 +59,12 @@ class PPFEHyper(DecoupledHyper):
     )
     width_alpha: float = option(0.25, "width: personal hidden layers of stage t have W·t^(−α) units", least=0)
     fc_init: str = option(
-        "prev",
+        "auto",
         "start of reduced stages. prev: each client's model of the previous stage. From the FedAvg model of "
         "stage 1 instead: fedavg_heads: personal layers; fedavg: fully connected layers; fedavg_chain: the "
-        "whole of stage 3, later fully connected layers; fedavg_all: everything",
-        choices=STARTS,
+        "whole of stage 3, later fully connected layers; fedavg_all: everything. "
+        "auto: fedavg, or prev where no shapes change",
+        choices=("auto", *STARTS),
     )
     reweight: bool = option(True, "reweight samples between stages")
     rw_apply: str = option(
@@ -74,8 +75,7 @@ class PPFEHyper(DecoupledHyper):
     )
     rw_batch: str = option(
         "auto",
-        "a batch's loss. mean: Σ ω ℓ over the number of samples; weighted_mean: Σ ω ℓ over Σ ω. auto: "
-        "weighted_mean where losses are weighted",
+        "a batch's loss. mean: Σ ω ℓ over the number of samples; weighted_mean: Σ ω ℓ over Σ ω. auto: mean",
         choices=("auto", "mean", "weighted_mean"),
         absent="mean",
     )
@@ -119,8 +119,10 @@ class PPFEHyper(DecoupledHyper):
 
     def __post_init__(self) -> None:
         if self.rw_batch == "auto":
-            weighs = self.T > 1 and self.reweight and self.rw_apply == "loss"
-            object.__setattr__(self, "rw_batch", "weighted_mean" if weighs else "mean")
+            object.__setattr__(self, "rw_batch", "mean")
+        if self.fc_init == "auto":
+            start = "fedavg" if self.reduction in RESHAPING and self.T > 2 else "prev"
+            object.__setattr__(self, "fc_init", start)
 
 
 def _fixed_head(layers: int) -> Mapping[str, Any]:

@@ -74,7 +74,7 @@ class PPFE(Decoupled):
     Hyper = PPFEHyper
     ablations = ABLATIONS
     tuning = (
-        {"fc_init": "fedavg"},
+        {"fc_init": "prev"},
         {"rw_loss": "zero_one"},
         {"rw_target": "ensemble"},
         {"body_rate": (1.0, 0.1, 0.1, 0.1)},
