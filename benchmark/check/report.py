@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pfl_benchmark.check.invariants import CHECKS, Case, Failed
 from pfl_benchmark.errors import UserError, unknown
+from pfl_benchmark.records.scratch import scratch
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,8 @@ def check_method(algo: str, ablation: str | None = None, only: Sequence[str] = (
     for name in only:
         if name not in CHECKS:
             raise unknown("check", name, CHECKS)
-    with tempfile.TemporaryDirectory() as folder:
-        case = Case(algo, Path(folder), ablation)
+    with scratch() as folder:
+        case = Case(algo, folder, ablation)
         case.resolved()
         return [_result(case, name) for name in CHECKS if not only or name in only]
 

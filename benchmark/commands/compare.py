@@ -201,7 +201,8 @@ def _cells(row: Row, is_reference: bool) -> list[str]:
     cells = [
         row.candidate.title,
         ", ".join(map(str, row.candidate.records)),
-        percent(mean) if std is None else f"{percent(mean)} ± {percent(std)}",
+        (percent(mean) if std is None else f"{percent(mean)} ± {percent(std)}")
+        + " §" * row.candidate.diverged,
     ]
     if row.test is None:
         return [*cells, "reference" if is_reference else "no split in common"]
@@ -236,6 +237,8 @@ def _explain(rows: Sequence[Row], chosen: bool) -> None:
     )
     if any(row.verdict.endswith("ranks") for row in rows):
         text += " By ranks: the test speaks for one side and the mean difference for the other."
+    if any(row.candidate.diverged for row in rows):
+        text += " §: training diverged, its loss in the last round is far above that of guessing."
     if chosen:
         text += (
             " The reference is the best of these very figures, which makes p somewhat too small: a "

@@ -37,7 +37,7 @@ These differences grow with the rounds. So where a record was made elsewhere and
 rounds are run once more from weights that are a rounding error away: up to ten times as far as that run the
 record has drifted, beyond that it is different. Seconds are not compared. The verdict is saved in the record
 as verified.json; `run`, `tables` and `report` then no longer call it computed by other code (unless it has
-drifted).
+drifted). Nothing is written into records that git knows, unless --write is given.
 
 Of a bundle (`python -m benchmark pack`) all files are checked first; then some records, drawn at random, are
 verified, and the verdicts are saved beside the bundle, in BUNDLE.zip.verified.json. Plugin files in
@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_dir(execution)
     add_execution(execution)
     add_flag(parser, "--by NAME", "who verifies, for the record and the board (default: not named)")
+    add_flag(parser, "--write", "save the verdicts of records that git knows, too")
     add_flag(parser, "--trust-plugins", "run the plugin files of a bundle, which are its maker's code")
     add_flag(parser, "--json", "print one JSON list instead")
 
@@ -132,6 +133,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
     from pfl_benchmark.experiment.progress import RunProgress
     from pfl_benchmark.launch.cores import at_most
     from pfl_benchmark.records.bundle import write_verdicts
+    from pfl_benchmark.records.environment import is_committed
     from pfl_benchmark.records.same_data import source_of
     from pfl_benchmark.records.seal import DIFFERENT
     from pfl_benchmark.resolve.code import replacement_note
@@ -157,7 +159,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
         run = run.placed(execution)
         again.check_record(record, run, rounds, execution, dataset)
         work.append((record, run, rounds, execution, dataset))
-    verdicts, kept = [], None
+    verdicts, kept, known = [], None, 0
     for number, (record, run, rounds, execution, dataset) in enumerate(work, start=1):
         name = record.folder.name if bundle else shown_path(record.folder)
         headline = f"{number}/{len(work)} {name}: {_span(rounds, len(record.rounds))} again"
@@ -171,12 +173,18 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
         try:
             if bundle:
                 kept = write_verdicts(bundle, {record.folder.name: told})
-            else:
+            elif arguments.write or not is_committed(record.folder / "summary.json"):
                 verdict.save(arguments.by or "")
+            else:
+                known += 1
         except UserError as error:
             say(f"the verdict is not kept: {error}")
     if kept:
         say(f"verdicts: {shown_path(kept)}")
+    if known:
+        say(
+            f"not saved: {known} verdict{'s' * (known > 1)} of records that git knows; --write saves them too"
+        )
     if arguments.json:
         print(json.dumps(verdicts))
     if any(verdict["verdict"] == DIFFERENT for verdict in verdicts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.console.terminal import say, shown_path
-from pfl_benchmark.datasets.api import DATASETS
 from pfl_benchmark.engine.algorithm import smaller
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.hooks import Hooks
@@ -32,8 +30,6 @@ from pfl_benchmark.records.writer import RunRecord, open_store
 from pfl_benchmark.resolve.code import code_of, installed_plugins, outdated, replacement_note
 from pfl_benchmark.resolve.run import Run
 from pfl_benchmark.track.base import About, Followed
-
-FAR = 10  # times the loss of guessing; what methods add to the loss stays below
 
 
 def record_of(run: Run, results_dir: Path) -> RunRecord:
@@ -107,13 +103,12 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
 def run_judged(run: Run, execution: Execution, observer: Observer) -> dict[str, Any]:
     """`run_cell`, with one more of its warnings where training ended far above the loss of guessing."""
     summary = run_cell(run, execution, observer)
-    loss = read_record(Path(summary["record"])).rounds[-1]["loss"]
-    guessing = math.log(DATASETS[run.config.dataset].classes)
-    if loss <= FAR * guessing:
+    record = read_record(Path(summary["record"]))
+    if not record.diverged:
         return summary
     text = (
-        f"training has probably diverged: its loss in the last round is {loss:.3g}, that of guessing "
-        f"{guessing:.2f}; try {' or '.join(smaller(run.method, run.hyper))}"
+        f"training has probably diverged: its loss in the last round is {record.rounds[-1]['loss']:.3g}, "
+        f"that of guessing {record.guessing:.2f}; try {' or '.join(smaller(run.method, run.hyper))}"
     )
     say(f"warning: {text}")
     return {**summary, "warnings": [*summary.get("warnings", ()), text]}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pfl_benchmark.config.run_config import RunConfig
@@ -13,6 +11,7 @@ from pfl_benchmark.datasets.noise import noise
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.budget import Plan
 from pfl_benchmark.engine.rounds import Observer, run
+from pfl_benchmark.records.scratch import scratch
 from pfl_benchmark.records.writer import RunRecord
 
 
@@ -35,7 +34,7 @@ def random_images(config: RunConfig) -> Dataset:
 def run_unrecorded(algorithm: Algorithm, observer: Observer) -> dict[str, Any]:
     """A run from its first round to the record, which is dropped; returns its summary."""
     config = algorithm.task.config
-    with tempfile.TemporaryDirectory() as folder:
-        record = RunRecord(Path(folder), config, config.algo)
+    with scratch() as folder:
+        record = RunRecord(folder, config, config.algo)
         record.folder.mkdir()
         return run(algorithm, Plan(config.rounds, "rounds"), record, None, observer, {})

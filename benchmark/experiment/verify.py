@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from pfl_benchmark.experiment.prepare import Prepared, prepare
 from pfl_benchmark.records.environment import deciding, environment
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.same_data import Source, data_for, source_of
+from pfl_benchmark.records.scratch import scratch
 from pfl_benchmark.records.seal import BIT_EQUAL, DIFFERENT, DRIFTED, WITHIN_TOLERANCE, write_verdict
 from pfl_benchmark.records.sources import same_code
 from pfl_benchmark.records.writer import RunRecord
@@ -235,8 +235,8 @@ def _again(
 ) -> Figures | Gap:
     """The figures of the first rounds of a run; a gap where training diverges."""
     watched, whole = _Watched(observer, rounds), rounds == plan.rounds
-    with tempfile.TemporaryDirectory(prefix="pfl-verify-") as root:
-        made = RunRecord(Path(root), prepared.config, prepared.config.algo)
+    with scratch() as root:
+        made = RunRecord(root, prepared.config, prepared.config.algo)
         made.folder.mkdir()
         made.begin({"split": {"checksum": prepared.split.checksum}})
         try:

@@ -76,6 +76,8 @@ def remarks(found: Across) -> list[str]:
         lines.append("settings have different numbers of seeds: those with more count more in ranks and IQM")
     if 1 in counts:
         lines.append("no bootstrap intervals: they need two seeds or more of every setting")
+    if diverged := [record.folder.name for record in found.blocks.records if record.diverged]:
+        lines.append(f"the training of some runs diverged: {', '.join(diverged)}")
     if variants := found.blocks.variants():
         lines.append(f"hyper-parameters differ between settings: {', '.join(variants)}")
     return lines

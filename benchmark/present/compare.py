@@ -38,6 +38,11 @@ class Candidate:
         return mean_and_std([record.summary["accuracy"] for record in self.records.values()])
 
     @property
+    def diverged(self) -> bool:
+        """Whether the training of a run ended far above the loss of guessing."""
+        return any(record.diverged for record in self.records.values())
+
+    @property
     def by_split(self) -> dict[Split, Record]:
         """The records by what they can be paired by."""
         return {_split(record): record for record in self.records.values()}
@@ -194,6 +199,7 @@ def row_in_numbers(row: Row) -> dict[str, Any]:
         "seeds": list(candidate.records),
         "accuracy": mean,
         "accuracy_std": std,
+        **({"diverged": True} if candidate.diverged else {}),
     }
     if test is None:
         return told

@@ -21,7 +21,6 @@ import json
 import re
 import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections import Counter
@@ -39,19 +38,22 @@ from pfl_benchmark.records.environment import commit
 from pfl_benchmark.records.files import make_folder_of, parse_json, read_json, write_bytes, write_json
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.records.schema import COUNT, OBJECT, Allowed, check_entries
+from pfl_benchmark.records.scratch import scratch
 from pfl_benchmark.records.seal import SEALED, checked_verdict, read_sealed, with_checksum
 from pfl_benchmark.records.sources import SOURCES
 from pfl_benchmark.records.store import Store
 
 FORMAT = 1
 LARGEST = 2**26  # bytes of one file
+LARGEST_PLUGIN = 2**22  # bytes of one plugin file, which is a source
 LARGEST_IN_ALL = 2**31  # bytes of all files together
 MOST = 200_000  # files
 _ABOUT, _SEAL = "pack.json", "done"
 _RECORD = re.compile(
     r"records/(?P<folder>[A-Za-z0-9_][A-Za-z0-9_.,=+-]{0,200}-[0-9a-f]{10})/(?P<file>[a-z.]+)"
 )
-_PLUGIN = re.compile(r"plugins/[A-Za-z_][A-Za-z0-9_]{0,100}\.py")
+_PLUGIN = re.compile(r"plugins/(?P<name>[A-Za-z_][A-Za-z0-9_]{0,100})\.py")
+_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)  # no names of files on Windows
 _MOMENT = (1980, 1, 1, 0, 0, 0)  # of all files, so that the same content makes the same bundle
 # What zipfile raises on damaged files.
 _DAMAGED = (ValueError, zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, EOFError)
@@ -170,9 +172,9 @@ class Bundle:
 @contextlib.contextmanager
 def unpacked(path: Path) -> Iterator[Bundle]:
     """The checked content of a bundle in a temporary folder; UserError where it is no whole bundle."""
-    with tempfile.TemporaryDirectory(prefix="pfl-pack-") as temporary:
+    with scratch() as temporary:
         try:
-            bundle = _unpack(path, Path(temporary))
+            bundle = _unpack(path, temporary)
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror or error}; give the zip file") from error
         except _DAMAGED as error:
@@ -247,13 +249,20 @@ def _check_names(entries: Sequence[zipfile.ZipInfo]) -> None:
 def _known(name: str) -> bool:
     """Whether a bundle may have a file of this name, besides pack.json."""
     record = _RECORD.fullmatch(name)
-    return record["file"] in (*SEALED, _SEAL) if record else bool(_PLUGIN.fullmatch(name))
+    if record:
+        return record["file"] in (*SEALED, _SEAL)
+    plugin = _PLUGIN.fullmatch(name)
+    return plugin is not None and not _DEVICES.fullmatch(plugin["name"])
 
 
 def _check_sizes(sizes: Mapping[str, int]) -> None:
     """Refuse more than a bundle may hold."""
-    if large := next((name for name, size in sizes.items() if size > LARGEST), None):
-        raise ValueError(f"{large} has {sizes[large]:,} bytes; expected at most {LARGEST:,}")
+    for name, size in sizes.items():
+        most = LARGEST_PLUGIN if name.startswith("plugins/") else LARGEST
+        if size > most:
+            raise ValueError(f"{name} has {size:,} bytes; expected at most {most:,}")
+        if not size and name.endswith(f"/{_SEAL}"):
+            raise ValueError(f"{name} is empty: its record is not sealed, so nothing vouches for its files")
     if len(sizes) > MOST:
         raise ValueError(f"it has {len(sizes):,} files; expected at most {MOST:,}")
     if sum(sizes.values()) > LARGEST_IN_ALL:

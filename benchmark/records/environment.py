@@ -89,6 +89,15 @@ def _state(root: Path) -> str:
     return commit + ("+" if changed or new else "")
 
 
+def is_committed(file: Path) -> bool:
+    """Whether a file belongs to a git repository; False where git does not tell."""
+    try:
+        _git(file.parent, "ls-files", "--error-unmatch", "--", file.name)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
 def _git(root: Path, *arguments: str) -> str:
     command = ["git", "-C", str(root), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()

@@ -11,7 +11,7 @@ without them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,7 +75,7 @@ class SavedOutputs:
             write_file(folder / PREDICTIONS, lambda path: _save_arrays(path, arrays))
         if self._safetensors is not None:
             save, tensors = self._safetensors.save_file, self._tensors()
-            write_file(folder / MODELS, lambda path: save(tensors, path, {**about}))
+            write_file(folder / MODELS, lambda path: _save_models(save, path, tensors, about))
         names = [PREDICTIONS] * self._predictions + [MODELS] * (self._safetensors is not None)
         return {name: _described(folder / name) for name in names}
 
@@ -102,6 +102,17 @@ def _copy(tensor: Tensor) -> Tensor:
 def _save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     with path.open("wb") as file:  # to a name of another ending NumPy would add its own
         np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _save_models(
+    save: Callable[..., None], path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]
+) -> None:
+    from safetensors import SafetensorError
+
+    try:
+        save(tensors, path, {**about})
+    except SafetensorError as error:  # a full disk, among others
+        raise OSError(str(error)) from error
 
 
 def _described(path: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.files import parse_json, read_bytes, read_json
 from pfl_benchmark.records.metrics import ClientMetrics
@@ -37,6 +38,8 @@ from pfl_benchmark.records.writer import FORMAT, slug
 
 _COLUMNS = "client,test_samples,correct,accuracy,loss"
 _MORE_COLUMNS = f"{_COLUMNS},macro_f1,auc"
+FAR = 10  # times the loss of guessing; what methods add to the loss stays below
+_MANY = 1000  # classes that a dataset is taken to have which is not registered
 _ROUNDING = 2e-6  # of figures that are written with six decimals, and of what is computed from such
 
 
@@ -89,6 +92,17 @@ class Record:
     digest: str
     sealed: bool
     verified: Mapping[str, Any]
+
+    @property
+    def guessing(self) -> float:
+        """The loss of guessing."""
+        dataset = self.config.dataset
+        return math.log(DATASETS[dataset].classes if dataset in DATASETS else _MANY)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether its training ended far above the loss of guessing, but was not stopped."""
+        return bool(self.rounds[-1]["loss"] > FAR * self.guessing)
 
     @property
     def bytes_sent(self) -> int:

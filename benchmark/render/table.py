@@ -27,6 +27,7 @@ class Cell:
         best: the best of those that it is compared with.
         tied: not significantly different from what it is tested against (†).
         short: over fewer seeds than others of its setting (‡).
+        diverged: of training that ended far above the loss of guessing (§).
         again: the same as above, not to be repeated unless rows are sorted.
         reason: why there is nothing.
         facts: numbers for programs by the names of their columns, unrounded; NaN becomes None.
@@ -40,6 +41,7 @@ class Cell:
     best: bool = False
     tied: bool = False
     short: bool = False
+    diverged: bool = False
     again: bool = False
     reason: str = ""
     facts: Mapping[str, Plain] = field(default_factory=dict)
@@ -60,8 +62,8 @@ class Cell:
 
     @property
     def marks(self) -> str:
-        """† and ‡, as far as they hold."""
-        return "†" * self.tied + "‡" * self.short
+        """†, ‡ and §, as far as they hold."""
+        return "†" * self.tied + "‡" * self.short + "§" * self.diverged
 
     @property
     def gap(self) -> float | None:

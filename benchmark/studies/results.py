@@ -74,6 +74,14 @@ class Results:
         """A figure of the summaries of a place, one a seed."""
         return [float(record.summary[metric]) for record in self.at(row, column)]
 
+    def diverged(self, row: str, column: str) -> bool:
+        """Whether a run of a place ended far above the loss of guessing (`Record.diverged`)."""
+        return any(record.diverged for record in self.at(row, column))
+
+    def lost(self, column: str) -> list[str]:
+        """The rows whose training diverged in a column, whether it was stopped or not."""
+        return [row for row in self.rows if (row, column) in self.failed or self.diverged(row, column)]
+
     def mean(self, row: str, column: str, metric: str = "accuracy") -> float | None:
         """Mean over seeds of a figure of a place; None where there is no record."""
         values = self.values(row, column, metric)

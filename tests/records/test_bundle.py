@@ -237,6 +237,26 @@ def test_limits_hold_for_those_who_write_as_well(limit, value, records, tmp_path
     assert not (tmp_path / "some.zip").exists()
 
 
+@pytest.mark.parametrize("name", ["CON", "nul", "Com1", "lpt9"])
+def test_plugins_called_like_a_device_are_refused(name, bundle):
+    rewrite(bundle, relisted({**members(bundle), f"plugins/{name}.py": b"x = 1"}))
+    assert f"plugins/{name}.py is no name of a file" in reason(bundle)
+
+
+def test_large_plugins_are_refused_before_they_are_unpacked(bundle, monkeypatch):
+    large = {f"plugins/p{number}.py": b"#" * 2**23 for number in range(3)}
+    rewrite(bundle, {**members(bundle), **large})
+    monkeypatch.setattr(archive, "_content", None)
+    assert "plugins/p0.py has 8,388,608 bytes; expected at most 4,194,304" in reason(bundle)
+
+
+def test_records_with_an_empty_seal_are_refused(bundle):
+    content = members(bundle)
+    name = next(name for name in content if name.endswith("/done"))
+    rewrite(bundle, relisted({**content, name: b""}))
+    assert f"{name} is empty: its record is not sealed" in reason(bundle)
+
+
 def test_links_and_encrypted_files_are_refused(bundle):
     content = members(bundle)
     name = next(each for each in content if each.endswith("done"))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -96,6 +97,24 @@ def test_verify_does_not_miss_them(keep, capsys):
     folder = keep("fedavg").folder
     assert main(["verify", str(folder), "--all"]) == 0
     assert capsys.readouterr().out.startswith("bit-equal")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of file sizes")
+def test_a_full_disk_is_a_line_and_the_run_can_be_finished_later(keep, tmp_path):
+    import resource
+
+    pytest.importorskip("safetensors")
+    whole = (keep("fedper").folder / MODELS).stat().st_size
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (whole - 1, limit[1]))
+    try:
+        with pytest.raises(UserError, match=rf"cannot write .*{MODELS}: .*free space"):
+            keep("fedper", seed=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    (folder,) = tmp_path.glob("*-seed1-*")
+    assert not [path for path in folder.iterdir() if path.suffix in (".tmp", ".safetensors")]
+    assert (keep("fedper", seed=1).folder / MODELS).exists()
 
 
 def test_without_the_package_nothing_is_begun(tmp_path, capsys, monkeypatch):

@@ -35,6 +35,10 @@ def _panel(panel: Axes, results: Results, column: str, rows: list[str]) -> None:
     jitter = np.random.default_rng(0)
     for place, row in enumerate(rows):
         records = results.at(row, column)
+        if results.diverged(row, column) or (row, column) in results.failed:
+            across = panel.get_yaxis_transform()
+            panel.text(0.5, place, "diverged", transform=across, va="center", ha="center", fontsize=7.5)
+            continue
         if not records:
             continue
         values = 100 * np.concatenate([record.accuracies for record in records])

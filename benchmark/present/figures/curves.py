@@ -9,7 +9,15 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from pfl_benchmark.present.compare import Group
-from pfl_benchmark.present.figures.style import LINE_HEIGHT, End, color_of, label_ends, panels, tidy
+from pfl_benchmark.present.figures.style import (
+    LINE_HEIGHT,
+    End,
+    color_of,
+    label_ends,
+    name_lost,
+    panels,
+    tidy,
+)
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.studies.grid import Column
@@ -124,7 +132,9 @@ def _draw(results: Results, name: str, axis: Axis, budgets: bool = False) -> Pic
 def _panel(panel: Axes, results: Results, column: Column, axis: Axis, others: Sequence[Column]) -> None:
     """The curves of a column, and of others of its group the ends."""
     field = axis.field
-    curves = {row: curve(found) for row in results.rows if (found := results.at(row, column.title))}
+    lost = results.lost(column.title)
+    rows = [row for row in results.rows if row not in lost]
+    curves = {row: curve(found) for row in rows if (found := results.at(row, column.title))}
     marks = [
         (row, other, curve(found))
         for row in curves
@@ -137,11 +147,11 @@ def _panel(panel: Axes, results: Results, column: Column, axis: Axis, others: Se
     for row, other, line in marks:
         x, y = line[field][-1] / factor, 100 * line["accuracy"][-1]
         if results.at(row, other.title) != results.at(row, column.title):
-            color, marker = color_of(row, [*curves].index(row)), _MARKERS[other.budget]
+            color, marker = color_of(row, results.rows.index(row)), _MARKERS[other.budget]
             panel.plot([x], [y], marker, color=color, markersize=4, zorder=5)
     ends = []
-    for place, (row, line) in enumerate(curves.items()):
-        color, x, y = color_of(row, place), line[field] / factor, 100 * line["accuracy"]
+    for row, line in curves.items():
+        color, x, y = color_of(row, results.rows.index(row)), line[field] / factor, 100 * line["accuracy"]
         strong = row == results.study.highlight
         draw(panel, results.at(row, column.title), x, y, color, strong)
         ends.append(End(float(x[-1]), float(y[-1]), row, color, strong))
@@ -149,6 +159,7 @@ def _panel(panel: Axes, results: Results, column: Column, axis: Axis, others: Se
     panel.set_xlim(left=0 if field == "round" else None)
     tidy(panel, axis.label + unit, "test accuracy, %")
     label_ends(panel, ends)
+    name_lost(panel, lost)
 
 
 def draw(
@@ -182,6 +193,8 @@ def compared(groups: Sequence[Group]) -> Picture:
         for panel, group in zip(axes, groups, strict=True):
             ends = []
             for position, candidate in enumerate(group.candidates):
+                if candidate.diverged:
+                    continue
                 records = list(candidate.records.values())
                 line, color = curve(records), color_of(candidate.title, position)
                 x, y = line["round"], 100 * line["accuracy"]
@@ -190,6 +203,7 @@ def compared(groups: Sequence[Group]) -> Picture:
             panel.margins(x=0.03, y=0.06)
             tidy(panel, "communication round", "test accuracy, %")
             label_ends(panel, ends)
+            name_lost(panel, [candidate.title for candidate in group.candidates if candidate.diverged])
     return Picture("compared", "Learning curves", _COMPARED, figure)
 
 

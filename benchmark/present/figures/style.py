@@ -99,6 +99,16 @@ def tidy(axis: Axes, x_label: str, y_label: str) -> None:
     axis.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
 
 
+def name_lost(axis: Axes, rows: Sequence[str]) -> None:
+    """Name in a corner of the panel the methods that have no line, since their training diverged."""
+    if rows:
+        text = f"diverged: {', '.join(rows)}"
+        axis.text(
+            0.02, 0.02, text, transform=axis.transAxes, fontsize=7.5, fontstyle="italic", zorder=6,
+            path_effects=[withStroke(linewidth=2.5, foreground="white")], wrap=True,
+        )  # fmt: skip
+
+
 def label_ends(axis: Axes, ends: Sequence[End]) -> None:
     """Write the name of every line beside its end, none on top of another.
 

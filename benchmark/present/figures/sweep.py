@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pfl_benchmark.present.figures.style import End, color_of, label_ends, panels, tidy
+from pfl_benchmark.present.figures.style import End, color_of, label_ends, name_lost, panels, tidy
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.studies.results import Results
 
@@ -21,7 +21,7 @@ def sweep(results: Results) -> Picture | None:
             points = [
                 (column.x, 100 * np.array(values))
                 for column in results.grid.columns
-                if (values := results.values(row, column.title))
+                if (values := results.values(row, column.title)) and not results.diverged(row, column.title)
             ]
             if not points:
                 continue
@@ -40,8 +40,18 @@ def sweep(results: Results) -> Picture | None:
         panel.set_xticks([column.x for column in results.grid.columns])
         tidy(panel, study.axis, "test accuracy, %")
         label_ends(panel, ends)
+        name_lost(panel, _lost(results))
     caption = (
         "Test accuracy after the last round, weighted by test samples. Mean over seeds, bars from the "
         "smallest to the largest."
     )
     return Picture(study.name, study.title, results.profile.warned(caption), figure)
+
+
+def _lost(results: Results) -> list[str]:
+    """``Ditto (2, 5)``: the methods that lack points, since training diverged there."""
+    at: dict[str, list[str]] = {}
+    for column in results.grid.columns:
+        for row in results.lost(column.title):
+            at.setdefault(row, []).append(f"{column.x:g}")
+    return [f"{row} ({', '.join(points)})" for row, points in at.items()]

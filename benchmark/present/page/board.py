@@ -95,11 +95,16 @@ class _Number:
         return percent(mean), mean
 
     @property
+    def diverged(self) -> bool:
+        """Whether the training of a run ended far above the loss of guessing."""
+        return any(record.diverged for record in self.records)
+
+    @property
     def figures(self) -> tuple[tuple[str, float] | None, ...]:
         """Texts and values of the columns between source and state."""
         sent = fmean(record.bytes_sent for record in self.records)
         samples = fmean(r.summary["samples"] + r.summary["adaptation_samples"] for r in self.records)
-        spread = f" ± {self.spread}" if self.spread else ""
+        spread = f" ± {self.spread}" * bool(self.spread) + " §" * self.diverged
         return (
             (str(len(self.records)), len(self.records)),
             (percent(self.accuracy) + spread, self.accuracy),

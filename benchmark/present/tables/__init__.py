@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from pfl_benchmark.present.tables.accuracy import accuracy, best_round, ranks, significance, spread, worst10
+from pfl_benchmark.present.tables.captions import divergence
 from pfl_benchmark.present.tables.clients import clients
 from pfl_benchmark.present.tables.communication import communication
 from pfl_benchmark.present.tables.differences import differences
@@ -44,7 +45,21 @@ def make_table(results: Results, kind: str) -> Table:
     """One table of a study (`Study.tables`), named as its files are; the first has the study's title."""
     study, table = results.study, (GENERAL | makers("tables"))[kind](results)
     title = study.title if kind == study.tables[0] else table.title
-    return dataclasses.replace(table, name=study.table_name(kind), title=title)
+    return dataclasses.replace(_marked(table, results), name=study.table_name(kind), title=title)
+
+
+def _marked(table: Table, results: Results) -> Table:
+    """A table with the note of what diverged; where no figure is marked, the names of the rows are."""
+    found = divergence(results)
+    if not found:
+        return table
+    rows = table.rows
+    if not any(cell.diverged for cell in table.cells):
+        names = {row for row, column in results.records if results.diverged(row, column)}
+        rows = tuple(
+            tuple(dataclasses.replace(cell, diverged=cell.value in names) for cell in row) for row in rows
+        )
+    return dataclasses.replace(table, rows=rows, notes=(*table.notes, *found))
 
 
 def make_tables(results: Results) -> list[Table]:

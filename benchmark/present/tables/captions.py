@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.records.record import FAR
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.studies.results import Place, Results
 
@@ -123,6 +124,13 @@ def notes(results: Results) -> tuple[str, ...]:
     if rest := [place for place in short if place not in marked]:
         lines.append(f"fewer seeds: {_places(results, rest)}")
     return (*lines, *absent(results))
+
+
+def divergence(results: Results) -> tuple[str, ...]:
+    """Which runs have a record although their training diverged (`Record.diverged`)."""
+    found = [place for place in results.records if results.diverged(*place)]
+    text = f"§ training diverged, its loss in the last round is above {FAR} times that of guessing"
+    return (f"{text}: {_places(results, found)}",) if found else ()
 
 
 def most_seeds(results: Results, column: str) -> int:

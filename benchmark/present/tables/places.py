@@ -33,10 +33,11 @@ def cells_of(
     cells: dict[Place, Cell] = {}
     for column in results.columns:
         found = {row: some for row in results.rows if (some := values(row, column))}
+        diverged = {row for row in found if results.diverged(row, column)}
         moments = {row: mean_and_std(some) for row, some in found.items()}
         judged = larger_is_better is not None and _is_judged(results, column)
         best = (max if larger_is_better else min)(
-            (_as_printed(mean) for mean, _ in moments.values()), default=None
+            (_as_printed(mean) for row, (mean, _) in moments.items() if row not in diverged), default=None
         )
         most = most_seeds(results, column)
         comparisons = results.comparisons[column] if tested else {}
@@ -48,7 +49,8 @@ def cells_of(
                 cells[row, column] = Cell(form="percent", paper=paper, reason=why, facts=facts)
                 continue
             mean, std = moments[row]
-            is_best, compared = judged and _as_printed(mean) == best, comparisons.get(row)
+            is_best = judged and row not in diverged and _as_printed(mean) == best
+            compared = comparisons.get(row)
             facts |= {
                 "mean": scaled(mean),
                 "std": scaled(std),
@@ -65,6 +67,7 @@ def cells_of(
                 best=is_best,
                 tied=judged and compared is not None and not compared.significant and not is_best,
                 short=len(found[row]) < most,
+                diverged=row in diverged,
                 facts=facts,
             )
     return cells

@@ -14,7 +14,7 @@ _TEX = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"},
     **{"α": r"$\alpha$", "β": r"$\beta$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "ω": r"$\omega$"},
     **{"Σ": r"$\Sigma$", "²": "$^2$", "±": r"$\pm$", "≥": r"$\geq$", "≤": r"$\leq$", "<": "$<$", ">": "$>$"},
-    **{"−": "$-$", "–": "--", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$"},
+    **{"−": "$-$", "–": "--", "†": r"$^{\dagger}$", "‡": r"$^{\ddagger}$", "§": r"$^{\S}$"},
 }
 
 
