@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from pfl_benchmark.papers.ppfe.figures.labels import stage_labels
 from pfl_benchmark.papers.ppfe.recorded import stages_of
-from pfl_benchmark.present.figures.style import End, label_ends, panels, tidy
+from pfl_benchmark.present.figures.style import End, label_ends, name_lost, panels, tidy
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.studies.results import Results
@@ -34,8 +34,11 @@ def ppfe_stages(results: Results) -> Picture | None:
     names = [column if len(titles) == 1 else f"{row}, {column}" for row, column in found]
     with styled():
         figure, axes = panels(names, width=2.5, height=2.0, right=1.1)
-        for panel, records in zip(axes, found.values(), strict=True):
-            _panel(panel, records)
+        for panel, (place, records) in zip(axes, found.items(), strict=True):
+            if results.diverged(*place):
+                name_lost(panel, [place[0]])
+            else:
+                _panel(panel, records)
     caption = (
         "PPFE after each stage: test accuracy of that stage's model alone, and of the weighted ensemble of "
         "all stages so far, whose last point is the method's result. Mean over seeds, bands from the "
