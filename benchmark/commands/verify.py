@@ -15,7 +15,7 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
-    from pfl_benchmark.experiment.verify import Verdict
+    from pfl_benchmark.experiment.verdict import Verdict
     from pfl_benchmark.records.bundle import Bundle
     from pfl_benchmark.records.record import Record
     from pfl_benchmark.records.store import Gathered

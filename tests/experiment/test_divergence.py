@@ -5,13 +5,14 @@ import pytest
 from pfl_benchmark.experiment import runner
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.records import record
 from pfl_benchmark.records.record import read_record
 from pfl_benchmark.resolve.run import resolve
 
 
-@pytest.mark.parametrize(("far", "told"), [(0.1, True), (runner.FAR, False)])
+@pytest.mark.parametrize(("far", "told"), [(0.1, True), (record.FAR, False)])
 def test_a_loss_far_above_that_of_guessing_is_told(far, told, tiny, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(runner, "FAR", far)
+    monkeypatch.setattr(record, "FAR", far)
     execution = Execution(device="cpu", results_dir=tmp_path)
     summary = runner.run_judged(resolve(tiny("fedavg")), execution, Quiet())
     loss = read_record(tmp_path / summary["record"]).rounds[-1]["loss"]

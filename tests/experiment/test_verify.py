@@ -15,6 +15,7 @@ from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment import verify as again
+from pfl_benchmark.experiment.verdict import TOLERANCE
 from pfl_benchmark.records.seal import seal, write_verdict
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.resolve.code import code_of, outdated
@@ -115,7 +116,7 @@ def test_drift_of_other_hardware_is_measured_not_guessed(
     folder = copy("fedper")
     if elsewhere:
         amend(folder / "summary.json", lambda summary: summary["environment"].update(processor="another"))
-    edit_rounds(folder, 2, loss=value_of(folder, 2, "loss") * (1 + 3 * again.TOLERANCE))
+    edit_rounds(folder, 2, loss=value_of(folder, 2, "loss") * (1 + 3 * TOLERANCE))
     (folder / "done").unlink()
     seal(folder)
     monkeypatch.setattr(again, "NUDGE", nudge)
