@@ -102,7 +102,7 @@ def _read_store(root: Path, profile: str) -> Store:
     if (root / "store.json").exists():
         open_store(root)  # refuses other formats; without that file nothing is to be made of the folder
     store = Store.scan(root)
-    if store.records() or any(study.computed.digest(root) for study in STUDIES.values() if study.computed):
+    if store.records() or any(study.computed.digest(store) for study in STUDIES.values() if study.computed):
         return store
     raise UserError(
         f"there is no finished run in {root}{reasons(store.remarks())}; "

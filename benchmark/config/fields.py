@@ -70,8 +70,7 @@ def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> 
 
     An empty name stands for the defaults of `RunConfig`, for a dataset without a setting.
     """
-    values = find_setting(setting).values if setting else {"dataset": config.dataset}
-    plain = dataclasses.replace(RunConfig(), **values)
+    plain = find_setting(setting).config if setting else RunConfig(dataset=config.dataset)
     ignored = ("algo", "hyper", "seed", *config.idle)
     return {
         name: value

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError, unknown
 
 
@@ -15,6 +17,11 @@ class Setting:
 
     title: str  # as tables print it
     values: Mapping[str, Any]  # fields of `RunConfig` that it sets; all others keep their defaults
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """A run in it, with the defaults of everything else."""
+        return RunConfig(**self.values)
 
 
 def _split(dataset: str, partition: str, train: int, test: int, **more: Any) -> dict[str, Any]:

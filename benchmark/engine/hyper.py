@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from pfl_benchmark.errors import UserError, is_plain, nearest
@@ -87,7 +88,7 @@ def parse_hyper(hyper: type, given: Mapping[str, Any], owner: str) -> Any:
         UserError: unknown name, or a value of the wrong kind or outside its range.
     """
     fields = {spec.name: spec for spec in dataclasses.fields(hyper)}
-    kinds = get_type_hints(hyper)
+    kinds = _kinds(hyper)
     values = {}
     for name, value in given.items():
         if name not in fields:
@@ -102,6 +103,11 @@ def parse_hyper(hyper: type, given: Mapping[str, Any], owner: str) -> Any:
             ) from None
         _check(name, values[name], fields[name].metadata)
     return hyper(**values)
+
+
+@cache
+def _kinds(hyper: type) -> dict[str, Any]:
+    return get_type_hints(hyper)
 
 
 def _convert(value: Any, kind: Any) -> Any:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.records.environment import available_cores
 from pfl_benchmark.records.files import read_bytes, read_json, write_bytes, write_json
 from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.studies.grid import Profile, Study
-from pfl_benchmark.studies.results import collect
+from pfl_benchmark.studies.results import Results, collect
 
 if TYPE_CHECKING:
     from pfl_benchmark.render.picture import Picture
     from pfl_benchmark.render.table import Table
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+_MANY = 500  # records from which on studies are drawn side by side
 _SOURCES = ("studies/*.py", "present/**/*.*", "render/**/*.*", "papers/**/*.py")
 
 
@@ -135,28 +140,69 @@ def render(
     Raises:
         UserError: the folder cannot be written.
     """
-    rendered, code, written = RenderedFiles(store.root), renderer_digest(), []
+    rendered, code = RenderedFiles(store.root), renderer_digest()
+    todo: list[tuple[Study, Results | None]] = []
+    fingerprints = []
     for study in studies:
         results = None
         if study.computed:
-            source = study.computed.digest(store.root)
+            source = study.computed.digest(store)
         else:
             results = collect(study, profile, store, seeds)
             source = results.fingerprint()
         fingerprint = hashlib.sha256(f"{code} {source}".encode()).hexdigest()
         if rendered.is_current(study.name, fingerprint) and not again:
             continue
+        todo.append((study, results))
+        fingerprints.append(fingerprint)
+    many = sum(len(results.all()) for _, results in todo if results) >= _MANY
+    for place, files in enumerate(_made(_Work(todo, profile, store), available_cores() if many else 1)):
+        rendered.write(todo[place][0].name, fingerprints[place], files)
+    return [study.name for study, _ in todo]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Studies that have to be drawn, with their records."""
+
+    todo: Sequence[tuple[Study, Results | None]]
+    profile: Profile
+    store: Store
+
+    def make(self, place: int) -> dict[str, str | bytes]:
+        """The files of one of them."""
         # Matplotlib, pandas and SciPy take a second to import, which a call without anything to do saves.
         from pfl_benchmark.present.figures import make_figures
         from pfl_benchmark.present.tables import make_tables
 
+        study, results = self.todo[place]
         if results is not None:
-            files = _files(study, make_tables(results), make_figures(results), results.all())
-        elif study.computed:
-            files = _files(study, *study.computed.make(profile, store.root), [])
-        rendered.write(study.name, fingerprint, files)
-        written.append(study.name)
-    return written
+            return _files(study, make_tables(results), make_figures(results), results.all())
+        assert study.computed is not None
+        return _files(study, *study.computed.make(self.profile, self.store), [])
+
+
+_work: _Work | None = None  # of a process that draws some of the studies
+
+
+def _made(work: _Work, processes: int) -> Iterator[dict[str, str | bytes]]:
+    """The files of all studies, in their order; made side by side where a process can be forked."""
+    places = range(len(work.todo))
+    if min(processes, len(places)) < 2 or sys.platform != "linux":
+        yield from map(work.make, places)
+        return
+    with get_context("fork").Pool(min(processes, len(places)), _begin, (work,)) as pool:
+        yield from pool.imap(_make, places)
+
+
+def _begin(work: _Work) -> None:
+    global _work
+    _work = work
+
+
+def _make(place: int) -> dict[str, str | bytes]:
+    assert _work is not None
+    return _work.make(place)
 
 
 def with_rendered(

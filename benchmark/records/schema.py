@@ -47,6 +47,7 @@ _EVALUATED: Mapping[str, Allowed] = {
     "test_loss": _LEAST_ZERO,
 }
 _DETAILED: Mapping[str, Allowed] = {**dict.fromkeys(DETAILS[:2], _SHARE), "auc_clients": COUNT}
+_EVALUATION: Mapping[str, Allowed] = {**_EVALUATED, **_DETAILED}
 _ROUND: Mapping[str, Allowed] = {
     **dict.fromkeys(("round", "stage", "participants"), _POSITIVE),
     **dict.fromkeys(COSTS, COUNT),
@@ -91,9 +92,9 @@ def check_entries(where: str, entries: Any, needed: Rules, others: Rules) -> Non
     if absent := needed.keys() - entries.keys():
         raise ValueError(f"{where} lacks the entry '{min(absent)}'")
     for rules in (needed, others):
-        for name in rules.keys() & entries.keys():
-            if not rules[name].fits(entries[name]):
-                raise ValueError(f"{where}: {name} is {_short(entries[name])}; expected {rules[name].words}")
+        for name, allowed in rules.items():
+            if name in entries and not allowed.fits(entries[name]):
+                raise ValueError(f"{where}: {name} is {_short(entries[name])}; expected {allowed.words}")
 
 
 def check_rounds(lines: Any) -> None:
@@ -102,7 +103,7 @@ def check_rounds(lines: Any) -> None:
         raise ValueError("rounds.jsonl is no list of rounds")
     for number, line in enumerate(lines, start=1):
         where = f"line {number} of rounds.jsonl"
-        check_entries(where, line, _ROUND, {**_EVALUATED, **_DETAILED})
+        check_entries(where, line, _ROUND, _EVALUATION)
         if line["round"] != number:
             raise ValueError(f"{where} is of round {line['round']}")
         if ("evaluated" in line) != ("accuracy" in line):

@@ -96,6 +96,7 @@ def _member(name: str, home: str) -> str:
     return below.partition("/")[0] if name.startswith(f"{home}/") else ""
 
 
+@cache
 def _imports(source: bytes, home: str) -> set[str]:
     """Names that may be methods' (others match none), such as ``fedavg`` of algorithms/fedavg.py."""
     try:

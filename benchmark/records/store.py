@@ -24,6 +24,7 @@ class Store:
     damaged: list[BadRecord] = field(default_factory=list)  # cannot be used, and count as missing
     failed: dict[str, str] = field(default_factory=dict)  # why training diverged, by configuration's hash
     _records: dict[str, dict[int, Record]] = field(default_factory=dict)
+    _beside: dict[str, Store] = field(default_factory=dict)
 
     @classmethod
     def scan(cls, root: Path) -> Store:
@@ -63,6 +64,12 @@ class Store:
             raise UserError(
                 f"{known.folder} and {folder.name} are records of the same run; remove one of them"
             )
+
+    def beside(self, name: str) -> Store:
+        """The records of another folder beside this one, read once."""
+        if name not in self._beside:
+            self._beside[name] = Store.scan(self.root.parent / name)
+        return self._beside[name]
 
     def find(self, config: RunConfig) -> Record | None:
         """The record of exactly this run."""

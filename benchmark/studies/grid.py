@@ -19,6 +19,7 @@ from pfl_benchmark.studies.dry_run import canonical
 from pfl_benchmark.studies.printed import PrintedTable
 
 if TYPE_CHECKING:
+    from pfl_benchmark.records.store import Store
     from pfl_benchmark.render.picture import Picture
     from pfl_benchmark.render.table import Table
 
@@ -109,10 +110,10 @@ class Computed(Protocol):
     def fill(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> None:
         """Compute the numbers and keep them."""
 
-    def digest(self, root: Path) -> str:
+    def digest(self, store: Store) -> str:
         """Changes with the numbers; empty if there are none."""
 
-    def make(self, profile: Profile, root: Path) -> tuple[list[Table], list[Picture]]:
+    def make(self, profile: Profile, store: Store) -> tuple[list[Table], list[Picture]]:
         """Tables, the one with the study's name first, and figures; none if there are no numbers."""
 
 

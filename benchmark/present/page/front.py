@@ -126,7 +126,7 @@ class DocumentParts:
                 from.
         """
         # Once a study, however many of its tables and figures are wanted.
-        computed = cache(partial(self._computed, root=store.root))
+        computed = cache(partial(self._computed, store=store))
         drawn = cache(lambda study: make_figures(collect(STUDIES[study], self._profile, store, seeds)))
         for name in dict.fromkeys(name for _, wanted in self._wanted for name in wanted):
             asked = name.partition(" ")[2]
@@ -155,9 +155,9 @@ class DocumentParts:
         text = f"**{table.title}.**\n\n{body(table)}"
         return _Part(text, "Learning curves of the runs in the table", PICTURE, figure.to_png())
 
-    def _computed(self, study: str, root: Path) -> tuple[list[Table], list[Picture]]:
+    def _computed(self, study: str, store: Store) -> tuple[list[Table], list[Picture]]:
         computed = STUDIES[study].computed
-        return computed.make(self._profile, root) if computed else ([], [])
+        return computed.make(self._profile, store) if computed else ([], [])
 
     def write(self, root: Path) -> list[tuple[Path, list[str], list[str]]]:
         """Write the pictures into the results folder, then the documents.

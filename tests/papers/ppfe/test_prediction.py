@@ -18,7 +18,7 @@ FEW = [row for row in METHODS if row.algo in ("local", "fedavg", "fedper", "ppfe
 
 
 def tables_of(root):
-    return PREDICTION.computed.make(LITE, root / "lite")[0]
+    return PREDICTION.computed.make(LITE, Store.scan(root / "lite"))[0]
 
 
 def write(root, column, papers, small, large):
@@ -59,7 +59,7 @@ def test_a_claim_is_compared_by_its_sign(tmp_path):
 def test_without_records_at_one_scale_there_is_nothing(tmp_path):
     write_record(tmp_path / "lite", configure(METHODS[0], LITE_SIX[0], LITE), 0.5)
     assert tables_of(tmp_path) == []
-    assert PREDICTION.computed.digest(tmp_path / "lite") == ""
+    assert PREDICTION.computed.digest(Store.scan(tmp_path / "lite")) == ""
 
 
 @pytest.mark.parametrize("name", ["prediction", "prediction-claims", "prediction-of-nothing"])

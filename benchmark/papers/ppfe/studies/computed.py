@@ -20,6 +20,7 @@ from pfl_benchmark.studies.grid import Profile
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pfl_benchmark.records.store import Store
     from pfl_benchmark.render.picture import Picture
     from pfl_benchmark.render.table import Table
 
@@ -67,14 +68,17 @@ class Kept:
         """
         numbers = self._module.compute(profile.name, seeds)
         write_text(self._numbers(root), numbers.to_csv(index=False, lineterminator="\n"))
-        write_json(self._about(root), {"key": self._key(profile, seeds), "sha256": self.digest(root)})
+        write_json(self._about(root), {"key": self._key(profile, seeds), "sha256": self._sha256(root)})
 
-    def digest(self, root: Path) -> str:
+    def digest(self, store: Store) -> str:
         """Changes with the numbers; empty if there are none."""
+        return self._sha256(store.root)
+
+    def _sha256(self, root: Path) -> str:
         path = self._numbers(root)
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
-    def make(self, profile: Profile, root: Path) -> tuple[list[Table], list[Picture]]:
+    def make(self, profile: Profile, store: Store) -> tuple[list[Table], list[Picture]]:
         """Tables and figures from the numbers that are kept; none if there are no numbers.
 
         Raises:
@@ -82,6 +86,7 @@ class Kept:
         """
         import pandas as pd
 
+        root = store.root
         path = self._numbers(root)
         if not path.exists():
             return [], []
@@ -105,7 +110,7 @@ class Kept:
             return {}
 
     def _is_whole(self, known: dict[str, str], root: Path) -> bool:
-        return bool(digest := self.digest(root)) and known.get("sha256") == digest
+        return bool(digest := self._sha256(root)) and known.get("sha256") == digest
 
     def _numbers(self, root: Path) -> Path:
         return root / f"{self.name}.csv"

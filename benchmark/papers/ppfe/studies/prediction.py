@@ -33,22 +33,20 @@ class _Beside:
     def fill(self, profile: Profile, root: Path, seeds: Sequence[int] | None) -> None:
         """Nothing."""
 
-    def digest(self, root: Path) -> str:
+    def digest(self, store: Store) -> str:
         """Changes with the records of both folders; empty if one of them has none."""
-        digests = [[record.digest for record in store.records()] for store in self._stores(root)]
+        both = (store, store.beside(self.other))
+        digests = [[record.digest for record in found.records()] for found in both]
         return hashlib.sha256(repr(digests).encode()).hexdigest() if all(digests) else ""
 
-    def make(self, profile: Profile, root: Path) -> tuple[list[Table], list[Picture]]:
+    def make(self, profile: Profile, store: Store) -> tuple[list[Table], list[Picture]]:
         """Two tables; none if one of the folders has no records."""
         from pfl_benchmark.papers.ppfe.tables.prediction import claim_signs, rank_correlations
 
-        here, there = self._stores(root)
+        here, there = store, store.beside(self.other)
         if not (here.records() and there.records()):
             return [], []
         return [rank_correlations(profile, here, there), claim_signs(profile, here, there)], []
-
-    def _stores(self, root: Path) -> tuple[Store, Store]:
-        return Store.scan(root), Store.scan(root.parent / self.other)
 
 
 PREDICTION = Study(
