@@ -58,7 +58,7 @@ class Scaffold(Algorithm):
     m^(K−s)); option II divides by the sum of these factors in place of K, which is the same for m = 0.
     Messages have twice the size of the model. Control variates of clients that seldom take part are old: on
     the digits with two classes a client training diverges at a rate of 0.08, with momentum and without, and
-    not at the setting's 0.04. On `hapt` it diverges at 0.03.
+    not at the setting's 0.03. On `hapt` it diverges at 0.03.
     """
 
     name = "scaffold"

@@ -48,9 +48,9 @@ _SENT140 = {"rounds": 50, "batch_size": 2, **_users(136)}
 
 # Small enough for seconds on a laptop: 20 clients, 5 of them a round. Rounds and epochs were chosen on Local
 # Only and FedAvg alone, on a validation split (S = 2, S = 10, Dirichlet 0.3; two seeds), on which 0.08 was the
-# best rate for these two. There SCAFFOLD diverges, and PPFE in two settings of the quick profile. At half of it
-# no run of that profile does, on the validation split of seed 0.
-_DIGITS = {"clients": 20, "participation": 0.25, "rounds": 40, "local_epochs": 3, "lr": 0.04, "eval_every": 4}
+# best rate for these two. There SCAFFOLD diverges, and PPFE in two settings of the quick profile. At 0.04 none
+# of that profile's runs does (seed 0, same split), but SCAFFOLD with seed 1; at 0.03 it trains with seeds 0 to 2.
+_DIGITS = {"clients": 20, "participation": 0.25, "rounds": 40, "local_epochs": 3, "lr": 0.03, "eval_every": 4}
 
 # Chosen likewise among 0.1 to 0.8: 0.2 is as good, others are worse, and so are 40 rounds of three epochs.
 _TWEETS = {"participation": 0.25, "rounds": 24, "eval_every": 4, "lr": 0.3, "embedding": 16, **_users(20)}
