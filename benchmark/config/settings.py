@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pfl_benchmark.errors import UserError, unknown
@@ -136,6 +137,8 @@ DEFAULT_SETTING = "cifar10-s2"  # the paper's first column
 def find_setting(name: str) -> Setting:
     """The setting of that name; for an unknown one UserError suggests the nearest."""
     if name not in SETTINGS:
+        if any(setting.values["dataset"] == name for setting in SETTINGS.values()):
+            raise UserError(f"unknown setting '{name}': it is a dataset; give it as --dataset {name}")
         raise unknown("setting", name, SETTINGS)
     return SETTINGS[name]
 
@@ -146,11 +149,20 @@ def default_setting(dataset: str) -> str:
         if setting.values["dataset"] == dataset:
             return name
     from pfl_benchmark.datasets.api import DATASETS
+    from pfl_benchmark.datasets.own import OWN_KINDS
 
     if dataset in DATASETS:
         raise UserError(
             f"no setting uses the dataset '{dataset}': add one to SETTINGS in "
             "benchmark/config/settings.py, or in its plugin"
+        )
+    if dataset in SETTINGS:
+        raise UserError(f"unknown dataset '{dataset}': it is a setting; give it as --setting {dataset}")
+    kind, _, place = dataset.replace("=", ":", 1).rpartition(":")
+    if kind.lower() in OWN_KINDS or not kind and (Path(place).expanduser().exists() or {*place} & {*"/\\"}):
+        kind = kind.lower() or ("parquet" if place.endswith(".parquet") else "folder")
+        raise UserError(
+            f"unknown dataset '{dataset}'; images of your own are given as --dataset {kind}:{place}"
         )
     known = sorted({setting.values["dataset"] for setting in SETTINGS.values()})
     raise unknown("dataset", dataset, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from pfl_benchmark.resolve.run import owners, resolve
 from pfl_benchmark.track.base import Tracking
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")}
+_CALLED = {"gpu": "device", "cuda": "device", "wandb": "trackings", "set": "hyper", "verbose": "progress"}
 _TYPES: Mapping[type, tuple[type, ...]] = {str: (str,), int: (int,), float: (int, float), bool: (bool,)}
 
 
@@ -86,6 +88,8 @@ def run(
     named = isinstance(columns, Mapping) and all(isinstance(n, str) for pair in columns.items() for n in pair)
     trackers = isinstance(trackings, Sequence) and all(hasattr(each, "check") for each in trackings)
     for name, value, fits, expected in (
+        ("setting", setting, isinstance(setting, str | None), "a name, such as 'digits-s2'"),
+        ("ablation", ablation, isinstance(ablation, str | None), "a name"),
         ("hyper", hyper, hyper is None or by_name, "a dictionary of hyper-parameters by name"),
         ("columns", columns, columns is None or named, 'names of columns, such as {"image": "img"}'),
         ("results_dir", results_dir, isinstance(results_dir, str | Path) and results_dir != "", "a folder"),
@@ -140,9 +144,33 @@ def _check(name: str, value: Any, method: type[Algorithm]) -> None:
                 f"'{name}' is a hyper-parameter of {', '.join(having)}, not of '{method.name}'; drop it, or "
                 "choose another method"
             )
-        raise unknown("field", name, _FIELDS, field)
+        raise unknown("keyword", name, _KEYWORDS, _CALLED.get(name, field))
     default = _FIELDS[name].default
     if type(value) not in _TYPES[type(default)]:
+        if isinstance(value, list | tuple | set | range):
+            raise UserError(
+                f"{name} is {value!r:.40}; expected one value, such as {name}={default!r}: one run has one; call "
+                "run for each"
+            )
         raise UserError(
-            f"{name} is {value!r:.40}; expected {type(default).__name__}, such as {name}={default!r}"
+            f"{name} is {value!r:.40}; expected {type(default).__name__}, such as "
+            f"{name}={_converted(value, type(default), default)!r}"
         )
+
+
+def _converted(value: Any, kind: type, default: Any) -> Any:
+    """A value of the expected type that is most likely meant, else the default."""
+    if kind is str:
+        return f"folder:{value}" if isinstance(value, Path) else default
+    if kind is bool:
+        return str(value).lower() in ("true", "yes", "1", "on")
+    try:
+        return kind(value)
+    except (TypeError, ValueError, OverflowError):
+        return default
+
+
+_KEYWORDS = (
+    *_FIELDS,
+    *(name for name in inspect.signature(run).parameters if name not in (*_FIELDS, "fields")),
+)

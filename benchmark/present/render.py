@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, why
 from pfl_benchmark.records.files import read_bytes, read_json, write_bytes, write_json
 from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.studies.grid import Profile, Study
@@ -76,7 +76,7 @@ class RenderedFiles:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise UserError(
-                    f"cannot make the folder {path.parent}: {error.strerror}; choose another --results-dir"
+                    f"cannot make the folder {path.parent}: {why(error)}; choose another --results-dir"
                 ) from error
             write_bytes(path, content)
         for path in self.files(study):
