@@ -157,6 +157,13 @@ class Parser(argparse.ArgumentParser):
         """What ``--help`` prints."""
         return with_program(super().format_help())
 
+    def _example(self) -> str:
+        """The first example of this command, without what is said of it."""
+        begin = " ".join((self.usage or "").split()[: len(PROGRAM.split()) + 1])
+        lines = [line.strip() for line in (self.epilog or "").splitlines()]
+        found = next((line for line in lines if line.startswith(f"{begin} ")), self.usage or "")
+        return found.partition("   ")[0]
+
     def _unknown(self, flag: str, algo: str | None) -> str:
         """What to say of a flag that this command does not have, asked of a method (None: of any)."""
         from pfl_benchmark.config.fields import meant
@@ -188,8 +195,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ")
         for theirs, ours in _WORDS.items():
-            if theirs.endswith(":") and theirs in message and self.epilog:
-                message += f"; give it, such as: {self.epilog.splitlines()[1].strip()}"
+            if theirs.endswith(":") and theirs in message:
+                message += f"; give it, as in: {self._example()}"
             message = message.replace(theirs, ours)
         raise UserError(message)
 

@@ -72,7 +72,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     Capitals, hyphens and the like do not count.
     """
     plain = {re.sub(r"[\W_]", "", name).lower(): name for name in known}
-    close = difflib.get_close_matches(re.sub(r"[\W_]", "", word).lower(), list(plain), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(re.sub(r"[\W_]", "", word).lower(), list(plain), n=1, cutoff=0.51)
     return f" (did you mean '{plain[close[0]]}'?)" if close else ""
 
 

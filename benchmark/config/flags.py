@@ -119,6 +119,8 @@ def _read(name: str, text: str) -> Any:
     """The value of a field from the text of its flag, with our own words where that fails."""
     kind = _KINDS[name]
     if kind is str:
+        if not text.strip():
+            raise UserError(f"{flag(name)} is empty; expected a name")
         return text
     value = _finite(flag(name), kind, text, _FIELDS[name].default)
     if kind is int and abs(value) >= 2**63:
@@ -133,14 +135,15 @@ def _finite(name: str, kind: Callable[[str], Any], text: str, such_as: Any) -> A
         value = math.nan
     if not math.isfinite(value):
         what = "a whole number" if kind is int else "a number"
-        if {*text} & {*", "} and not _plainly(text):
-            what = f"one number, and a run for each, not a list of them: {what}"
-        raise UserError(f"{name} is '{text:.40}'; expected {what}, such as {_plainly(text) or such_as}")
+        meant = _plainly(text)
+        several = not meant and re.fullmatch(r"\W*[\d.]+(?:[-,:; ]+[\d.]+)+\W*", text)
+        more = f"; {what.removeprefix('a ')}s are given one by one, in a command for each" if several else ""
+        raise UserError(f"{name} is '{text:.40}'; expected {what}, such as {meant or such_as}{more}")
     return value
 
 
 def _plainly(text: str) -> str:
-    """A number that people type otherwise in the way that is expected: ``1e2``, ``10k``, ``1,000``, ``5 %``."""
+    """A number that people type otherwise as it is expected: ``1e2``, ``10k``, ``1,000``, ``5 %``."""
     if found := re.fullmatch(r"(\d+(?:\.\d+)?(?:e\+?\d)?) ?([kmg]?)b?", text.lower()):
         value = float(found[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[found[2]]
         return f"{value:.0f}" if value.is_integer() else ""
@@ -282,5 +285,5 @@ def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         if partition in (usual, given.get("partition")):
             raise
         asked = " and ".join(flag(name) for name in OPTIONS if name in options)
-        raise UserError(f"{asked} asks for --partition {partition}: {error}; or drop {asked}") from error
+        raise UserError(f"{error}; {asked} asks for that partition: drop it") from error
     return partition

@@ -159,10 +159,19 @@ def default_setting(dataset: str) -> str:
     if dataset in SETTINGS:
         raise UserError(f"unknown dataset '{dataset}': it is a setting; give it as --setting {dataset}")
     kind, _, place = dataset.replace("=", ":", 1).rpartition(":")
-    if kind.lower() in OWN_KINDS or not kind and (Path(place).expanduser().exists() or {*place} & {*"/\\"}):
-        kind = kind.lower() or ("parquet" if place.endswith(".parquet") else "folder")
+    path = Path(place).expanduser()
+    if place.lower() in OWN_KINDS:
+        kind, place = place, "PATH"
+    elif not kind and path.is_file() and path.suffix != ".parquet":
         raise UserError(
-            f"unknown dataset '{dataset}'; images of your own are given as --dataset {kind}:{place}"
+            f"unknown dataset '{dataset}': it is a file; expected a name, folder:PATH or parquet:PATH; other data "
+            "come with a plugin (docs/site/extend/dataset.md)"
+        )
+    elif not kind and (path.exists() or {*place} & {*"/\\"}):
+        kind = "parquet" if path.suffix == ".parquet" else "folder"
+    if kind.lower() in OWN_KINDS:
+        raise UserError(
+            f"unknown dataset '{dataset}'; images of your own are given as --dataset {kind.lower()}:{place}"
         )
     known = sorted({setting.values["dataset"] for setting in SETTINGS.values()})
-    raise unknown("dataset", dataset, known)
+    raise unknown("dataset", dataset, [*known, *(f"{kind}:PATH" for kind in OWN_KINDS)])

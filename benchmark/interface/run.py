@@ -100,6 +100,10 @@ def run(
     ):
         if not fits:
             raise UserError(f"{name} is {value!r:.60}; expected {expected}")
+    own = {spec.name for spec in dataclasses.fields(method.Hyper)}
+    if field := next((name for name in hyper or () if name not in own and name in _FIELDS), None):
+        value = f"{field}={(hyper or {})[field]!r:.40}"
+        raise UserError(f"'{field}' is no hyper-parameter of '{method.name}'; give it as {value}")
     with in_keywords():
         chosen, config = config_from(given, setting, columns)
         asked = resolve(dataclasses.replace(config, algo=method.name, hyper=hyper or {}), ablation=ablation)
@@ -149,8 +153,7 @@ def _check(name: str, value: Any, method: type[Algorithm]) -> None:
     if type(value) not in _TYPES[type(default)]:
         if isinstance(value, list | tuple | set | range):
             raise UserError(
-                f"{name} is {value!r:.40}; expected one value, such as {name}={default!r}: one run has one; call "
-                "run for each"
+                f"{name} is {value!r:.40}; expected one value, such as {name}={default!r}; call run for each"
             )
         raise UserError(
             f"{name} is {value!r:.40}; expected {type(default).__name__}, such as "

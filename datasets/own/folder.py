@@ -40,7 +40,7 @@ def read_folder(root: Path, side: int) -> Found:
     depths = {len(path.parts) for path in paths}
     if depths not in ({2}, {3}):
         odd = next((path for path in paths if len(path.parts) not in (2, 3)), paths[0])
-        where = f"in {odd.parent}" if odd.parent.name else "beside no folders of classes"
+        where = f"in {odd.parent}" if odd.parent.name else "in no subfolder of a class"
         raise UserError(
             f"{root} has an image in {odd}, and others elsewhere; expected all in {_LAYOUTS}"
             if len(depths) > 1

@@ -218,6 +218,9 @@ def register(cls: type[L]) -> type[L]:
     return cls
 
 
+_CALLED = {"noniid": "dirichlet", "dir": "dirichlet", "lda": "dirichlet", "pathological": "distinct"}
+
+
 def find_partitioner(name: str) -> type[Partitioner]:
     """The partitioner of that name.
 
@@ -225,5 +228,5 @@ def find_partitioner(name: str) -> type[Partitioner]:
         UserError: unknown; suggests the nearest.
     """
     if name not in PARTITIONERS:
-        raise unknown("partition", name, PARTITIONERS)
+        raise unknown("partition", name, PARTITIONERS, _CALLED.get(name.lower().replace("-", ""), ""))
     return PARTITIONERS[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,21 +16,22 @@ __all__ = ["of_command", "of_flag", "of_word", "one_value", "twice"]
 
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # which word processors make of hyphens
 _ONE = {"algo": "method", "setting": "setting", "dataset": "dataset", "seed": "seed"}
+_OPTIONS = {"dirichlet": "--dirichlet"} | dict.fromkeys(("distinct", "shards"), "--classes-per-client")
 # How other programs call flags that are no fields; those that the command has not are passed over.
 _CALLED = {
     "gpu": "--device cuda", "cuda": "--device cuda", "iid": "--partition iid", "non-iid": "--dirichlet X",
     "noniid": "--dirichlet X", "hyper": "--set KEY=VALUE", "param": "--set KEY=VALUE",
     "params": "--set KEY=VALUE", "output": "--results-dir DIR", "out": "--results-dir DIR",
     "output-dir": "--results-dir DIR", "out-dir": "--results-dir DIR", "save-dir": "--results-dir DIR",
-    "variant": "--ablation NAME", "quick": "--profile quick", "lite": "--profile lite",
+    "lambda": "--set lam=VALUE", "variant": "--ablation NAME", "quick": "--profile quick", "lite": "--profile lite",
     "paper": "--profile paper", "workers": "--jobs N", "num-workers": "--jobs N",
-    "space": "--set KEY=VALUE, which fixes a value; tune searches the others by itself",
 }  # fmt: skip
 _NEEDLESS = {
     "resume": "an interrupted run is continued by the same command; drop it",
     "continue": "an interrupted run is continued by the same command; drop it",
     "force": "a finished run is not repeated: remove its record, or give another --results-dir",
     "overwrite": "a finished run is not repeated: remove its record, or give another --results-dir",
+    "space": "a method says itself what tune searches; fix a value by --set KEY=VALUE",
     "optimizer": "clients train by SGD, with --lr, --momentum and --weight-decay; drop it",
     "verbose": "progress is shown on standard error; drop it",
     "quiet": "progress is shown on standard error: send it away by 2>/dev/null",
@@ -78,6 +80,8 @@ def of_word(parser: argparse.ArgumentParser, words: Sequence[str], stray: str) -
         no = flag(f"no-{own}")
         instead = no if stray.lower() in ("false", "no", "0", "off") and no in actions else name
         return f"{told}: {name} takes no value; give {instead} alone"
+    if own == "partition" and (option := _OPTIONS.get(words[place - 1].rpartition("=")[2])):
+        return f"{told}; give it as {option} {stray}"
     return f"{told} as a second value of {name}: {one_value(own)}"
 
 
@@ -110,6 +114,14 @@ def of_flag(parser: argparse.ArgumentParser, given: str, algo: str | None) -> st
     """What to say of a flag that is no field and no hyper-parameter under any name; empty: nothing."""
     known = parser._option_string_actions
     name = given.lstrip("-").replace("_", "-").lower()
+    if any(word.startswith(flag(name)) for word in known) or difflib.get_close_matches(
+        flag(name), known, 1, 0.9
+    ):
+        return ""  # a slip, which needs no more words
+    if name in ("results-dir", "results", "folder") and any(
+        not each.option_strings for each in parser._actions
+    ):
+        return f"unknown flag '{given}': folders are given as plain words; drop it, and leave the folder"
     instead = _CALLED.get(name, "")
     if instead and instead.split()[0].rstrip(",") in known:
         return f"unknown flag '{given}' (did you mean '{instead}'?); --help shows all flags"
@@ -119,7 +131,7 @@ def of_flag(parser: argparse.ArgumentParser, given: str, algo: str | None) -> st
         owner = algo if algo in owners[name] else owners[name][0]
         return f"'{name}' is an ablation of {owner}: give it as --algo {owner} --ablation {name}"
     if elsewhere := [*_commands_with(flag(name))]:
-        return f"unknown flag '{given}': it is one of {', '.join(elsewhere)}, not of this command; drop it"
+        return f"unknown flag '{given}': it is a flag of {', '.join(elsewhere)}, not of this command; drop it"
     return ""
 
 
@@ -139,7 +151,7 @@ def of_command(name: str) -> str:
 
 
 def _of_set(told: str, given: Sequence[str], rest: Sequence[str]) -> str:
-    if "=" not in rest[0] or rest[0] == "=" or given[-1].endswith("=") and "=" not in rest[0]:
+    if "=" not in rest[0] or rest[0] == "=" or (given[-1].endswith("=") and "=" not in rest[0]):
         end = next((i for i, word in enumerate(rest) if word.startswith("-")), len(rest))
         key, value = given[0].rstrip(":= "), rest[:end][-1].lstrip(":= ")
         return f"{told} behind --set: type it without spaces, as --set {key}={value}"
