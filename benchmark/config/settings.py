@@ -159,13 +159,14 @@ def default_setting(dataset: str) -> str:
     if dataset in SETTINGS:
         raise UserError(f"unknown dataset '{dataset}': it is a setting; give it as --setting {dataset}")
     kind, _, place = dataset.replace("=", ":", 1).rpartition(":")
+    place = place.rstrip("/")
     path = Path(place).expanduser()
     if place.lower() in OWN_KINDS:
         kind, place = place, "PATH"
     elif not kind and path.is_file() and path.suffix != ".parquet":
         raise UserError(
-            f"unknown dataset '{dataset}': it is a file; expected a name, folder:PATH or parquet:PATH; other data "
-            "come with a plugin (docs/site/extend/dataset.md)"
+            f"unknown dataset '{dataset}': it is a file; expected a name, folder:PATH or parquet:PATH; other "
+            "data come with a plugin (docs/site/extend/dataset.md)"
         )
     elif not kind and (path.exists() or {*place} & {*"/\\"}):
         kind = "parquet" if path.suffix == ".parquet" else "folder"

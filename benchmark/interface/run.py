@@ -94,7 +94,7 @@ def run(
         ("columns", columns, columns is None or named, 'names of columns, such as {"image": "img"}'),
         ("results_dir", results_dir, isinstance(results_dir, str | Path) and results_dir != "", "a folder"),
         ("data_dir", data_dir, isinstance(data_dir, str | Path | None), "a folder"),
-        ("device", device, isinstance(device, str), "a name"),
+        ("device", device, isinstance(device, str), "a name, such as 'cpu'"),
         ("executor", executor, isinstance(executor, str), "a name"),
         ("trackings", trackings, trackers, "a list of trackers"),
     ):
@@ -137,6 +137,8 @@ def run(
 def _check(name: str, value: Any, method: type[Algorithm]) -> None:
     """Refuse what is no field, or of another kind."""
     if name not in _FIELDS:
+        if name in ("plugin", "plugins"):
+            raise UserError(f"{name} is no keyword; import that file before, or name it in PFL_PLUGINS")
         having, field = owners(name), meant(name, (*_FIELDS, "algo"))
         if method.name in having:
             raise UserError(

@@ -23,7 +23,8 @@ _CALLED = {
     "noniid": "--dirichlet X", "hyper": "--set KEY=VALUE", "param": "--set KEY=VALUE",
     "params": "--set KEY=VALUE", "output": "--results-dir DIR", "out": "--results-dir DIR",
     "output-dir": "--results-dir DIR", "out-dir": "--results-dir DIR", "save-dir": "--results-dir DIR",
-    "lambda": "--set lam=VALUE", "variant": "--ablation NAME", "quick": "--profile quick", "lite": "--profile lite",
+    "lambda": "--set lam=VALUE", "variant": "--ablation NAME",
+    "quick": "--profile quick", "lite": "--profile lite",
     "paper": "--profile paper", "workers": "--jobs N", "num-workers": "--jobs N",
 }  # fmt: skip
 _NEEDLESS = {
