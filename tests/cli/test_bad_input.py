@@ -105,7 +105,7 @@ CASES = [
     (f"{DIGITS} --budget bytes --byte-budget {10**18}", ["--byte-budget is 1", "at most 1,000"]),
     (f"{DIGITS} --samples-per-client {10**12}", ["--samples-per-client is 1", "at most 10,000,000"]),
     (f"{DIGITS} --augment --no-augment", ["--augment and --no-augment", "give one of them"]),
-    (f"{DIGITS} --device cpu:7", ["--device cpu:7", "use --device cpu"]),
+    ("--algo fedavg --dataset digits --device cpu:7", ["--device cpu:7", "use --device cpu"]),
     (f"{DIGITS} --lr=--", ["--lr is '--'", "expected a value"]),
     (f"{DIGITS} --rounds 1_0", ["--rounds is '1_0'", "a whole number"]),
     (f"{DIGITS} --rounds ٣", ["--rounds is '٣'", "a whole number"]),
@@ -185,7 +185,7 @@ MENDED = [
         for pair in ("lam 0.1", "lam: 0.1", "lam = 0.1", "lam= 0.1")
     ),
     *((f"{DITTO} {word}", "--dataset digits") for word in ("digits", "dataset=digits")),
-    (f"{DIGITS} --dataset digits-s2", "--setting digits-s2"),
+    ("--algo fedavg --dataset digits-s2", "--setting digits-s2"),
     ("--algo fedavg --setting digits", "--dataset digits"),
     (f"{DIGITS} --partition dirichlet 0.1", "--dirichlet 0.1"),
     (f"{DIGITS} --partition shards 3", "--classes-per-client 3"),
@@ -239,7 +239,6 @@ CASES += [
             "study": "tables --only main,claims",
         }.items()
     ),
-    (f"{DIGITS} --plugin a.py b.py", ["plugin"]),
     (f"{DIGITS} --plugin a.py,b.py", ["a list with commas", "--plugin of its own"]),
     (f"{DIGITS} b.py", ["--plugin b.py", "once for each"]),
 ]
