@@ -105,7 +105,7 @@ CASES = [
     (f"{DIGITS} --budget bytes --byte-budget {10**18}", ["--byte-budget is 1", "at most 1,000"]),
     (f"{DIGITS} --samples-per-client {10**12}", ["--samples-per-client is 1", "at most 10,000,000"]),
     (f"{DIGITS} --augment --no-augment", ["--augment and --no-augment", "give one of them"]),
-    ("--algo fedavg --dataset digits --device cpu:7", ["--device cpu:7", "use --device cpu"]),
+    (f"{DIGITS} --device cpu:7", ["--device cpu:7", "use --device cpu"]),
     (f"{DIGITS} --lr=--", ["--lr is '--'", "expected a value"]),
     (f"{DIGITS} --rounds 1_0", ["--rounds is '1_0'", "a whole number"]),
     (f"{DIGITS} --rounds ٣", ["--rounds is '٣'", "a whole number"]),

@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pfl_benchmark.config.fields import meant
+from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, meant
 from pfl_benchmark.errors import flag, nearest
 from pfl_benchmark.installation import PROGRAM
 
@@ -96,9 +96,12 @@ def one_value(name: str) -> str:
 
 
 def twice(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
-    """What to say of a flag of one value that is given two of them; empty: there is none."""
+    """What to say of a flag of what is run that is given two values; empty: there is none.
+
+    Of flags that say where and how it is run the last one holds.
+    """
     for action in parser._actions:
-        if not isinstance(action, argparse._StoreAction) or action.nargs is not None:
+        if action.nargs is not None or action.dest not in (*DATA_FIELDS, *PROTOCOL_FIELDS, *_ONE, "ablation"):
             continue
         given: list[str] = []
         for i, word in enumerate(words):
