@@ -19,16 +19,18 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from pfl_benchmark.commands import Command, command_names, find_command
-from pfl_benchmark.console.streams import OutputError, checked_streams, printable
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.commands import Command, advice, command_names, find_command
+from pfl_benchmark.console.streams import OutputError, checked_streams
+from pfl_benchmark.errors import UserError, printable
 from pfl_benchmark.installation import PROGRAM, with_program
 from pfl_benchmark.resolve.plugins import load_plugins, take_plugins
 
 DEFAULT_COMMAND = "run"
 _WORDS = {
     "expected one argument": "expected a value after it",
+    "expected at least one argument": "expected one value or more after it",
     "ignored explicit argument": "takes no value, but was given",
+    "the following arguments are required:": "the command line lacks",
 }  # argparse's complaints, more plainly
 
 
@@ -142,16 +144,25 @@ class Parser(argparse.ArgumentParser):
                 raise UserError(f"{text.removesuffix('=--')} is '--'; expected a value")
         given, rest = self.parse_known_args(words)
         if not rest:
+            if more := advice.twice(self, words):
+                raise UserError(more)
             return given
         stray = next((word for word in rest if word.startswith("-")), None)
         if stray is None:
-            raise UserError(f"unexpected '{rest[0]}'; values follow a flag, and --help shows all flags")
+            raise UserError(advice.of_word(self, words, rest[0]))
         flag = stray.split("=")[0]
         raise UserError(self._unknown(flag, getattr(given, "algo", None)))
 
     def format_help(self) -> str:
         """What ``--help`` prints."""
         return with_program(super().format_help())
+
+    def _example(self) -> str:
+        """The first example of this command, without what is said of it."""
+        begin = " ".join((self.usage or "").split()[: len(PROGRAM.split()) + 1])
+        lines = [line.strip() for line in (self.epilog or "").splitlines()]
+        found = next((line for line in lines if line.startswith(f"{begin} ")), self.usage or "")
+        return found.partition("   ")[0]
 
     def _unknown(self, flag: str, algo: str | None) -> str:
         """What to say of a flag that this command does not have, asked of a method (None: of any)."""
@@ -166,9 +177,12 @@ class Parser(argparse.ArgumentParser):
         if owners and not field:
             has = f"'{hyper}' is a hyper-parameter of {', '.join(owners)}, not of '{algo}'"
             return f"{has}; drop {flag}, or choose another --algo"
+        if not field and (told := advice.of_flag(self, flag, algo)):
+            return told
         close = [field] if field else difflib.get_close_matches(name, known, n=1)
         nearest = f" (did you mean '--{close[0]}'?)" if close else ""
-        return f"unknown flag '{flag}'{nearest}; --help shows all flags"
+        one = f"; {advice.one_value(field)}" if name != field == "seed" else ""
+        return f"unknown flag '{flag}'{nearest}{one}; --help shows all flags"
 
     def _owners(self, name: str) -> list[str]:
         """The methods that have a hyper-parameter, where this command takes some."""
@@ -181,6 +195,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ")
         for theirs, ours in _WORDS.items():
+            if theirs.endswith(":") and theirs in message:
+                message += f"; give it, as in: {self._example()}"
             message = message.replace(theirs, ours)
         raise UserError(message)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import re
 from collections.abc import Iterable
@@ -25,6 +26,10 @@ class NotDefined(UserError):
     """A method was asked for on data that it is not defined for; studies leave such runs out."""
 
 
+class Unlucky(UserError):
+    """What was drawn does not do; other draws, by another seed, may."""
+
+
 def check_name(kind: str, name: object) -> None:
     """Refuse a name that cannot be typed as one word, or that would lead out of a results folder.
 
@@ -41,15 +46,42 @@ def check_name(kind: str, name: object) -> None:
         )
 
 
+# Control characters but tab and line feed, what turns the direction of text or has no width, lone surrogates.
+HIDDEN = (
+    "\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f"
+)
+_UNSEEN = re.compile(f"[{HIDDEN}]")
+
+
+def printable(text: object) -> str:
+    r"""The text of something with all that cannot be seen in it as ``\x1b`` or ``\u202e``."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
+def why(error: OSError) -> str:
+    """The reason of an error of the file system; what Unix calls ``File exists`` more plainly."""
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return "a file is where a folder is needed"
+    return error.strerror or str(error)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean 'x'?)`` for the known name nearest to `word`, else an empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean '{close[0]}'?)" if close else ""
+    """Return `` (did you mean 'x'?)`` for the known name nearest to `word`, else an empty string.
+
+    Capitals, hyphens and the like do not count.
+    """
+    plain = {re.sub(r"[\W_]", "", name).lower(): name for name in known}
+    close = difflib.get_close_matches(re.sub(r"[\W_]", "", word).lower(), list(plain), n=1, cutoff=0.51)
+    return f" (did you mean '{plain[close[0]]}'?)" if close else ""
 
 
 def unknown(kind: str, name: str, known: Iterable[str], meant: str = "") -> UserError:
     """The error for a name that is not among the known ones, with the one `meant` (or nearest) and all."""
     known = list(known)
+    if "," in name and all(part.strip() in known for part in name.split(",")):
+        several = "give one, or, where several may be given, put spaces between them"
+        return UserError(f"'{name}' is a list with commas; expected the name of one {kind}: {several}")
     guess = f" (did you mean '{meant}'?)" if meant else nearest(name, known)
     return UserError(f"unknown {kind} '{name}'{guess}; known: {', '.join(known)}")
 
@@ -107,6 +139,8 @@ def check_range(name: str, value: float, within: str, where: str = "", such_as: 
     least = f"of at least {low:g}" if within[0] == "[" else f"above {low:g}"
     most = "" if high == float("inf") else f" and at most {f'{high:,.0f}' if high < 1e16 else f'{high:g}'}"
     place = f"in {within}" if high < 100 else least + most
+    if such_as is None and high == 1 < value <= 100:  # taken for percent
+        such_as = f"{value / 100:g} for {value:g} %"
     example = "" if such_as is None else f", such as {such_as}"
     shown = value if isinstance(value, int) else f"{value:g}"
     raise UserError(f"{flag(name)} is {shown}; expected {kind} {place}{where}{example}")

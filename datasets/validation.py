@@ -9,7 +9,7 @@ import numpy as np
 from pfl_benchmark.datasets.data import Dataset
 from pfl_benchmark.datasets.pools import apportion
 from pfl_benchmark.datasets.splits import Split
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import Unlucky
 
 __all__ = ["hold_out"]
 
@@ -28,12 +28,12 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
         disjoint, and together they are its training part of `split`, but for samples that are left out.
 
     Raises:
-        UserError: a client has a single sample, or none that shares nothing with those held out.
+        Unlucky: a client has a single sample, or none that shares nothing with those held out.
     """
     train, held = [], []
     for client, rows in enumerate(split.train):
         if len(rows) < 2:
-            raise UserError(
+            raise Unlucky(
                 f"client {client} has {len(rows)} training sample, too few to hold some out; drop "
                 "--validation or give more --samples-per-client"
             )
@@ -43,7 +43,7 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
         else:
             kept, out = _last(dataset, rows, count, rng)
         if not len(kept):
-            raise UserError(
+            raise Unlucky(
                 f"client {client} has no training sample that shares no measurements with the {count:,} held "
                 "out; drop --validation, give a smaller one, or more --samples-per-client"
             )

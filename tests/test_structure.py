@@ -65,7 +65,8 @@ def within(name, *allowed):
 # From the bottom up; rooms in one tuple do not know each other.
 FLOORS = (
     ("pfl_benchmark.installation",),
-    ("pfl_benchmark.errors", "pfl_benchmark.console", "pfl_benchmark.render"),
+    ("pfl_benchmark.errors",),
+    ("pfl_benchmark.console", "pfl_benchmark.render"),
     ("pfl_benchmark.datasets",),
     ("pfl_benchmark.models",),
     ("pfl_benchmark.config",),

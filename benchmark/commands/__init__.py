@@ -12,7 +12,7 @@ import pkgutil
 import sys
 from typing import Protocol, cast
 
-from pfl_benchmark.errors import unknown
+from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.studies.papers import offered
 
 __all__ = ["Command", "command_names", "find_command"]
@@ -59,5 +59,9 @@ def find_command(name: str) -> Command:
     """
     names = command_names()
     if name not in names:
+        from pfl_benchmark.commands import advice
+
+        if name and (meant := advice.of_command(name)):
+            raise UserError(f"unknown command '{name}': {meant}")
         raise unknown("command", name, names)
     return cast(Command, importlib.import_module(_modules()[name]))

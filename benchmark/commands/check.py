@@ -9,6 +9,7 @@ import sys
 from tabulate import tabulate
 
 from pfl_benchmark.config.flags import add_flag
+from pfl_benchmark.errors import UserError
 
 HELP = "what every method must fulfil, checked by short runs"
 USAGE = "--algo METHOD [--ablation NAME] [--only CHECK ...] [--plugin FILE]"
@@ -23,7 +24,7 @@ Runs take seconds each, on the CPU. Exit code 1 if something is wrong."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     text = "required; `python -m benchmark list methods` names them"
-    add_flag(parser, "--algo METHOD", text, required=True)
+    add_flag(parser, "--algo METHOD", text)
     add_flag(parser, "--ablation NAME", "a named variant of the method")
     add_flag(parser, "--only CHECK ...", "only these checks, by the names in the table", default=[])
     add_flag(parser, "--json", "print JSON instead")
@@ -35,8 +36,11 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: unknown method, ablation or check.
     """
+    from pfl_benchmark.algorithms import ALGORITHMS
     from pfl_benchmark.check.report import check_method
 
+    if not arguments.algo:
+        raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")
     results = check_method(arguments.algo, arguments.ablation, arguments.only)
     if arguments.json:
         print(json.dumps([vars(result) for result in results]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pfl_benchmark.config.fields import DATA_FIELDS, changes, describe_split
 from pfl_benchmark.config.flags import add_data, add_flag, config_of, file_of
 from pfl_benchmark.console.terminal import columns, show, shown_path
-from pfl_benchmark.errors import UserError, flag
+from pfl_benchmark.errors import UserError, flag, why
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +60,7 @@ def execute(arguments: argparse.Namespace) -> None:
     try:
         split_picture(split, dataset, picture)
     except OSError as error:
-        reason = error.strerror or error
+        reason = why(error)
         raise UserError(f"cannot write the picture {picture}: {reason}; choose another --out") from error
     table = split_table(split, dataset)
     facts = {

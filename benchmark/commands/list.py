@@ -48,8 +48,11 @@ def execute(arguments: argparse.Namespace) -> None:
 
     what = arguments.what
     if what is not None and what not in _PARTS:
+        called = {"models": "networks", "algorithms": "methods", "algos": "methods", "splits": "partitions"}
+        likely = called.get(what) or ("methods" if what in ("ablations", "hyper", "hyper-parameters") else "")
+        guess = f" (did you mean '{likely}'?)" if likely else nearest(what, _PARTS)
         hint = f"; for the card of a method: list methods {what}" if what in ALGORITHMS else ""
-        raise UserError(f"list knows no '{what}'{nearest(what, _PARTS)}; known: {', '.join(_PARTS)}{hint}")
+        raise UserError(f"list knows no '{what}'{guess}; known: {', '.join(_PARTS)}{hint}")
     if arguments.names:
         _show_cards(what, arguments.names, arguments.json, arguments.markdown)
         return

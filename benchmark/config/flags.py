@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -118,6 +119,8 @@ def _read(name: str, text: str) -> Any:
     """The value of a field from the text of its flag, with our own words where that fails."""
     kind = _KINDS[name]
     if kind is str:
+        if not text.strip():
+            raise UserError(f"{flag(name)} is empty; expected a name")
         return text
     value = _finite(flag(name), kind, text, _FIELDS[name].default)
     if kind is int and abs(value) >= 2**63:
@@ -132,15 +135,33 @@ def _finite(name: str, kind: Callable[[str], Any], text: str, such_as: Any) -> A
         value = math.nan
     if not math.isfinite(value):
         what = "a whole number" if kind is int else "a number"
-        raise UserError(f"{name} is '{text:.40}'; expected {what}, such as {such_as}")
+        meant = _plainly(text)
+        several = not meant and re.fullmatch(r"\W*[\d.]+(?:[-,:; ]+[\d.]+)+\W*", text)
+        more = f"; {what.removeprefix('a ')}s are given one by one, in a command for each" if several else ""
+        raise UserError(f"{name} is '{text:.40}'; expected {what}, such as {meant or such_as}{more}")
     return value
+
+
+def _plainly(text: str) -> str:
+    """A number that people type otherwise as it is expected: ``1e2``, ``10k``, ``1,000``, ``5 %``."""
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?(?:e\+?\d)?) ?([kmg]?)b?", text.lower()):
+        value = float(found[1]) * {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}[found[2]]
+        return f"{value:.0f}" if value.is_integer() else ""
+    if re.fullmatch(r"[1-9]\d{0,2}(,\d{3})+", text):
+        return text.replace(",", "")
+    if re.fullmatch(r"0,\d+", text):
+        return text.replace(",", ".")
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text)
+    return f"{float(found[1]) / 100:g}" if found else ""
 
 
 def _columns(name: str, text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",")]
     roles = [role.strip() for role, _, _ in pairs]
     if not all(column.strip() for _, _, column in pairs) or len({*roles}) < len(roles):
-        raise UserError(f"{name} is '{text}'; expected each once, such as image=img,label=fine_label")
+        raise UserError(
+            f"{name} is '{text}'; expected HOLDS=COLUMN, each once, such as image=img,label=fine_label"
+        )
     return {role.strip(): column.strip() for role, _, column in pairs}
 
 
@@ -158,7 +179,7 @@ def number(within: str, such_as: float) -> Callable[[str, str], float]:
 def count(name: str, text: str, most: int = 10**6) -> int:
     """The value of a flag that is a number of what it is called."""
     if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
-        raise UserError(f"{name} is '{text}'; expected a whole number of at least 1")
+        raise UserError(f"{name} is '{text}'; expected how many, a whole number of at least 1, such as 3")
     if len(text) > 18 or int(text) > most:
         raise UserError(f"{name} is {text}; expected at most {most:,} {name.removeprefix('--')}")
     return int(text)
@@ -258,5 +279,11 @@ def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     for name in given:
         if name in partitioner.ignores or name in options - {*partitioner.options()}:
             raise UserError(f"{flag(name)} has no effect under --partition {partition}; remove it")
-    partitioner.check(values["dataset"], users=DATASETS[values["dataset"]].by_users)
+    try:
+        partitioner.check(values["dataset"], users=DATASETS[values["dataset"]].by_users)
+    except UserError as error:
+        if partition in (usual, given.get("partition")):
+            raise
+        asked = " and ".join(flag(name) for name in OPTIONS if name in options)
+        raise UserError(f"{error}; {asked} asks for that partition: drop it") from error
     return partition

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pfl_benchmark.config.run_config import RunConfig
@@ -46,10 +47,11 @@ _FLIPS = {"augment": True, "crop_padding": 0}
 # Paper, appendix "Data Partitioning" and "Implementation Details".
 _SENT140 = {"rounds": 50, "batch_size": 2, **_users(136)}
 
-# Small enough for seconds on a laptop: 20 clients, 5 of them a round. Rounds and epochs were chosen on Local
-# Only and FedAvg alone, on a validation split (S = 2, S = 10, Dirichlet 0.3; two seeds), on which 0.08 was the
-# best rate for these two. There SCAFFOLD diverges, and PPFE in two settings of the quick profile. At 0.04 none
-# of that profile's runs does (seed 0, same split), but SCAFFOLD with seed 1; at 0.03 it trains with seeds 0 to 2.
+# Small enough for seconds on a laptop: 20 clients, 5 of them a round. Rounds and epochs were chosen on
+# Local Only and FedAvg alone, on a validation split (S = 2, S = 10, Dirichlet 0.3; two seeds), on which
+# 0.08 was the best rate for these two. There SCAFFOLD diverges, and PPFE in two settings of the quick
+# profile. At 0.04 none of that profile's runs does (seed 0, same split), but SCAFFOLD with seed 1; at 0.03
+# it trains with seeds 0 to 2.
 _DIGITS = {"clients": 20, "participation": 0.25, "rounds": 40, "local_epochs": 3, "lr": 0.03, "eval_every": 4}
 
 # Chosen likewise among 0.1 to 0.8: 0.2 is as good, others are worse, and so are 40 rounds of three epochs.
@@ -142,6 +144,8 @@ DEFAULT_SETTING = "cifar10-s2"  # the paper's first column
 def find_setting(name: str) -> Setting:
     """The setting of that name; for an unknown one UserError suggests the nearest."""
     if name not in SETTINGS:
+        if any(setting.values["dataset"] == name for setting in SETTINGS.values()):
+            raise UserError(f"unknown setting '{name}': it is a dataset; give it as --dataset {name}")
         raise unknown("setting", name, SETTINGS)
     return SETTINGS[name]
 
@@ -152,11 +156,30 @@ def default_setting(dataset: str) -> str:
         if setting.values["dataset"] == dataset:
             return name
     from pfl_benchmark.datasets.api import DATASETS
+    from pfl_benchmark.datasets.own import OWN_KINDS
 
     if dataset in DATASETS:
         raise UserError(
             f"no setting uses the dataset '{dataset}': add one to SETTINGS in "
             "benchmark/config/settings.py, or in its plugin"
         )
+    if dataset in SETTINGS:
+        raise UserError(f"unknown dataset '{dataset}': it is a setting; give it as --setting {dataset}")
+    kind, _, place = dataset.replace("=", ":", 1).rpartition(":")
+    place = place.rstrip("/")
+    path = Path(place).expanduser()
+    if place.lower() in OWN_KINDS:
+        kind, place = place, "PATH"
+    elif not kind and path.is_file() and path.suffix != ".parquet":
+        raise UserError(
+            f"unknown dataset '{dataset}': it is a file; expected a name, folder:PATH or parquet:PATH; other "
+            "data come with a plugin (docs/site/extend/dataset.md)"
+        )
+    elif not kind and (path.exists() or {*place} & {*"/\\"}):
+        kind = "parquet" if path.suffix == ".parquet" else "folder"
+    if kind.lower() in OWN_KINDS:
+        raise UserError(
+            f"unknown dataset '{dataset}'; images of your own are given as --dataset {kind.lower()}:{place}"
+        )
     known = sorted({setting.values["dataset"] for setting in SETTINGS.values()})
-    raise unknown("dataset", dataset, known)
+    raise unknown("dataset", dataset, [*known, *(f"{kind}:PATH" for kind in OWN_KINDS)])

@@ -10,23 +10,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-# Control characters but tab and line feed, what turns the direction of text or has no width, lone surrogates.
-_HIDDEN = (
-    "\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f"
-)
-_UNSEEN = re.compile(f"[{_HIDDEN}]")
+from pfl_benchmark.errors import HIDDEN, printable
+
 # On a terminal rich colours text, moves the cursor over its bars and hides it.
-_OF_RICH = re.compile(rf"(\x1b\[[0-9;]*m|\x1b\[\??[0-9]*[ABGKhl]|\r)|[{_HIDDEN}]")
-
-
-def printable(text: str) -> str:
-    r"""`text` with all that cannot be seen in it as ``\x1b`` or ``\u202e``."""
-    return _UNSEEN.sub(_escaped, text)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+_OF_RICH = re.compile(rf"(\x1b\[[0-9;]*m|\x1b\[\??[0-9]*[ABGKhl]|\r)|[{HIDDEN}]")
 
 
 class _Seen:
@@ -38,7 +25,7 @@ class _Seen:
 
     def write(self, text: str) -> int:
         if self._coloured:
-            return self._stream.write(_OF_RICH.sub(lambda found: found[1] or _escaped(found), text))
+            return self._stream.write(_OF_RICH.sub(lambda found: found[1] or printable(found[0]), text))
         return self._stream.write(printable(text))
 
     def flush(self) -> None:

@@ -13,7 +13,7 @@ from rich.console import JustifyMethod
 from rich.padding import Padding
 from rich.table import Table
 
-from pfl_benchmark.console.streams import printable
+from pfl_benchmark.errors import printable
 from pfl_benchmark.installation import with_program
 
 _PLAIN_WIDTH = 110  # columns of output that goes to a file or pipe

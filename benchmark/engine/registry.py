@@ -6,7 +6,7 @@ import dataclasses
 from typing import TypeVar
 
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.errors import check_name, unknown
+from pfl_benchmark.errors import UserError, check_name, unknown
 
 ALGORITHMS: dict[str, type[Algorithm]] = {}
 
@@ -47,5 +47,9 @@ def find(name: str) -> type[Algorithm]:
         UserError: unknown; suggests the nearest.
     """
     if name not in ALGORITHMS:
+        if name.endswith(".py"):
+            raise UserError(
+                f"unknown method '{name}': give the file as --plugin {name}, and --algo the name in it"
+            )
         raise unknown("method", name, sorted(ALGORITHMS))
     return ALGORITHMS[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +39,11 @@ class Execution:
         try:
             device = torch.device(name)
         except RuntimeError:
-            raise UserError(f"unknown device '{name}'; expected auto, cpu, cuda or cuda:N") from None
+            number = re.sub(r"\D", "", name)
+            likely = "cpu" if name.lower() == "cpu" else f"cuda:{number}" if number else ""
+            likely = likely or ("cuda" if name.lower() in ("gpu", "cuda", "nvidia") else "")
+            guess = f" (did you mean '{likely}'?)" if likely else ""
+            raise UserError(f"unknown device '{name}'{guess}; expected auto, cpu, cuda or cuda:N") from None
         if device.type == "cuda" and not torch.cuda.is_available():
             raise UserError("--device cuda: PyTorch finds no CUDA GPU here; use --device cpu")
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():

@@ -16,7 +16,7 @@ from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import Unlucky, UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.resolve.run import Run, check_data
 
@@ -50,12 +50,12 @@ def _divided(config: RunConfig, dataset: datasets.Dataset) -> tuple[datasets.Dat
 
 
 def _with_advice(divide: Callable[[RunConfig], D], config: RunConfig) -> D:
-    """Divide data; where that fails with this seed alone, the error says so."""
+    """Divide data; where that fails by what this seed draws, and by no other's, the error says so."""
     try:
         return divide(config)
-    except UserError as error:
+    except Unlucky as error:
         for seed in range(config.seed + 1, config.seed + 1 + _SEEDS):
-            with contextlib.suppress(UserError):
+            with contextlib.suppress(Unlucky):
                 divide(dataclasses.replace(config, seed=seed))
                 break
         else:

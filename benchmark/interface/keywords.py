@@ -16,7 +16,7 @@ from pfl_benchmark.errors import UserError
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _OTHERS = ("setting", "ablation", "columns", "results_dir", "data_dir", "device", "executor")
-_FLAG = re.compile(r"--([a-z][a-z-]*)(?:( | is |=)'?([\w.:+-]*\w)'?(?![\w=]))?")
+_FLAG = re.compile(r"--([a-z][a-z-]*)(?:( | is |=)'?([\w.:/+-]*\w)'?(?![\w=]))?")
 _COLUMNS = re.compile(r"--columns ((?:,?\w+=[^,;\s]+)+)")
 _SET = re.compile(r"--set (\w+)(?:=([\w.,-]*\w))?")
 
@@ -33,6 +33,7 @@ def in_keywords() -> Iterator[None]:
 
 def _told(text: str) -> str:
     """``lr=0.1``, ``augment=False`` and ``hyper={"lam": 0.5}`` instead of flags."""
+    text = text.replace("image=img,label=fine_label", '{"image": "img", "label": "fine_label"}')
     text = re.sub(r"\bflag(s?)\b", r"keyword\1", _SET.sub(_hyper, text))
     return _FLAG.sub(_keyword, _COLUMNS.sub(_columns, text))
 
@@ -61,7 +62,7 @@ def _keyword(found: re.Match[str]) -> str:
         return found[0]
     if between == " " and _is_number(value):
         return f"{name}={value}"
-    return f"{name}={value!r}" if between == " " and value in _words() else name + rest
+    return f"{name}={value!r}" if between == " " and (value in _words() or ":" in value) else name + rest
 
 
 def _is_number(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from pfl_benchmark.resolve.run import owners, resolve
 from pfl_benchmark.track.base import Tracking
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig) if spec.name not in ("algo", "hyper")}
+_CALLED = {"gpu": "device", "cuda": "device", "wandb": "trackings", "set": "hyper", "verbose": "progress"}
 _TYPES: Mapping[type, tuple[type, ...]] = {str: (str,), int: (int,), float: (int, float), bool: (bool,)}
 
 
@@ -86,16 +88,22 @@ def run(
     named = isinstance(columns, Mapping) and all(isinstance(n, str) for pair in columns.items() for n in pair)
     trackers = isinstance(trackings, Sequence) and all(hasattr(each, "check") for each in trackings)
     for name, value, fits, expected in (
+        ("setting", setting, isinstance(setting, str | None), "a name, such as 'digits-s2'"),
+        ("ablation", ablation, isinstance(ablation, str | None), "a name"),
         ("hyper", hyper, hyper is None or by_name, "a dictionary of hyper-parameters by name"),
         ("columns", columns, columns is None or named, 'names of columns, such as {"image": "img"}'),
         ("results_dir", results_dir, isinstance(results_dir, str | Path) and results_dir != "", "a folder"),
         ("data_dir", data_dir, isinstance(data_dir, str | Path | None), "a folder"),
-        ("device", device, isinstance(device, str), "a name"),
+        ("device", device, isinstance(device, str), "a name, such as 'cpu'"),
         ("executor", executor, isinstance(executor, str), "a name"),
         ("trackings", trackings, trackers, "a list of trackers"),
     ):
         if not fits:
             raise UserError(f"{name} is {value!r:.60}; expected {expected}")
+    own = {spec.name for spec in dataclasses.fields(method.Hyper)}
+    if field := next((name for name in hyper or () if name not in own and name in _FIELDS), None):
+        value = f"{field}={(hyper or {})[field]!r:.40}"
+        raise UserError(f"'{field}' is no hyper-parameter of '{method.name}'; give it as {value}")
     with in_keywords():
         chosen, config = config_from(given, setting, columns)
         asked = resolve(dataclasses.replace(config, algo=method.name, hyper=hyper or {}), ablation=ablation)
@@ -129,6 +137,8 @@ def run(
 def _check(name: str, value: Any, method: type[Algorithm]) -> None:
     """Refuse what is no field, or of another kind."""
     if name not in _FIELDS:
+        if name in ("plugin", "plugins"):
+            raise UserError(f"{name} is no keyword; import that file before, or name it in PFL_PLUGINS")
         having, field = owners(name), meant(name, (*_FIELDS, "algo"))
         if method.name in having:
             raise UserError(
@@ -140,9 +150,32 @@ def _check(name: str, value: Any, method: type[Algorithm]) -> None:
                 f"'{name}' is a hyper-parameter of {', '.join(having)}, not of '{method.name}'; drop it, or "
                 "choose another method"
             )
-        raise unknown("field", name, _FIELDS, field)
+        raise unknown("keyword", name, _KEYWORDS, _CALLED.get(name, field))
     default = _FIELDS[name].default
     if type(value) not in _TYPES[type(default)]:
+        if isinstance(value, list | tuple | set | range):
+            raise UserError(
+                f"{name} is {value!r:.40}; expected one value, such as {name}={default!r}; call run for each"
+            )
         raise UserError(
-            f"{name} is {value!r:.40}; expected {type(default).__name__}, such as {name}={default!r}"
+            f"{name} is {value!r:.40}; expected {type(default).__name__}, such as "
+            f"{name}={_converted(value, type(default), default)!r}"
         )
+
+
+def _converted(value: Any, kind: type, default: Any) -> Any:
+    """A value of the expected type that is most likely meant, else the default."""
+    if kind is str:
+        return f"folder:{value}" if isinstance(value, Path) else default
+    if kind is bool:
+        return str(value).lower() in ("true", "yes", "1", "on")
+    try:
+        return kind(value)
+    except (TypeError, ValueError, OverflowError):
+        return default
+
+
+_KEYWORDS = (
+    *_FIELDS,
+    *(name for name in inspect.signature(run).parameters if name not in (*_FIELDS, "fields")),
+)

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, why
 from pfl_benchmark.records.environment import available_cores
 from pfl_benchmark.records.files import read_bytes, read_json, write_bytes, write_json
 from pfl_benchmark.records.store import Record, Store
@@ -81,7 +81,7 @@ class RenderedFiles:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise UserError(
-                    f"cannot make the folder {path.parent}: {error.strerror}; choose another --results-dir"
+                    f"cannot make the folder {path.parent}: {why(error)}; choose another --results-dir"
                 ) from error
             write_bytes(path, content)
         for path in self.files(study):

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, why
 
 _LARGEST = 2**28  # bytes of a file that is read whole
 _DEEPEST = 20  # containers in each other in a JSON file
@@ -88,7 +88,7 @@ def make_folder_of(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}; choose another folder") from error
+        raise UserError(f"cannot write {path}: {why(error)}; choose another folder") from error
 
 
 def write_file(path: Path, write: Callable[[Path], object]) -> None:
@@ -103,7 +103,7 @@ def write_file(path: Path, write: Callable[[Path], object]) -> None:
         os.replace(temporary, path)
     except OSError as error:
         raise UserError(
-            f"cannot write {path}: {error.strerror or error}; free space there, mend its permissions "
+            f"cannot write {path}: {why(error)}; free space there, mend its permissions "
             "or choose another folder"
         ) from error
     finally:

@@ -35,7 +35,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from pfl_benchmark.config.run_config import RunConfig
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, why
 from pfl_benchmark.records.files import load_tensors, read_json, save_tensors, write_json, write_text
 from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.seal import DIAGNOSTICS, seal
@@ -68,7 +68,7 @@ def open_store(root: Path) -> Path:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"cannot use results folder {root}: {error.strerror}; choose another --results-dir"
+            f"cannot use results folder {root}: {why(error)}; choose another --results-dir"
         ) from error
     marker = root / "store.json"
     if marker.exists():
@@ -134,7 +134,7 @@ class RunRecord:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise UserError(
-                    f"cannot write to {self.folder}: {error.strerror}; choose another --results-dir"
+                    f"cannot write to {self.folder}: {why(error)}; choose another --results-dir"
                 ) from error
             self._unlink_lock()
         for path in self.folder.glob(_TEMPORARY):  # nobody else writes here now

@@ -59,6 +59,14 @@ def load_plugins(given: Sequence[str] = ()) -> None:
     named = [text for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
     for text in (*named, *given):
         is_file = text.endswith(".py") or os.sep in text
+        if ".py," in text and not Path(text).exists():
+            raise UserError(f"plugin {text}: a list with commas; give each file by a --plugin of its own")
+        if not is_file and Path(text).is_file():
+            raise UserError(f"plugin {text}: its name ends otherwise; expected a Python file, NAME.py")
+        if Path(text).expanduser().is_dir() and not (Path(text).expanduser() / "__init__.py").is_file():
+            raise UserError(
+                f"plugin {text}: it is a folder; give each Python file in it by a --plugin of its own"
+            )
         plugin = os.path.realpath(os.path.expanduser(text)) if is_file else text
         if plugin not in LOADED:
             _load(plugin, f"plugin_{Path(plugin).stem}" if is_file else plugin)

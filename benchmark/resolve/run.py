@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, get_type_hints
@@ -229,6 +230,9 @@ def parse_assignments(pairs: Iterable[str], algo: str, known: Iterable[str]) -> 
         key, value = key.strip().replace("-", "_"), value.strip()
         if not (key and equals and value):
             raise UserError(f"--set {pair}: expected key=value, such as lam=0.5")
+        if re.search(r",\s*\w+=", value):
+            each = " ".join(f"--set {part.strip()}" for part in re.split(r",(?=\s*\w+=)", pair))
+            raise UserError(f"--set {pair}: expected one key=value; repeat it for each, as {each}")
         field = key if key in _KINDS else meant(key, _KINDS)
         if key not in known and field and field != "hyper":
             kept = f"{flag(field)} {value}"

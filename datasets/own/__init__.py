@@ -6,6 +6,6 @@ images are another dataset, and the same images are the same dataset wherever th
 
 from __future__ import annotations
 
-from pfl_benchmark.datasets.own.describe import OWN_DATA, describe_own, is_own, with_columns
+from pfl_benchmark.datasets.own.describe import OWN_DATA, OWN_KINDS, describe_own, is_own, with_columns
 
-__all__ = ["OWN_DATA", "describe_own", "is_own", "with_columns"]
+__all__ = ["OWN_DATA", "OWN_KINDS", "describe_own", "is_own", "with_columns"]

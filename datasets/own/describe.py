@@ -23,6 +23,7 @@ __all__ = ["OWN_DATA", "describe_own", "is_own", "with_columns"]
 OWN_DATA = "PFL_OWN_DATA"  # of the environment: what a process has read, one a line
 
 _READERS: dict[str, Callable[..., Found]] = {"folder": read_folder, "parquet": read_parquet}
+OWN_KINDS = tuple(_READERS)  # what stands before the colon
 _COARSE = 20  # test images of a client below which its accuracy has coarse steps
 _TEST = 5  # one in so many images is for testing where the data do not say
 _SMALL, _LEAST, _LARGEST = 16, 4, 1024  # pixels a side: below the first the network for digits is the default

@@ -12,7 +12,7 @@ import numpy as np
 from pfl_benchmark.datasets import cache
 from pfl_benchmark.datasets.own.found import Found
 from pfl_benchmark.datasets.own.images import decode, describe
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, printable, why
 
 __all__ = ["read_folder"]
 
@@ -40,10 +40,11 @@ def read_folder(root: Path, side: int) -> Found:
     depths = {len(path.parts) for path in paths}
     if depths not in ({2}, {3}):
         odd = next((path for path in paths if len(path.parts) not in (2, 3)), paths[0])
+        where = f"in {odd.parent}" if odd.parent.name else "in no subfolder of a class"
         raise UserError(
             f"{root} has an image in {odd}, and others elsewhere; expected all in {_LAYOUTS}"
             if len(depths) > 1
-            else f"{root} has images in {odd.parent}; expected them in {_LAYOUTS}"
+            else f"{root} has images {where}; expected them in {_LAYOUTS}"
         )
     paths.sort(key=lambda path: (path.name, path.parts))
     labels = [path.parent.name for path in paths]
@@ -61,11 +62,6 @@ def read_folder(root: Path, side: int) -> Found:
     decoded = _decoded(root, paths, side)
     told = f"{layout}{f'; {others:,} files that are no images skipped' if others else ''}{describe(decoded)}"
     return Found(decoded["x"], labels, tuple(sorted(set(labels))), clients, test, told)
-
-
-def shown(path: Path) -> str:
-    """A path for messages, whatever bytes it has."""
-    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _is_text(path: Path) -> bool:
@@ -89,7 +85,9 @@ def _images(root: Path) -> tuple[list[Path], int]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in folders:
             if (here / name).is_symlink() and here.resolve().is_relative_to((here / name).resolve()):
-                raise UserError(f"{shown(here / name)} is a link to a folder that it is in; remove the link")
+                raise UserError(
+                    f"{printable(here / name)} is a link to a folder that it is in; remove the link"
+                )
         for name in names:
             if name.startswith("."):
                 continue
@@ -98,16 +96,16 @@ def _images(root: Path) -> tuple[list[Path], int]:
                 continue
             if not (here / name).is_file():
                 what = "a link to nothing" if (here / name).is_symlink() else "no regular file"
-                raise UserError(f"{shown(here / name)} is {what}; replace or remove it")
+                raise UserError(f"{printable(here / name)} is {what}; replace or remove it")
             paths.append((here / name).relative_to(root))
         if len(here.relative_to(root).parts) > 8:
-            raise UserError(f"{root} has folders within folders, such as {shown(here)}; expected {_LAYOUTS}")
+            raise UserError(
+                f"{root} has folders within folders, such as {printable(here)}; expected {_LAYOUTS}"
+            )
     if odd := next((path for path in paths if not _is_text(path)), None):
-        raise UserError(f"{shown(root / odd)} has a name that is not UTF-8; rename it")
+        raise UserError(f"{printable(root / odd)} has a name that is not UTF-8; rename it")
     if problems:
-        raise UserError(
-            f"{problems[0].filename} cannot be read: {problems[0].strerror}; give yourself access"
-        )
+        raise UserError(f"{problems[0].filename} cannot be read: {why(problems[0])}; give yourself access")
     if not paths:
         raise UserError(f"{root} holds no images ({', '.join(_ENDINGS)}); expected them in {_LAYOUTS}")
     return paths, others
@@ -150,6 +148,6 @@ def _decoded(root: Path, paths: list[Path], side: int) -> dict[str, np.ndarray]:
         f"folder-{names}-{side}",
         files,
         None,
-        lambda: decode([(shown(file), file.read_bytes) for file in files], side),
+        lambda: decode([(printable(file), file.read_bytes) for file in files], side),
         ("x", "transparent", "turned"),
     )

@@ -113,6 +113,11 @@ def _table(path: Path, columns: Mapping[str, str]) -> pa.Table:
         places = _places(path, schema, columns)
         table = pq.read_table(path, columns=[*places.values()])
     except (OSError, pa.ArrowException) as error:
+        if path.is_file() and path.read_bytes()[:4] != b"PAR1":
+            raise UserError(
+                f"{path} is no parquet file: expected {_EXPECTED}; write it as parquet, or give a folder of "
+                "images as --dataset folder:PATH"
+            ) from error
         raise UserError(
             f"{path} could not be read: expected a complete parquet file, but {one_line(error)}; "
             "write it again"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pfl_benchmark.datasets.data import Dataset
 from pfl_benchmark.datasets.pools import ClassPools, apportion
 from pfl_benchmark.datasets.splits import Split
-from pfl_benchmark.errors import UserError, check_range, flag, unknown
+from pfl_benchmark.errors import Unlucky, UserError, check_range, flag, unknown
 
 __all__ = ["PARTITIONERS", "ByLabels", "Dealt", "Partitioner", "find_partitioner", "option", "register"]
 
@@ -186,7 +186,7 @@ class ByLabels(Partitioner):
         train, shares = self.deal(train_y, train_pools, rng)
         shares = np.where(test_sizes > 0, shares, 0)  # classes without test samples are not tested
         if (untested := np.flatnonzero(shares.sum(axis=1) == 0)).size:
-            raise UserError(
+            raise Unlucky(
                 f"client {untested[0]} trains on classes that have no test samples, and on no others; give "
                 "the data test samples of every class, or the clients more classes"
             )
@@ -218,6 +218,9 @@ def register(cls: type[L]) -> type[L]:
     return cls
 
 
+_CALLED = {"noniid": "dirichlet", "dir": "dirichlet", "lda": "dirichlet", "pathological": "distinct"}
+
+
 def find_partitioner(name: str) -> type[Partitioner]:
     """The partitioner of that name.
 
@@ -225,5 +228,5 @@ def find_partitioner(name: str) -> type[Partitioner]:
         UserError: unknown; suggests the nearest.
     """
     if name not in PARTITIONERS:
-        raise unknown("partition", name, PARTITIONERS)
+        raise unknown("partition", name, PARTITIONERS, _CALLED.get(name.lower().replace("-", ""), ""))
     return PARTITIONERS[name]

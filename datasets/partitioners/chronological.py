@@ -11,7 +11,7 @@ import numpy as np
 from pfl_benchmark.datasets.data import Dataset
 from pfl_benchmark.datasets.partitioners.base import register
 from pfl_benchmark.datasets.partitioners.natural import Natural
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import Unlucky, UserError
 
 
 @register
@@ -58,7 +58,7 @@ class Chronological(Natural):
         test = [_spread(np.concatenate(parts), self.test_samples_per_client) for parts in last.values()]
         for user, own in zip(first, train, strict=True):
             if not len(own):
-                raise UserError(
+                raise Unlucky(
                     f"user {user} of '{dataset.name}' has no training sample left before its test samples; "
                     "give a smaller --test-share"
                 )

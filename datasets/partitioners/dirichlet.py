@@ -10,7 +10,7 @@ import numpy as np
 
 from pfl_benchmark.datasets.partitioners.base import ByLabels, Dealt, option, register
 from pfl_benchmark.datasets.pools import ClassPools
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import Unlucky
 
 __all__ = ["Dirichlet", "dirichlet_counts"]
 
@@ -56,7 +56,7 @@ def dirichlet_counts(
     every class is cut by p ~ Dir(alpha), where clients that already hold `mean` images get nothing more, and
     the whole group is drawn again until everybody has at least half of `mean`.
 
-    Raises UserError where 1,000 tries do not reach that.
+    Raises Unlucky where 1,000 tries do not reach that.
     """
     chosen = labels[rng.permutation(len(labels))[: clients * mean]]
     groups = math.ceil(clients / _GROUP)
@@ -74,7 +74,7 @@ def dirichlet_counts(
         todo = todo[~done]
         if len(todo) == 0:
             return counts[taken]
-    raise UserError(
+    raise Unlucky(
         f"--dirichlet {alpha:g} left some client with fewer than {least} training images "
         f"in each of {_TRIES} tries: use a larger one{_instead(alpha, clients)}"
     )

@@ -7,8 +7,9 @@ import torch
 
 import pfl_benchmark.commands.list as listed
 from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.cli import main
-from pfl_benchmark.commands import command_names
+from pfl_benchmark.cli import main, parser_of
+from pfl_benchmark.commands import command_names, find_command
+from pfl_benchmark.resolve.run import configure
 
 DIGITS = "--algo fedavg --dataset digits --device cpu"
 TWEETS = "--algo fedavg --dataset synth-tweets --device cpu"
@@ -172,6 +173,126 @@ CASES += [
     for value in ("nan", "inf", "abc")
 ]
 
+DITTO = "--algo ditto --dataset digits --device cpu"
+# A mistake of a newcomer, and words that the answer advises and that mend it.
+MENDED = [
+    *(
+        (f"{DITTO} --set lam=1{between}personal_epochs=2", "--set lam=1 --set personal_epochs=2")
+        for between in (" ", ",")
+    ),
+    *(
+        (f"{DITTO} --set {pair}", "--set lam=0.1")
+        for pair in ("lam 0.1", "lam: 0.1", "lam = 0.1", "lam= 0.1")
+    ),
+    *((f"{DITTO} {word}", "--dataset digits") for word in ("digits", "dataset=digits")),
+    ("--algo fedavg --dataset digits-s2", "--setting digits-s2"),
+    ("--algo fedavg --setting digits", "--dataset digits"),
+    (f"{DIGITS} --partition dirichlet 0.1", "--dirichlet 0.1"),
+    (f"{DIGITS} --partition shards 3", "--classes-per-client 3"),
+    (f"{DIGITS} --iid", "--partition iid"),
+    ("--algo ppfe --dataset digits --no-reduction", "--algo ppfe --ablation no-reduction"),
+    ("fedavg --dataset digits", "--algo fedavg"),
+    ("algo=fedavg", "--algo fedavg"),
+    ("--algo ditto --dataset digits --set epochs=2", "--local-epochs 2"),
+]
+# Values typed otherwise, and the value that is meant.
+CASES += [
+    (f"{DIGITS} --{name} {typed}", [f"--{name} is", f"such as {meant}"])
+    for name, typed, meant in (
+        ("rounds", "1e2", 100),
+        ("rounds", "10k", 10000),
+        ("rounds", "1,000", 1000),
+        ("seed", "1.0", 1),
+        ("lr", "0,05", 0.05),
+        ("participation", "10%", 0.1),
+        ("participation", "10", "0.1 for 10 %"),
+        ("validation", "20", "0.2 for 20 %"),
+    )
+]
+CASES += [(f"{DIGITS} --budget bytes --byte-budget 1GB", ["such as 1000000000"])]
+# Several values where one is allowed.
+CASES += [
+    *((f"{DIGITS} --seed {values}", ["in a command for each"]) for values in ("0,1,2", "0-4", "[0,1]")),
+    (f"{DIGITS} --lr 0.01,0.1", ["in a command for each"]),
+    (f"{DIGITS} --lr 0.01 0.1", ["'0.1' as a second value of --lr", "a command for each"]),
+    (
+        f"{DIGITS} --seed 0 0 1",
+        ["'0' as a second value of --seed", "one run has one seed", "tables --seeds 3"],
+    ),
+    (f"{DIGITS} --seeds 5", ["did you mean '--seed'", "tables --seeds 3"]),
+    (f"{DIGITS} --lr 0.1 --lr=0.2", ["--lr is given twice, as 0.1 and as 0.2", "give it once"]),
+    *(
+        (f"{words} --device cpu", [f"one run has one {kind}", "a command for each"])
+        for kind, words in {
+            "method": "--algo fedper --algo fedavg",
+            "dataset": "--algo fedper --dataset digits cifar10",
+            "setting": "--algo fedper --setting digits-s2 cifar10-s2",
+            "seed": "--algo fedper --seed 0 --seed 1",
+        }.items()
+    ),
+    *(
+        (words, ["a list with commas", f"the name of one {kind}"])
+        for kind, words in {
+            "method": "--algo fedper,fedavg",
+            "dataset": "--algo fedper --dataset digits,cifar10",
+            "setting": "--algo fedper --setting digits-s2,cifar10-s2",
+            "study": "tables --only main,claims",
+        }.items()
+    ),
+    (f"{DIGITS} --plugin a.py,b.py", ["a list with commas", "--plugin of its own"]),
+    (f"{DIGITS} b.py", ["--plugin b.py", "once for each"]),
+]
+# Flags that take no value, of other commands, of other programs; dashes of word processors; capitals.
+CASES += [
+    (f"{DIGITS} --augment true", ["--augment takes no value", "give --augment alone"]),
+    (f"{DIGITS} --augment false", ["give --no-augment alone"]),
+    (f"{DIGITS} --json out.json", ["--json takes no value"]),
+    (f"{DIGITS} --jobs 2", ["unknown flag '--jobs'", "a flag of tables", "drop it"]),
+    (f"{DIGITS} --trials 3", ["unknown flag '--trials'", "a flag of tune", "drop it"]),
+    ("check --dataset digits", ["unknown flag '--dataset'", "a flag of run", "drop it"]),
+    ("tables --seed 3", ["did you mean '--seeds'"]),
+    *((f"{command} --results-dir x", ["plain words"]) for command in ("compare", "cost", "verify", "board")),
+    (f"{DIGITS} --gpu 0", ["did you mean '--device cuda'"]),
+    (f"{DIGITS} --hyper lam=1", ["did you mean '--set KEY=VALUE'"]),
+    (f"{DIGITS} --out x", ["did you mean '--results-dir DIR'"]),
+    (f"{DIGITS} --resume", ["continued by the same command"]),
+    (f"{DIGITS} --optimizer adam", ["SGD"]),
+    (f"{DIGITS} -lr 0.1", ["did you mean '--lr'"]),
+    *((f"{DIGITS} {dash}lr 0.1", ["two plain hyphens", "'--lr'"]) for dash in "–—−"),
+    ("—algo fedavg", ["two plain hyphens"]),
+    *((f"--algo {name}", ["did you mean 'fedavg'"]) for name in ("FedAvg", "FEDAVG", "fed-avg")),
+    ("--algo fedavg --dataset CIFAR-10", ["did you mean 'cifar10'"]),
+    ("--algo fedavg --dataset=", ["--dataset is empty"]),
+    *(
+        (f"--algo fedavg --dataset digits --device {name}", [f"did you mean '{meant}'"])
+        for name, meant in {
+            "gpu": "cuda",
+            "GPU": "cuda",
+            "0": "cuda:0",
+            "cuda1": "cuda:1",
+            "CPU": "cpu",
+        }.items()
+    ),
+    (f"{DIGITS} --partition non-iid", ["did you mean 'dirichlet'"]),
+    (f"{DIGITS} --partition pathological", ["did you mean 'distinct'"]),
+    (f"{DIGITS} --test-share 0.2", ["'digits' has none", "--test-share asks for that partition", "drop it"]),
+    ("tables quick", ["--profile quick"]),
+    ("tables --quick", ["--profile quick"]),
+    ("list models", ["did you mean 'networks'"]),
+    ("list algorithms", ["did you mean 'methods'"]),
+    ("doctor", ["./run_all.sh doctor"]),
+    ("compare", ["lacks FOLDER", "as in: python -m benchmark compare results/runs"]),
+    ("pack", ["lacks RESULTS", "python -m benchmark pack results/quick --out quick.zip"]),
+    ("check", ["--algo is required", "fedavg"]),
+    ("data --dataset folder", ["--dataset folder:PATH"]),
+    ("data --dataset ./pictures", ["--dataset folder:./pictures"]),
+    ("data --dataset Folder:pictures", ["--dataset folder:pictures"]),
+    ("data --dataset x/y.parquet", ["--dataset parquet:x/y.parquet"]),
+    ("data --dataset csv:x", ["folder:PATH, parquet:PATH"]),
+    ("--algo mine.py", ["--plugin mine.py"]),
+    ("data --dataset parquet:x --columns image:img", ["HOLDS=COLUMN"]),
+]
+
 
 def refused(answer, *parts):
     assert answer.code == 2
@@ -193,6 +314,35 @@ def _somewhere_else(monkeypatch, tmp_path):
 def test_one_clear_line(words, parts, command, tmp_path):
     refused(command(words), *parts)
     assert not list((tmp_path / "cwd").iterdir())
+
+
+@pytest.mark.parametrize(("words", "advised"), MENDED, ids=[words for words, _ in MENDED])
+def test_what_is_advised_works(words, advised, command):
+    refused(command(words), advised)
+    needed = "" if "--algo" in advised else "--algo ditto "
+    parser = parser_of("run", find_command("run"))
+    configure(parser.parse([*needed.split(), *advised.split()]))
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_file_where_a_folder_is_needed(place, command, tmp_path):
+    (tmp_path / "file").write_text("x")
+    answer = command(DIGITS, ["--results-dir", str(tmp_path / place)])
+    refused(answer, "a file is where a folder is needed", "--results-dir")
+
+
+@pytest.mark.parametrize(("name", "said"), [("plugins", "it is a folder"), ("table.csv", "NAME.py")])
+def test_plugins_that_are_no_python_file(name, said, command, monkeypatch, tmp_path):
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "table.csv").write_text("x")
+    monkeypatch.chdir(tmp_path)
+    refused(command(DIGITS, ["--plugin", name]), said)
+
+
+def test_a_table_of_text_is_no_parquet_file(command, tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    refused(command("data", ["--dataset", f"parquet:{tmp_path / 'x.csv'}"]), "no parquet file", "folder:PATH")
+    refused(command("data", ["--dataset", f"{tmp_path / 'x.csv'}"]), "it is a file", "plugin")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from damages import CONFIG, command
 from record_folders import write_record
 
-from pfl_benchmark.console.streams import printable
+from pfl_benchmark.errors import printable
 from pfl_benchmark.records.seal import seal
 
 ROOT = Path(__file__).parents[2]

@@ -237,3 +237,36 @@ def test_flags_in_the_words_of_python(text, told):
     with pytest.raises(UserError) as error, in_keywords():
         raise UserError(text)
     assert str(error.value) == told
+
+
+@pytest.mark.parametrize(
+    ("keywords", "parts"),
+    [
+        ({"seed": [0, 1]}, ["seed is [0, 1]", "seed=0", "call run for each"]),
+        ({"lr": (0.1, 0.01)}, ["one value", "lr=0.01", "call run for each"]),
+        ({"lr": "0.1"}, ["expected float", "lr=0.1"]),
+        ({"augment": 1}, ["expected bool", "augment=True"]),
+        ({"dataset": Path("own")}, ["dataset='folder:own'"]),
+        ({"dataset": "./own"}, ["dataset='folder:./own'"]),
+        ({"dataset": "digits-s2"}, ["it is a setting", "setting='digits-s2'"]),
+        ({"dataset": None, "setting": "digits"}, ["it is a dataset", "dataset='digits'"]),
+        ({"setting": ["digits-s2"]}, ["setting is ['digits-s2']", "a name"]),
+        ({"setting": 3}, ["setting is 3", "a name"]),
+        ({"ablation": True}, ["ablation is True", "a name"]),
+        ({"ablation": ["none"]}, ["ablation is ['none']", "a name"]),
+        ({"hyper": {"lr": 0.1}}, ["'lr' is no hyper-parameter of 'ditto'", "lr=0.1"]),
+        ({"device": 0}, ["device is 0", "'cpu'"]),
+        ({"gpu": 0}, ["did you mean 'device'"]),
+        ({"set": "lam=1"}, ["did you mean 'hyper'"]),
+        ({"plugin": "mine.py"}, ["import that file", "PFL_PLUGINS"]),
+        ({"participation": 10.0}, ["0.1 for 10 %"]),
+        ({"dataset": "parquet:x", "columns": {"img": "image"}}, ['{"image": "img", "label": "fine_label"}']),
+    ],
+    ids=str,
+)
+def test_mistakes_in_python(keywords, parts, tmp_path):
+    with pytest.raises(UserError) as error:
+        run("ditto", results_dir=tmp_path, **{"dataset": "digits", **keywords})
+    for part in parts:
+        assert part in str(error.value)
+    assert "--" not in str(error.value)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tabulate import tabulate
 
 from pfl_benchmark.config.flags import add_flag, few, number, path
-from pfl_benchmark.errors import UserError, unknown
+from pfl_benchmark.errors import UserError, unknown, why
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +85,7 @@ def _folder(root: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"cannot use results folder {root}: {error.strerror}; choose another --results-dir"
+            f"cannot use results folder {root}: {why(error)}; choose another --results-dir"
         ) from error
     return folder
 
