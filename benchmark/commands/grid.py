@@ -12,11 +12,10 @@ from pfl_benchmark.commands.tables import add_running, batch_of, refuse_nothing,
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS
 from pfl_benchmark.config.flags import add_config_flags, add_flag, path
 from pfl_benchmark.console.terminal import duration, say
-from pfl_benchmark.errors import UserError, flag
+from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
     from pfl_benchmark.launch.batch import Batch
-    from pfl_benchmark.studies.grid import Study
     from pfl_benchmark.studies.grid_file import Entries
     from pfl_benchmark.studies.own_grid import OwnGrid
 
@@ -91,26 +90,25 @@ def execute(arguments: argparse.Namespace) -> None:
         except UserError as error:
             raise UserError(f"{entries['plugins'].where}{error}") from error
 
-    from pfl_benchmark.studies.own_grid import make_grid
+    from pfl_benchmark.studies.own_grid import make_grid, possible
     from pfl_benchmark.studies.selection import selected
 
     own = make_grid(_name(arguments.file), entries)
-    searching = _batch(arguments, own, own.search) if own.search else None
-    batch = _batch(arguments, own, own.study)
-    if searching and not searching.missing:  # what is selected is known
+    batch = batch_of(arguments, own.profile, [own.study], possible(own), own.profile.seeds)
+    search = batch.about(own.profile, *([own.search] if own.search else []))  # perhaps of no runs
+    if not search.missing:  # what is selected is known
         own = selected(own, batch.store)
-        batch = _batch(arguments, own, own.study)
+        batch = batch.about(own.profile, own.study)
     if arguments.dry_run:
-        _show(searching, batch)
+        _show(search, batch)
         return
     refuse_nothing(batch, arguments.render_only)
     failed = 0
     if not arguments.render_only:
-        _refuse_long(searching, batch, arguments.yes)
-        failed += searching.fill() if searching else 0
-    if searching:
-        own = selected(own, searching.store)
-        batch = _batch(arguments, own, own.study)
+        _refuse_long(search.expected() + batch.expected(), arguments.yes)
+        failed += search.fill() if own.search else 0
+    own = selected(own, batch.store)
+    batch = batch.about(own.profile, own.study)
     failed += 0 if arguments.render_only else batch.fill()
     shown = [study for study in (own.study, own.search) if study]
     write(batch, shown, [study.name for study in shown])
@@ -127,8 +125,8 @@ def _name(file: str | None) -> str:
 
 def _entries(arguments: argparse.Namespace) -> Entries:
     """Those of the file, then those of ``--set``, then flags."""
+    from pfl_benchmark.studies.grid_entries import FIELDS
     from pfl_benchmark.studies.grid_file import Entry, listed, read_entries
-    from pfl_benchmark.studies.own_grid import FIELDS
 
     entries = read_entries(path("FILE", arguments.file)) if arguments.file else {}
     here = Path(arguments.file).parent if arguments.file else Path()
@@ -164,28 +162,22 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _batch(arguments: argparse.Namespace, own: OwnGrid, study: Study) -> Batch:
-    studies = [each for each in (own.study, own.search) if each]
-    return batch_of(arguments, own.profile, [study], studies, own.profile.seeds)
-
-
-def _show(searching: Batch | None, batch: Batch) -> None:
+def _show(search: Batch, batch: Batch) -> None:
     """Print the plan; what is not selected yet is only counted."""
-    if searching:
-        searching.show()
-        if searching.missing:
-            count, time = len(batch.runs), duration(batch.expected())
-            print(f"then {count} runs on test data, with the values that are selected: about {time}")
-            return
-    batch.show()
+    if search.runs:
+        search.show()
+    if search.missing:
+        count, time = len(batch.runs), duration(batch.expected())
+        print(f"then {count} runs on test data, with the values that are selected: about {time}")
+    else:
+        batch.show()
 
 
-def _refuse_long(searching: Batch | None, batch: Batch, yes: bool) -> None:
-    seconds = batch.expected() + (searching.expected() if searching else 0.0)
+def _refuse_long(seconds: float, yes: bool) -> None:
     if seconds > _WEEK and not yes:
         raise UserError(
-            f"this grid would take about {duration(seconds)}, more than a week; --dry-run shows the plan; add "
-            f"{flag('yes')} to run it all the same, or --jobs and a --launcher for several at a time"
+            f"this grid would take about {duration(seconds)}, more than a week; --dry-run shows the plan; "
+            "add --yes to run it all the same, or --jobs and --launcher for several at a time"
         )
 
 

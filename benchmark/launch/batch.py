@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +50,13 @@ class Batch:
         self._make, self._jobs, self._flags = find(launcher), jobs, flags or {}
         self._here = launcher == "local"
         self._known: dict[tuple[object, ...], tuple[dict[str, float], dict[str, str]]] = {}
+
+    def about(self, profile: Profile, *studies: Study) -> Batch:
+        """The runs of other studies in the same folder, carried out in the same way."""
+        other = copy(self)
+        other.profile, other.studies = profile, studies
+        other.__dict__.pop("runs", None)
+        return other
 
     @cached_property
     def runs(self) -> list[PlannedRun]:

@@ -43,12 +43,10 @@ def read_entries(path: Path) -> Entries:
     Raises:
         UserError: it cannot be read, or is no YAML or TOML; names the line.
     """
-    text = _text(path)
-    if path.suffix.lower() == ".toml":
-        return _of_toml(path, text)
-    if path.suffix.lower() in (".yaml", ".yml"):
-        return _of_yaml(path, text)
-    raise UserError(f"{path}: expected a file whose name ends in .yaml, .yml or .toml")
+    read = {".toml": _of_toml, ".yaml": _of_yaml, ".yml": _of_yaml}.get(path.suffix.lower())
+    if read is None:
+        raise UserError(f"{path}: expected a file whose name ends in .yaml, .yml or .toml")
+    return read(path, _text(path))
 
 
 def _text(path: Path) -> str:
@@ -111,14 +109,14 @@ def _typed(value: Any, where: str, key: str) -> str:
 
 def _of_yaml(path: Path, text: str) -> Entries:
     yaml = optional("yaml", "a grid in YAML", ", or write the file as TOML", package="pyyaml")
-    for number, line in enumerate(text.splitlines(), start=1):
+    for place, line in enumerate(text.splitlines(), start=1):
         if "\t" in line[: len(line) - len(line.lstrip())]:
-            raise UserError(f"{path}, line {number}: begins with a tab; YAML is indented by spaces")
+            raise UserError(f"{path}, line {place}: begins with a tab; YAML is indented by spaces")
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):  # a few of them can stand for millions of entries
-                line = event.start_mark.line + 1
-                raise UserError(f"{path}, line {line}: *{event.anchor}; expected the value itself, no alias")
+                where = f"{path}, line {event.start_mark.line + 1}"
+                raise UserError(f"{where}: *{event.anchor}; expected the value itself, no alias")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -130,10 +128,10 @@ def _of_yaml(path: Path, text: str) -> Entries:
         return found
     if node.id != "mapping":
         raise UserError(f"{path}, line 1: expected lines of the form 'key: value'")
-    for key, value, line in _pairs(node, path):
+    for key, value, number in _pairs(node, path):
         if key in found:
-            raise UserError(f"{path}, line {line}: {key} is given twice; give it once")
-        found[key] = _entry(value, f"{path}, line {line}: ", key)
+            raise UserError(f"{path}, line {number}: {key} is given twice; give it once")
+        found[key] = _entry(value, f"{path}, line {number}: ", key)
     return found
 
 

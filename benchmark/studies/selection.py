@@ -28,14 +28,16 @@ def selected(own: OwnGrid, store: Store) -> OwnGrid:
             best = _best(results, candidates, f"{column.title}, validation", len(own.profile.seeds))
             chosen[row, column.title] = best or candidates[0]
             values = chosen[row, column.title].title.removeprefix(f"{row}, ")
-            told.append(f"{values} on {column.title}" + ("" if best else " (untested: none was finished)"))
-        words.append(f"{row} {'; '.join(told)}")
+            told.append(values if best else f"{values} (the first: none was finished)")
+        places = zip(told, own.grid.columns, strict=True)
+        same = len(set(told)) == 1
+        words.append(f"{row} {told[0] if same else ' and '.join(f'{v} on {c.title}' for v, c in places)}")
     first = {row.title: row for row in own.grid.variants}
 
     def value(row: str, column: Column) -> Variant:
         return chosen.get((row, column.title)) or column.chosen.get(row, first[row])
 
-    text = f"{own.profile.warning} Selected on the validation split: {'. '.join(words)}.".strip()
+    text = f"{own.profile.warning} Selected on the validation split: {'; '.join(words)}.".strip()
     return replace(with_values(own, value), profile=replace(own.profile, warning=text))
 
 
