@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -94,9 +95,9 @@ def several(entries: Entries, key: str, what: str) -> tuple[str, ...]:
 
 
 def _refuse_twice(key: str, values: Sequence[Any]) -> None:
-    twice = next((value for value in values if list(values).count(value) > 1), None)
-    if twice is not None:
-        raise UserError(f"{key} has {as_typed(twice)} twice; give each once")
+    value, times = max(Counter(values).items(), key=lambda item: item[1])
+    if times > 1:
+        raise UserError(f"{key} has {as_typed(value)} twice; give each once")
 
 
 def yes(entries: Entries, key: str) -> bool:
@@ -183,8 +184,9 @@ def _of_method(method: str, name: str, entry: Entry, used: Iterable[str]) -> Var
 def _of_all(name: str, entry: Entry, used: Iterable[str], fixed: Mapping[str, Any]) -> Varied:
     name = name.replace("-", "_")
     if name not in FIELDS:
-        if (key := "seeds" if name == "seed" else name) in (*KEYS, "dataset"):
-            raise UserError(f"it is given by itself: {_INSTEAD.get(key, f'--{key}')}")
+        if name in (*KEYS, *_INSTEAD):
+            by = f"expected {_INSTEAD[name]}" if name in _INSTEAD else f"give --{name}"
+            raise UserError(f"it is not varied; {by}")
         if having := owners(name):
             own = [each for each in having if each in used]
             use = f"write {own[0]}.{name}" if own else "none of them is in the grid"

@@ -12,6 +12,7 @@ from typing import Any
 from pfl_benchmark.errors import UserError, optional
 
 _MOST = 2**20  # bytes: no grid that anybody wrote is as long
+_DEEP = 20  # brackets within each other
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,13 @@ def _typed(value: Any, where: str, key: str) -> str:
 
 def _of_yaml(path: Path, text: str) -> Entries:
     yaml = optional("yaml", "a grid in YAML", ", or write the file as TOML", package="pyyaml")
+    depth = 0
     for place, line in enumerate(text.splitlines(), start=1):
         if "\t" in line[: len(line) - len(line.lstrip())]:
             raise UserError(f"{path}, line {place}: begins with a tab; YAML is indented by spaces")
+        depth += sum(line.count(sign) for sign in "[{") - sum(line.count(sign) for sign in "]}")
+        if depth > _DEEP:  # which takes the reader minutes
+            raise UserError(f"{path}, line {place}: {depth} brackets are open; expected lists of values")
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):  # a few of them can stand for millions of entries

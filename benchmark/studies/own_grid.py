@@ -17,6 +17,7 @@ from pfl_benchmark.errors import UserError, flag
 from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure
 from pfl_benchmark.studies.grid_entries import (
     FIELDS,
+    KEYS,
     Varied,
     at,
     boolean,
@@ -229,9 +230,9 @@ def _check(rows: Sequence[Variant], columns: Sequence[Column], profile: Profile)
     if not runs:
         raise UserError("none of these methods is defined for these settings; choose others")
     defined = [row for row in rows if any((row.title, column.title) in runs for column in columns)]
-    for one, other in itertools.combinations(defined, 2):
-        if all(runs.get((one.title, c.title)) == runs.get((other.title, c.title)) for c in columns):
-            raise UserError(f"'{one.title}' and '{other.title}' are the same runs; drop one of them")
+    for row, other in itertools.combinations(defined, 2):
+        if all(runs.get((row.title, c.title)) == runs.get((other.title, c.title)) for c in columns):
+            raise UserError(f"'{row.title}' and '{other.title}' are the same runs; drop one of them")
     for left, right in itertools.combinations(columns, 2):
         if all(runs.get((row.title, left.title)) == runs.get((row.title, right.title)) for row in rows):
             raise UserError(f"'{left.title}' and '{right.title}' are the same runs; drop one of them")
@@ -242,7 +243,9 @@ def _command(entries: Entries) -> str:
     words = ["python", "-m", "benchmark", "grid"]
     for plugin in LOADED:
         words += ["--plugin", plugin] if plugin not in INSTALLED else []
-    for key, entry in entries.items():
+    order = (*KEYS, *FIELDS)
+    for key in sorted(entries, key=lambda key: order.index(key) if key in order else len(order)):
+        entry = entries[key]
         if key.startswith("vary."):
             joint = ";" if any("," in value for value in entry.values) else ","
             end = ";" if joint == ";" and len(entry.values) == 1 else ""

@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
 from pfl_benchmark.commands import grid as grid_command
 from pfl_benchmark.launch.batch import Batch
+from pfl_benchmark.records.sources import SOURCES
+from pfl_benchmark.resolve.plugins import LOADED, VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
-TINY = ["--clients", "6", "--samples-per-client", "20", "--test-samples-per-client", "10", "--rounds", "2", "--local-epochs", "1", "--participation", "0.5", "--device", "cpu", "--executor", "loop"]
+TINY = (
+    "--clients 6 --samples-per-client 20 --test-samples-per-client 10 --rounds 2 --local-epochs 1 "
+    "--participation 0.5 --device cpu --executor loop"
+)
 BASE = "--algo fedper ditto --setting digits-s2"
 YAML = "algo: [fedper, ditto]\nsetting: digits-s2\n"
 TOML = 'algo = ["fedper", "ditto"]\nsetting = "digits-s2"\n'
@@ -21,10 +27,10 @@ TOML = 'algo = ["fedper", "ditto"]\nsetting = "digits-s2"\n'
 def grid(capsys, tmp_path):
     """``grid("--algo fedper")``: code, output and errors, with records below `tmp_path`."""
 
-    def go(words, *more):
+    def go(*words):
         capsys.readouterr()
         try:
-            code = main(["grid", "--results-dir", str(tmp_path / "out"), *shlex.split(words), *more])
+            code = main(["grid", "--results-dir", str(tmp_path / "out"), *shlex.split(" ".join(words))])
         except SystemExit as stop:
             code = stop.code
         return code, *capsys.readouterr()
@@ -44,7 +50,7 @@ def files_of(*names, figures=()):
 
 
 def test_a_grid_ends_in_a_table_and_figures_in_every_format(grid, tmp_path):
-    code, out, err = grid(f"{BASE} --seeds 2 --vary ditto.lam=0.1,1", *TINY)
+    code, out, err = grid(f"{BASE} --seeds 2 --vary ditto.lam=0.1,1", TINY)
     assert code == 0, err
     assert "grid: all 6 runs done" in out
     root = tmp_path / "out"
@@ -58,24 +64,24 @@ def test_a_grid_ends_in_a_table_and_figures_in_every_format(grid, tmp_path):
     page = (root / "report.html").read_text()
     assert "python -m benchmark grid --algo fedper ditto" in page
     assert "--profile" not in page
-    code, again, _ = grid(f"{BASE} --seeds 2 --vary ditto.lam=0.1,1", *TINY)
+    code, again, _ = grid(f"{BASE} --seeds 2 --vary ditto.lam=0.1,1", TINY)
     assert (code, "tables and figures are up to date" in again) == (0, True)
-    code, shown, _ = grid(f"{BASE} --seeds 2 --vary ditto.lam=0.1,1 --render-only", *TINY)
+    code, shown, _ = grid(f"{BASE} --seeds 2 --vary ditto.lam=0.1,1 --render-only", TINY)
     assert (code, printed in shown) == (0, True)
 
 
 def test_values_are_selected_on_validation_and_reported_on_test_data(grid, tmp_path):
     words = f"{BASE} --vary ditto.lam=0.1,1 lr=0.02,0.1 --select-on-validation"
-    code, plan, _ = grid(f"{words} --dry-run", *TINY)
+    code, plan, _ = grid(f"{words} --dry-run", TINY)
     assert (code, "6 missing" in plan, "then 2 runs on test data" in plan) == (0, True, True)
     assert not (tmp_path / "out").exists()
-    code, out, err = grid(words, *TINY)
+    code, out, err = grid(words, TINY)
     assert code == 0, err
     assert "Selected on the validation split: FedPer lr=" in out
     assert "FedPer (2 trials), Ditto (4 trials)" in out
     assert "Instead of test samples" not in out
     assert len([*(tmp_path / "out").glob("*/summary.json")]) == 8
-    code, plan, _ = grid(f"{words} --dry-run", *TINY)
+    code, plan, _ = grid(f"{words} --dry-run", TINY)
     assert (code, plan.count("0 missing")) == (0, 2)
 
 
@@ -99,35 +105,48 @@ def test_a_file_is_the_same_grid_as_flags(grid, tmp_path, name, text):
         assert "6 runs, 0 done" in grid(f"{tmp_path / name} {more} --dry-run --device cpu")[1]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="paths")
+@pytest.fixture
+def forgotten(monkeypatch):
+    """Plugins of a test are gone after it."""
+    monkeypatch.setenv(VARIABLE, "")
+    registries = (ALGORITHMS, SOURCES, LOADED, sys.modules)
+    before = [dict(registry) for registry in registries]
+    yield
+    for registry, old in zip(registries, before, strict=True):
+        for name in registry.keys() - old.keys():
+            if registry is not sys.modules or name.startswith("plugin_"):
+                del registry[name]
+
+
+@pytest.mark.usefixtures("forgotten")
 def test_the_example_and_its_command_line_are_the_same_grid(grid):
     """Both as they stand in the file, at a tiny scale."""
     example = ROOT / "examples" / "grid.yaml"
     lines = [line.lstrip("# ").rstrip("\\") for line in example.read_text().splitlines()[3:5]]
     words = " ".join(lines).removeprefix("python -m benchmark grid").replace("examples/", f"{ROOT}/examples/")
-    code, out, err = grid(f"{example} --seeds 1", *TINY)
+    code, out, err = grid(f"{example} --seeds 1", TINY)
     assert code == 0, err
     assert "all 12 runs done" in out
     assert "FedCP" in out
-    code, plan, _ = grid(f"{words} --seeds 1 --dry-run", *TINY)
+    code, plan, _ = grid(f"{words} --seeds 1 --dry-run", TINY)
     assert (code, "12 runs, 12 done" in plan) == (0, True)
 
 
 def test_more_than_a_week_asks_for_yes(grid, tmp_path, monkeypatch):
     monkeypatch.setattr(Batch, "expected", lambda self: grid_command._WEEK + 1)
-    code, _, err = grid(BASE, *TINY)
+    code, _, err = grid(BASE, TINY)
     assert (code, err.count("\n")) == (2, 1)
     assert "more than a week" in err
     assert "--yes" in err
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(Batch, "fill", lambda self: 0)
-    assert grid(f"{BASE} --yes", *TINY)[0] == 0
+    assert grid(f"{BASE} --yes", TINY)[0] == 0
 
 
 FLAGS = [
     ("", ["--algo is required"]),
     ("--algo fedper", ["--setting is required"]),
-    ("--algo fedpre --setting digits-s2", ["did you mean 'fedper'"]),
+    ("--algo dito --setting digits-s2", ["did you mean 'ditto'"]),
     ("--algo fedper --setting digit-s2", ["did you mean 'digits-s2'"]),
     ("--algo ppfe:no-reductio --setting digits-s2", ["did you mean 'no-reduction'"]),
     (f"{BASE} --algo ditto", ["algo has ditto twice"]),
@@ -157,7 +176,7 @@ FLAGS = [
 
 @pytest.mark.parametrize(("words", "told"), FLAGS)
 def test_bad_flags_are_one_line(grid, tmp_path, words, told):
-    _is_refused(grid(words, "--device", "cpu"), tmp_path, told)
+    _is_refused(grid(words, "--device cpu"), tmp_path, told)
 
 
 FILES = [
@@ -165,7 +184,7 @@ FILES = [
     ("yaml", "- a\n", ["line 1", "key: value"]),
     ("yaml", "algo: [fedper\nsetting: x\n", ["line 2", "expected YAML"]),
     ("yaml", "algo: &a [x]\nsetting: *a\n", ["line 2", "no alias"]),
-    ("yaml", "[" * 5000, ["line 1"]),
+    ("yaml", "[" * 5000, ["line 1", "5000 brackets"]),
     ("yaml", "algo: []\nsetting: digits-s2\n", ["line 1", "algo is empty"]),
     ("yaml", f"{YAML}vary:\n\tlr: [1]\n", ["line 4", "tab"]),
     ("yaml", f"{YAML}sedes: 3\n", ["line 3", "unknown entry 'sedes'", "did you mean 'seeds'"]),
@@ -195,7 +214,7 @@ FILES = [
 def test_bad_files_are_one_line_with_the_place(grid, tmp_path, end, text, told):
     file = tmp_path / f"mine.{end}"
     file.write_text(text)
-    _is_refused(grid(str(file), "--device", "cpu"), tmp_path, told)
+    _is_refused(grid(str(file), "--device cpu"), tmp_path, told)
 
 
 def test_without_pyyaml_the_line_says_what_to_do(grid, tmp_path, monkeypatch):
