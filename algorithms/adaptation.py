@@ -23,9 +23,7 @@ class FineTuning:
         least=0,
         search=(1, 2, 5, 10),
     )
-    ft_head_epochs: int = option(
-        0, "epochs of the last layer alone, before those (LP-FT)", least=0, absent=0
-    )
+    ft_head_epochs: int = option(0, "epochs of the last layer alone, before those (LP-FT)", least=0, absent=0)
     ft_lr: float = option(
         0.0,
         "learning rate of fine-tuning; 0: --lr",
