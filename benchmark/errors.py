@@ -86,12 +86,13 @@ def unknown(kind: str, name: str, known: Iterable[str], meant: str = "") -> User
     return UserError(f"unknown {kind} '{name}'{guess}; known: {', '.join(known)}")
 
 
-def optional(name: str, what: str, instead: str = "") -> Any:
+def optional(name: str, what: str, instead: str = "", package: str = "") -> Any:
     """Import a package that only some uses need.
 
     Args:
         what: needs it.
         instead: what else can be done, to end the message.
+        package: what it is called where it is installed from, if not by its name.
 
     Raises:
         UserError: it is not installed, or broken.
@@ -102,7 +103,7 @@ def optional(name: str, what: str, instead: str = "") -> Any:
         root = name.partition(".")[0]
         absent = isinstance(error, ModuleNotFoundError) and (error.name or name).split(".")[0] == root
         why = "is not installed" if absent else f"cannot be imported ({error})"
-        package = root.replace("_", "-")
+        package = package or root.replace("_", "-")
         raise UserError(
             f"{what} needs the package {package}, which {why}: pip install {package}{instead}"
         ) from error

@@ -14,7 +14,7 @@ from pfl_benchmark.experiment.flags import add_execution, execution_of
 from pfl_benchmark.track.flags import add_tracking, tracking_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pfl_benchmark.launch.batch import Batch
     from pfl_benchmark.studies.grid import Profile, Study
@@ -55,13 +55,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(what, "--seeds N", text, few)
     add_flag(what, "--dry-run", "only print what is done and missing, and how long it would take")
     add_flag(what, "--render-only", "run nothing; use existing records")
+    add_running(parser)
+    text = "folder of the records, with tables/ and figures/ in it (default: results/PROFILE)"
+    add_flag(parser.add_argument_group("output"), "--results-dir DIR", text, path)
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """Declare how many runs are carried out: the flags of `batch_of`."""
     execution = parser.add_argument_group("execution")
     add_execution(execution)
     add_data_dir(execution)
     _add_launcher(parser.add_argument_group("many runs at once"))
     add_tracking(parser.add_argument_group("tracking"))
-    text = "folder of the records, with tables/ and figures/ in it (default: results/PROFILE)"
-    add_flag(parser.add_argument_group("output"), "--results-dir DIR", text, path)
 
 
 def _add_launcher(group: argparse._ArgumentGroup) -> None:
@@ -86,8 +91,6 @@ def execute(arguments: argparse.Namespace) -> None:
 
     profile = find_profile(arguments.profile)
     studies = find_studies(arguments.only, profile)
-    if arguments.dry_run and arguments.render_only:
-        raise UserError("--dry-run and --render-only contradict each other; give one of them")
     batch = _batch(arguments, profile, studies)
     if arguments.dry_run:
         batch.show()
@@ -100,20 +103,40 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _batch(arguments: argparse.Namespace, profile: Profile, studies: Sequence[Study]) -> Batch:
     """What the flags ask for, checked."""
+    from pfl_benchmark.studies.catalogue import STUDIES
+
+    _check_settings(arguments.settings, profile, studies)
+    seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
+    # Filed under all of them, so that a run is filed under the same study whatever --only says.
+    return batch_of(arguments, profile, studies, STUDIES.values(), seeds, arguments.settings)
+
+
+def batch_of(
+    arguments: argparse.Namespace,
+    profile: Profile,
+    studies: Sequence[Study],
+    filed: Iterable[Study],
+    seeds: Sequence[int] | None,
+    settings: Sequence[str] = (),
+) -> Batch:
+    """The runs of some studies, as the flags of `add_running` and of the folder ask for, checked.
+
+    filed: the studies under which trackers file runs.
+    """
     from pfl_benchmark.launch import flags_of
     from pfl_benchmark.launch.batch import Batch
     from pfl_benchmark.records.store import Store
     from pfl_benchmark.records.writer import open_store
 
+    if arguments.dry_run and arguments.render_only:
+        raise UserError("--dry-run and --render-only contradict each other; give one of them")
     root = arguments.results_dir or Path("results") / profile.name
-    _check_settings(arguments.settings, profile, studies)
     flags = flags_of(arguments)  # before anything is touched
     execution = dataclasses.replace(execution_of(arguments), results_dir=root)
     execution.check_executor()
     if arguments.launcher == "local":  # other machines may have another device
         execution.pick_device()
-    seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
-    trackings = _trackings(arguments, profile, seeds or profile.seeds)
+    trackings = _trackings(arguments, profile, seeds or profile.seeds, filed)
     execution = dataclasses.replace(execution, trackings=trackings)
     if root.exists():
         open_store(root)
@@ -127,7 +150,7 @@ def _batch(arguments: argparse.Namespace, profile: Profile, studies: Sequence[St
         store,
         execution,
         seeds=seeds,
-        settings=arguments.settings,
+        settings=settings,
         launcher=arguments.launcher,
         jobs=arguments.jobs,
         flags=flags,
@@ -149,29 +172,42 @@ def _check_settings(names: Sequence[str], profile: Profile, studies: Sequence[St
             )
 
 
-def _trackings(arguments: argparse.Namespace, profile: Profile, seeds: Sequence[int]) -> tuple[Tracking, ...]:
+def _trackings(
+    arguments: argparse.Namespace, profile: Profile, seeds: Sequence[int], filed: Iterable[Study]
+) -> tuple[Tracking, ...]:
     if arguments.wandb == "disabled":
         return tracking_of(arguments)
-    from pfl_benchmark.studies.catalogue import STUDIES
     from pfl_benchmark.studies.grid import plan
 
-    # All of them, so that a run is filed under the same study whatever --only says.
-    runs = plan(STUDIES.values(), profile, seeds)
+    runs = plan(filed, profile, seeds)
     return tracking_of(arguments, {run.config.hash: run.studies for run in runs})
 
 
 def _render(batch: Batch, settings: Sequence[str], only: bool) -> None:
     """Write tables and figures and say where they are."""
-    from pfl_benchmark.present.page.page import write_all
     from pfl_benchmark.present.render import with_rendered
     from pfl_benchmark.studies.catalogue import STUDIES
 
+    refuse_nothing(batch, only)
+    shown = with_rendered(batch.studies, STUDIES.values(), batch.profile, batch.store.root)
+    write(batch, shown, STUDIES, settings)
+
+
+def refuse_nothing(batch: Batch, only: bool) -> None:
+    """UserError where all is to be made of records (`only`) and there are none."""
+    root = batch.store.root
+    if only and not root.exists():
+        raise UserError(f"there are no records in {root}; give their --results-dir, or drop --render-only")
+
+
+def write(batch: Batch, shown: Sequence[Study], logged: Iterable[str], settings: Sequence[str] = ()) -> None:
+    """Write tables and figures of the studies `shown`, and say where they are.
+
+    logged: names of the studies whose tables trackers get.
+    """
+    from pfl_benchmark.present.page.page import write_all
+
     profile, store, seeds = batch.profile, batch.store, batch.seeds
-    if only and not store.root.exists():
-        raise UserError(
-            f"there are no records in {store.root}; give their --results-dir, or drop --render-only"
-        )
-    shown = with_rendered(batch.studies, STUDIES.values(), profile, store.root)
     written, lines = write_all(shown, profile, store, seeds)
     count = len(batch.runs)
     left = {"missing": len(batch.missing), "diverged": len(batch.diverged)}
@@ -188,7 +224,7 @@ def _render(batch: Batch, settings: Sequence[str], only: bool) -> None:
     if batch.execution.trackings:
         from pfl_benchmark.present.tracked import log_tables
 
-        for warning in log_tables(batch.execution.trackings, profile.name, store.root):
+        for warning in log_tables(batch.execution.trackings, profile.name, store.root, logged):
             say(f"warning: {warning}")
 
 

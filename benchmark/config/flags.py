@@ -94,7 +94,7 @@ def add_config_flags(group: _Group, names: Iterable[str]) -> None:
             continue
         choices = spec.metadata.get("choices")
         metavar = f"{{{','.join(choices)}}}" if choices else {int: "N", float: "X", str: "NAME"}[kind]
-        group.add_argument(flag(name), type=partial(_read, name), metavar=metavar, help=text)
+        group.add_argument(flag(name), type=partial(read_field, name), metavar=metavar, help=text)
 
 
 class _YesOrNo(argparse.BooleanOptionalAction):
@@ -115,7 +115,7 @@ def _default(name: str) -> str:
     return text
 
 
-def _read(name: str, text: str) -> Any:
+def read_field(name: str, text: str) -> Any:
     """The value of a field from the text of its flag, with our own words where that fails."""
     kind = _KINDS[name]
     if kind is str:

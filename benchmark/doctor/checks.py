@@ -22,6 +22,7 @@ _OPTIONAL = {  # what needs them
     "ray": "--launcher ray",
     "submitit": "--launcher slurm",
     "optuna": "tune",
+    "pyyaml": "grid FILE.yaml",
     "safetensors": "--save-models",
     "torchtext": "real tweets, the first time",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -48,6 +49,14 @@ class Batch:
         self.seeds, self._settings = seeds, settings
         self._make, self._jobs, self._flags = find(launcher), jobs, flags or {}
         self._here = launcher == "local"
+        self._known: dict[tuple[object, ...], tuple[dict[str, float], dict[str, str]]] = {}
+
+    def about(self, profile: Profile, *studies: Study) -> Batch:
+        """The runs of other studies in the same folder, carried out in the same way."""
+        other = copy(self)
+        other.profile, other.studies = profile, studies
+        other.__dict__.pop("runs", None)
+        return other
 
     @cached_property
     def runs(self) -> list[PlannedRun]:
@@ -153,6 +162,12 @@ class Batch:
 
     def _estimated(self, runs: Sequence[PlannedRun], jobs: int) -> tuple[dict[str, float], dict[str, str]]:
         """Expected seconds of runs in this order, by hash, and what they rest on, by network."""
+        asked = (jobs, *(run.config.hash for run in runs))
+        if asked not in self._known:  # may be measured, which takes seconds
+            self._known[asked] = self._estimate(runs, jobs)
+        return self._known[asked]
+
+    def _estimate(self, runs: Sequence[PlannedRun], jobs: int) -> tuple[dict[str, float], dict[str, str]]:
         execution = dataclasses.replace(self.execution, side_by_side=jobs)
         if not self._here:  # a GPU elsewhere says nothing about this machine
             execution = dataclasses.replace(execution, device="auto")
@@ -161,6 +176,15 @@ class Batch:
             seconds = estimator.in_turn(run.config for run in runs)
             names = (run.config.hash for run in runs)
             return dict(zip(names, seconds, strict=True)), estimator.basis
+
+    def expected(self) -> float:
+        """Seconds that what is missing will take."""
+        missing = self.missing
+        if not missing:
+            return 0.0
+        with self._launcher(missing) as launcher:
+            jobs = launcher.jobs
+        return together(self._estimated(missing, jobs)[0].values(), jobs)
 
     # -- the plan -------------------------------------------------------------------------------------
 

@@ -222,13 +222,18 @@ def _files(
 ) -> dict[str, str | bytes]:
     from pfl_benchmark.present.page.section import section
     from pfl_benchmark.render.formats import FORMATS
+    from pfl_benchmark.render.markup import html_page
 
     files: dict[str, str | bytes] = {}
     for table in tables:
         files |= {f"tables/{table.name}.{ending}": form.write(table) for ending, form in FORMATS.items()}
+        if study.prints:
+            files[f"tables/{table.name}.html"] = html_page(table)
     drawn = [(picture, picture.to_svg()) for picture in figures]
     for picture, svg in drawn:
         files[f"figures/{picture.name}.svg"] = svg
         files[f"figures/{picture.name}.png"] = picture.to_png()
+        if study.prints:
+            files[f"figures/{picture.name}.pdf"] = picture.to_pdf()
     files[section_file(study.name)] = section(study, tables, drawn, records)
     return files

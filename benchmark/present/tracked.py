@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pfl_benchmark.errors import UserError
@@ -17,14 +17,14 @@ from pfl_benchmark.track.base import Tracking, describe
 _LOGGED = ".tracked.json"  # in the results folder: which tables are where, by what was rendered last
 
 
-def tables_of(root: Path) -> dict[str, list[Table]]:
-    """All tables that were rendered in a results folder, by study in the catalogue's order.
+def tables_of(root: Path, studies: Iterable[str] = STUDIES) -> dict[str, list[Table]]:
+    """All tables that some studies (default: the catalogue) have left in a results folder, by study.
 
     Raises:
         UserError: a file of them is damaged.
     """
     rendered, found = RenderedFiles(root), {}
-    for study in STUDIES:
+    for study in studies:
         paths = [path for path in rendered.files(study) if path.match("tables/*.json") and path.exists()]
         if paths:
             found[study] = [_read(path) for path in paths]
@@ -41,10 +41,12 @@ def _read(path: Path) -> Table:
         ) from error
 
 
-def log_tables(trackings: Sequence[Tracking], profile: str, root: Path) -> list[str]:
+def log_tables(
+    trackings: Sequence[Tracking], profile: str, root: Path, studies: Iterable[str] = STUDIES
+) -> list[str]:
     """Log the tables of a results folder where these are not logged yet; returns a line for each failure."""
     warnings: list[str] = []
-    found = tables_of(root)
+    found = tables_of(root, studies)
     tables = [table for own in found.values() for table in own]
     digest = hashlib.sha256(repr(tables).encode()).hexdigest()
     for tracking in trackings:

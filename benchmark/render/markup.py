@@ -22,6 +22,11 @@ def html_table(table: Table) -> Markup:
     return Markup(template(_HERE / "table.html").module.table(table))
 
 
+def html_page(table: Table) -> str:
+    """A page of a table alone, with its caption and notes."""
+    return str(template(_HERE / "table_page.html").render(each=table))
+
+
 @cache
 def template(path: Path) -> Any:
     """A template, which may import ``table.html`` and those of its own folder."""

@@ -33,6 +33,8 @@ class Variant:
         paper: its name in the paper's figures, where that differs from `title`.
         hyper: hyper-parameters in which it differs from the method's defaults.
         changes: fields of `RunConfig` in which it differs from the column's.
+        x: where it stands on the axis of a sweep, if rows are its points.
+        group: rows that are points of one line have the same, its name.
     """
 
     title: str
@@ -41,6 +43,8 @@ class Variant:
     paper: str = ""
     hyper: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
+    x: float | None = None
+    group: str = ""
 
     @property
     def printed(self) -> str:
@@ -58,6 +62,7 @@ class Column:
         x: where it stands on the axis of a sweep.
         paper: its dataset, K and S (or alpha) in the paper's figures, if it is there.
         group: columns that belong together have the same.
+        chosen: rows by title, in which they differ further on this column alone.
     """
 
     title: str
@@ -66,6 +71,7 @@ class Column:
     x: float = 0.0
     paper: tuple[str, str, str] | None = None
     group: str = ""
+    chosen: Mapping[str, Variant] = field(default_factory=dict)
 
     @property
     def budget(self) -> str:
@@ -89,12 +95,14 @@ class Profile:
         seeds: default seeds.
         changes: fields of `RunConfig` that it sets in every run.
         warning: first sentence of every caption.
+        again: the command that makes its studies; empty: those that take its name as ``--profile``.
     """
 
     name: str
     seeds: tuple[int, ...]
     changes: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
+    again: str = ""
 
     def warned(self, caption: str) -> str:
         """A caption that begins with the warning."""
@@ -134,6 +142,7 @@ class Study:
         computed: what makes its numbers without runs; in all profiles, or in those of `grids`.
         on_request: profiles in which it is made only if it is named, not with all the others.
         borrows: shows runs of other studies and asks for none itself.
+        prints: write its tables also as HTML and its figures as PDF.
     """
 
     name: str
@@ -150,6 +159,7 @@ class Study:
     computed: Computed | None = None
     on_request: Collection[str] = ()
     borrows: bool = False
+    prints: bool = False
 
     def grid(self, profile: Profile) -> Grid:
         """Its rows and columns at the scale of `profile`, perhaps none."""
@@ -187,6 +197,7 @@ def configure(variant: Variant, column: Column, profile: Profile, seed: int = 0)
     method, setting = ALGORITHMS.get(variant.algo), SETTINGS.get(column.setting)
     if method is None or setting is None or variant.ablation not in (None, *method.ablations):
         return None
+    variant = column.chosen.get(variant.title, variant)
     values = {**setting.values, **profile.changes, **column.changes, **variant.changes}
     config = dataclasses.replace(RunConfig(), **values, algo=variant.algo, seed=seed).settled()
     try:

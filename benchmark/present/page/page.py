@@ -150,7 +150,7 @@ def write_page(
 def _html(content: _Content) -> str:
     records, total, missing = content.records, len(content.runs), len(content.missing)
     return template(_HERE / "page.html").render(
-        name=f"{content.profile.name} profile",
+        name=f"grid {content.profile.name}" if content.profile.again else f"{content.profile.name} profile",
         profile=content.profile,
         version=__version__,
         style=(_HERE / "page.css").read_text(encoding="utf-8"),

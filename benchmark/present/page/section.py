@@ -34,7 +34,9 @@ def section(
         tables=tables,
         mixed=in_words(mixed(records)),
         empty=_empty,
-        formats=FORMATS,
+        formats={ending: form.title for ending, form in FORMATS.items()}
+        | ({"html": "HTML"} if study.prints else {}),
+        endings=("svg", "png", "pdf") if study.prints else ("svg", "png"),
         pictures=[_picture(picture, svg) for picture, svg in figures],
         least=_LEAST,
     )

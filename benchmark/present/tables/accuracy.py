@@ -20,7 +20,7 @@ def accuracy(results: Results) -> Table:
     study = results.study
     cells = cells_of(results, results.values, larger_is_better=True, papers=_papers(results), tested=True)
     parts = [
-        f"Columns: {study.axis}." if study.axis else "",
+        f"Columns: {study.axis}." if study.axis and not results.grid.columns[0].group else "",
         f"Test accuracy in % {SELECTION}, clients weighted by their test samples.",
         bold("best", "row" if study.settings_as_rows else "column", results),
     ]

@@ -29,7 +29,8 @@ def tuning(results: Results) -> Table:
         records = [record for column in results.columns for record in results.at(title, column)]
         runs = Cell(len(records) or None, "d", facts={"runs": len(records)})
         rows.append([Cell(title, facts={"method": title}), *figures, runs, _cost(records)])
-    words = f"{_accuracy(results)} Bold: best point of a method; the first one is its default."
+    words = f"{_accuracy(results)} Bold: best point of a method"
+    words += "." if results.study.prints else "; the first one is its default."
     if len(set(Counter(algos.values()).values())) == 1:
         words += " Every method is tried at equally many points."
     return lines_table(results, heads("method", *results.columns, "runs", _COST), rows, words)

@@ -1,0 +1,161 @@
+"""Entries of a grid of one's own: from a YAML or TOML file, with the line of each for messages."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pfl_benchmark.errors import UserError, optional
+
+_MOST = 2**20  # bytes: no grid that anybody wrote is as long
+_DEEP = 20  # brackets within each other
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What stands under a key, as typed: its values, and where, to begin messages (``grid.yaml, line 3: ``).
+
+    Attributes:
+        listed: as a list, or as several words.
+    """
+
+    values: tuple[str, ...]
+    where: str = ""
+    listed: bool = True
+
+
+Entries = dict[str, Entry]
+"""Entries by key; those below another key are named with it: ``vary.lr``, ``vary.ditto.lam``."""
+
+
+def listed(text: str, where: str = "") -> Entry:
+    """An entry of values typed in one word, between commas; or semicolons, where values have commas."""
+    parts = tuple(part.strip() for part in text.strip(";").split(";" if ";" in text else ","))
+    return Entry(parts if text.strip() else (), where, len(parts) > 1)
+
+
+def read_entries(path: Path) -> Entries:
+    """The entries of a file.
+
+    Raises:
+        UserError: it cannot be read, or is no YAML or TOML; names the line.
+    """
+    read = {".toml": _of_toml, ".yaml": _of_yaml, ".yml": _of_yaml}.get(path.suffix.lower())
+    if read is None:
+        raise UserError(f"{path}: expected a file whose name ends in .yaml, .yml or .toml")
+    return read(path, _text(path))
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST + 1)
+        if len(content) > _MOST:
+            raise UserError(f"{path} is larger than {_MOST:,} bytes; expected a file of a few lines")
+        return content.decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise UserError(f"{path} cannot be read: {reason}; expected a YAML or TOML file") from error
+
+
+def _of_toml(path: Path, text: str) -> Entries:
+    try:
+        found = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        line = re.search(r" \(at line (\d+), column \d+\)$", str(error))
+        where = f"{path}, line {line[1]}" if line else str(path)
+        reason = str(error).removesuffix(line[0] if line else "")
+        raise UserError(f"{where}: {reason[:1].lower()}{reason[1:]}; expected TOML") from error
+    lines = text.splitlines()
+    return {key: _entry(value, f"{path}{_line(lines, key)}: ", key) for key, value in _flat(found)}
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield above + key, value
+
+
+def _line(lines: list[str], key: str) -> str:
+    """Where a key stands: Python's reader of TOML does not tell."""
+    section = ""
+    for number, line in enumerate(lines, start=1):
+        if found := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
+            section = found[1] + "."
+        name = re.sub(r"[\s\"']", "", section + line.partition("=")[0])
+        if "=" in line and (name == key or key.startswith(f"{name}.")):
+            return f", line {number}"
+    return ""
+
+
+def _entry(value: Any, where: str, key: str) -> Entry:
+    values = value if isinstance(value, list) else [value]
+    return Entry(tuple(_typed(each, where, key) for each in values), where, isinstance(value, list))
+
+
+def _typed(value: Any, where: str, key: str) -> str:
+    """A value as one would type it; a list within a list is a value with commas."""
+    if isinstance(value, list):
+        return ",".join(_typed(each, where, key) for each in value)
+    if isinstance(value, dict) or value is None or value == "":
+        raise UserError(f"{where}{key} has {'a mapping' if value else 'nothing'} for a value; give one")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _of_yaml(path: Path, text: str) -> Entries:
+    yaml = optional("yaml", "a grid in YAML", ", or write the file as TOML", package="pyyaml")
+    depth = 0
+    for place, line in enumerate(text.splitlines(), start=1):
+        if "\t" in line[: len(line) - len(line.lstrip())]:
+            raise UserError(f"{path}, line {place}: begins with a tab; YAML is indented by spaces")
+        depth += sum(line.count(sign) for sign in "[{") - sum(line.count(sign) for sign in "]}")
+        if depth > _DEEP:  # which takes the reader minutes
+            raise UserError(f"{path}, line {place}: {depth} brackets are open; expected lists of values")
+    try:
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):  # a few of them can stand for millions of entries
+                where = f"{path}, line {event.start_mark.line + 1}"
+                raise UserError(f"{where}: *{event.anchor}; expected the value itself, no alias")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}, line {mark.line + 1}" if mark else str(path)
+        reason = getattr(error, "problem", None) or getattr(error, "reason", "it is nested too deep")
+        raise UserError(f"{where}: {reason}; expected YAML, such as 'algo: [fedper, ditto]'") from error
+    found: Entries = {}
+    if node is None:
+        return found
+    if node.id != "mapping":
+        raise UserError(f"{path}, line 1: expected lines of the form 'key: value'")
+    for key, value, number in _pairs(node, path):
+        if key in found:
+            raise UserError(f"{path}, line {number}: {key} is given twice; give it once")
+        found[key] = _entry(value, f"{path}, line {number}: ", key)
+    return found
+
+
+def _pairs(node: Any, path: Path, above: str = "") -> Iterator[tuple[str, Any, int]]:
+    """Keys, values as text and lists of it, and lines."""
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if key.id != "scalar" or key.value == "<<":
+            raise UserError(f"{path}, line {line}: expected a word before the colon")
+        name = above + key.value
+        if value.id == "mapping":
+            yield from _pairs(value, path, f"{name}.")
+        else:
+            yield name, _value(value), line
+
+
+def _value(node: Any, depth: int = 0) -> Any:
+    if node.id == "sequence" and depth < 3:
+        return [_value(each, depth + 1) for each in node.value]
+    if node.id != "scalar":
+        return {"": ""}  # refused as a mapping
+    return None if node.tag.endswith(":null") else node.value

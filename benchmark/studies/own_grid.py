@@ -1,0 +1,259 @@
+"""A grid of one's own as a study: methods × settings × seeds × what is varied, from entries as typed."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pfl_benchmark.config.fields import DATA_FIELDS, as_typed, changes, in_words
+from pfl_benchmark.config.flags import config_from, few
+from pfl_benchmark.config.loaded import INSTALLED, LOADED
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.config.settings import SETTINGS, find_setting
+from pfl_benchmark.errors import UserError, flag
+from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure
+from pfl_benchmark.studies.grid_entries import (
+    FIELDS,
+    KEYS,
+    Varied,
+    at,
+    boolean,
+    fixed_fields,
+    method_of,
+    one,
+    refuse_many,
+    refuse_unknown,
+    several,
+    varied,
+    yes,
+)
+from pfl_benchmark.studies.grid_file import Entries
+
+# Of a method's own training: what may be chosen for each method. Others say what is compared.
+CHOSEN = (
+    "lr", "momentum", "weight_decay", "batch_size", "local_epochs", "dropout", "augment", "crop_padding",
+    "aggregation",
+)  # fmt: skip
+_VALIDATION = 0.2
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class OwnGrid:
+    """A grid of one's own.
+
+    Attributes:
+        study: what is reported; where values are selected, with the first of each until they are.
+        search: the runs on a validation split among which values are selected; None: nothing is.
+        candidates: the rows of `search` by title of the row of `study`; of rows with a choice alone.
+    """
+
+    profile: Profile
+    study: Study
+    search: Study | None
+    candidates: Mapping[str, Sequence[Variant]]
+
+    @property
+    def grid(self) -> Grid:
+        return self.study.grid(self.profile)
+
+
+def make_grid(name: str, entries: Entries) -> OwnGrid:
+    """The grid of that name that some entries ask for, every run of it checked.
+
+    Raises:
+        UserError: an entry is unknown, missing, empty, given twice or of the wrong type; a run of it cannot
+            be made.
+    """
+    refuse_unknown(entries)
+    text = one(entries, "seeds")
+    with at(entries, "seeds"):
+        seeds = few("seeds", text) if "seeds" in entries else 1
+    fixed = fixed_fields(entries)
+    methods = several(entries, "algo", "methods, such as fedper ditto")
+    settings = several(entries, "setting", f"settings, such as digits-s2: {', '.join(SETTINGS)}")
+    selects = yes(entries, "select_on_validation")
+    share = fixed.pop("validation", _VALIDATION) if selects else 0.0
+    found = varied(entries, methods, fixed)
+    of_rows = [each for each in found if each.method or (selects and each.name in CHOSEN)]
+    of_columns = [each for each in found if each not in of_rows]
+    if selects and not any(len(each.values) > 1 for each in of_rows):
+        raise UserError(
+            "--select-on-validation: nothing to select; vary a hyper-parameter of a method (METHOD.name) or "
+            f"some of {', '.join(CHOSEN)}"
+        )
+    refuse_many(len(methods) * len(settings) * seeds, found)
+    with at(entries, "algo"):
+        bases = [method_of(text) for text in methods]
+    profile = Profile(
+        name,
+        tuple(range(seeds)),
+        fixed,
+        warning=f"In all runs: {', '.join(in_words(*item) for item in fixed.items())}." if fixed else "",
+        again=_command(entries),
+    )
+    axis = [each for each in found if len(each.values) > 1]
+    drawn = axis[0] if len(axis) == 1 and axis[0].is_axis and not selects else None
+    rows = {base.title: list(_points(base, of_rows, drawn)) for base in bases}
+    every = tuple(itertools.chain(*rows.values()))
+    columns: list[Column] = []
+    for text in settings:
+        with at(entries, "setting"):
+            find_setting(text)
+        columns += _columns(text, fixed, of_columns, of_rows, drawn)
+    study = Study(
+        name,
+        one(entries, "title") or "Test accuracy",
+        {name: Grid(tuple(bases) if selects else every, tuple(columns))},
+        figures=("learning-curves", *(["sweep"] if drawn else [])),
+        axis=drawn.name if drawn else "",
+        prints=True,
+    )
+    _check(every, columns, profile)
+    if not selects:
+        return OwnGrid(profile, study, None, {})
+    candidates = {title: own for title, own in rows.items() if len(own) > 1}
+    held_out = tuple(
+        replace(each, title=f"{each.title}, validation", changes={**each.changes, "validation": share})
+        for each in columns
+    )
+    search = Study(
+        f"{name}-validation",
+        "Accuracy on the validation split, by which values were selected",
+        {name: Grid(tuple(itertools.chain(*candidates.values())), held_out)},
+        tables=("tuning",),
+        prints=True,
+    )
+    _check(search.grids[name].variants, held_out, profile)
+    first = {title: own[0] for title, own in rows.items()}
+    return with_values(OwnGrid(profile, study, search, candidates), lambda row, _: first[row])
+
+
+def possible(own: OwnGrid) -> list[Study]:
+    """Studies of all runs that the grid may come to, whatever is selected."""
+    if own.search is None:
+        return [own.study]
+    rows = tuple(
+        replace(row, changes={**row.changes, "tuning_trials": len(rows)})
+        for rows in own.candidates.values()
+        for row in rows
+    )
+    plain = Grid(rows, tuple(replace(column, chosen={}) for column in own.grid.columns))
+    return [own.study, own.search, replace(own.study, grids={own.profile.name: plain})]
+
+
+def with_values(own: OwnGrid, value: Callable[[str, Column], Variant]) -> OwnGrid:
+    """The grid with one of the candidates in every place, and their number on record."""
+
+    def placed(row: Variant, column: Column) -> Variant:
+        chosen, trials = value(row.title, column), len(own.candidates.get(row.title, ()))
+        counted = {"tuning_trials": trials} if trials else {}
+        return replace(chosen, title=row.title, changes={**chosen.changes, **counted})
+
+    columns = tuple(
+        replace(column, chosen={row.title: placed(row, column) for row in own.grid.variants})
+        for column in own.grid.columns
+    )
+    grid = Grid(own.grid.variants, columns)
+    return replace(own, study=replace(own.study, grids={own.profile.name: grid}))
+
+
+def _points(base: Variant, varied: Sequence[Varied], drawn: Varied | None) -> Iterator[Variant]:
+    """A method at every combination of what varies for it."""
+    own = [each for each in varied if each.method in ("", base.algo)]
+    for values in itertools.product(*(each.values for each in own)):
+        pairs = [*zip(own, values, strict=True)]
+        words = [f"{each.name}={as_typed(value)}" for each, value in pairs]
+        on_axis = [(base.title, value) for each, value in pairs if each is drawn]
+        group, x = on_axis[0] if on_axis else ("", None)
+        yield replace(
+            base,
+            title=", ".join([base.title, *words]),
+            hyper={each.name: value for each, value in pairs if each.method},
+            changes={each.name: value for each, value in pairs if not each.method},
+            group=group,
+            x=x,
+        )
+
+
+def _columns(
+    setting: str,
+    fixed: Values,
+    varied: Sequence[Varied],
+    of_rows: Sequence[Varied],
+    drawn: Varied | None,
+) -> Iterator[Column]:
+    """A setting at every combination of what varies for all methods."""
+    title = SETTINGS[setting].title
+    if any(name in DATA_FIELDS for name in (*fixed, *(each.name for each in varied))):
+        title = setting  # titles name numbers of clients and classes
+    for values in itertools.product(*(each.values for each in varied)):
+        point = {each.name: value for each, value in zip(varied, values, strict=True)}
+        x = next((value for each, value in zip(varied, values, strict=True) if each is drawn), 0.0)
+        _, config = _config(setting, {**fixed, **point}, varied)
+        for others in itertools.product(*(each.values for each in of_rows if not each.method)):
+            names = [each.name for each in of_rows if not each.method]
+            _config(setting, {**fixed, **point, **dict(zip(names, others, strict=True))}, of_rows)
+        words = [in_words(*item) for item in point.items()]
+        changed = {
+            name: value
+            for name, value in changes(setting, config).items()
+            if name not in fixed or fixed[name] != value
+        }
+        yield Column(", ".join([title, *words]), setting, changed, x, group=title)
+
+
+def _config(setting: str, values: Values, varied: Sequence[Varied]) -> tuple[str, RunConfig]:
+    try:
+        return config_from(values, setting)
+    except UserError as error:
+        named = [each.where for each in varied if flag(each.name) in str(error)]
+        raise UserError(f"{named[0] if named else ''}{error}") from error
+
+
+def _check(rows: Sequence[Variant], columns: Sequence[Column], profile: Profile) -> None:
+    """Refuse what cannot be run, and rows or columns that are the same runs."""
+    titles = [*(row.title for row in rows), *(column.title for column in columns)]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise UserError(f"two rows or columns of the grid are called '{title}'; give one of them")
+    runs = {
+        (row.title, column.title): found.hash
+        for row in rows
+        for column in columns
+        if (found := configure(row, column, profile)) is not None
+    }
+    if not runs:
+        raise UserError("none of these methods is defined for these settings; choose others")
+    defined = [row for row in rows if any((row.title, column.title) in runs for column in columns)]
+    for row, other in itertools.combinations(defined, 2):
+        if all(runs.get((row.title, c.title)) == runs.get((other.title, c.title)) for c in columns):
+            raise UserError(f"'{row.title}' and '{other.title}' are the same runs; drop one of them")
+    for left, right in itertools.combinations(columns, 2):
+        if all(runs.get((row.title, left.title)) == runs.get((row.title, right.title)) for row in rows):
+            raise UserError(f"'{left.title}' and '{right.title}' are the same runs; drop one of them")
+
+
+def _command(entries: Entries) -> str:
+    """The command line that makes the same grid, wherever its entries come from."""
+    words = ["python", "-m", "benchmark", "grid"]
+    for plugin in LOADED:
+        words += ["--plugin", plugin] if plugin not in INSTALLED else []
+    order = (*KEYS, *FIELDS)
+    for key in sorted(entries, key=lambda key: order.index(key) if key in order else len(order)):
+        entry = entries[key]
+        if key.startswith("vary."):
+            joint = ";" if any("," in value for value in entry.values) else ","
+            end = ";" if joint == ";" and len(entry.values) == 1 else ""
+            words += ["--vary", f"{key.removeprefix('vary.')}={joint.join(entry.values)}{end}"]
+        elif key == "select_on_validation":
+            words += [flag(key)] if boolean(key, entry.values[0]) else []
+        elif key in FIELDS and isinstance(getattr(RunConfig, key), bool):
+            words.append(flag(key) if boolean(key, entry.values[0]) else flag(f"no_{key}"))
+        elif key != "plugins":
+            words += [flag(key), *entry.values]
+    return shlex.join(words)
