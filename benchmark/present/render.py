@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -191,6 +192,10 @@ def _made(work: _Work, processes: int) -> Iterator[dict[str, str | bytes]]:
     if min(processes, len(places)) < 2 or sys.platform != "linux":
         yield from map(work.make, places)
         return
+    import pfl_benchmark.present.figures
+    import pfl_benchmark.present.tables  # noqa: F401  # once, not in every process
+
+    gc.freeze()  # a collection in a process would copy all records
     with get_context("fork").Pool(min(processes, len(places)), _begin, (work,)) as pool:
         yield from pool.imap(_make, places)
 
