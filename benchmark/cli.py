@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from pfl_benchmark.commands import Command, advice, command_names, find_command
 from pfl_benchmark.console.streams import OutputError, checked_streams
+from pfl_benchmark.console.terminal import say
 from pfl_benchmark.errors import UserError, printable
 from pfl_benchmark.installation import PROGRAM, with_program
 from pfl_benchmark.resolve.plugins import load_plugins, take_plugins
@@ -145,7 +146,7 @@ class Parser(argparse.ArgumentParser):
         given, rest = self.parse_known_args(words)
         if not rest:
             if more := advice.twice(self, words):
-                raise UserError(more)
+                say(f"note: {more}")
             return given
         stray = next((word for word in rest if word.startswith("-")), None)
         if stray is None:

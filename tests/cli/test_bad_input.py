@@ -220,14 +220,13 @@ CASES += [
         ["'0' as a second value of --seed", "one run has one seed", "tables --seeds 3"],
     ),
     (f"{DIGITS} --seeds 5", ["did you mean '--seed'", "tables --seeds 3"]),
-    (f"{DIGITS} --lr 0.1 --lr=0.2", ["--lr is given twice, as 0.1 and as 0.2", "give it once"]),
     *(
         (f"{words} --device cpu", [f"one run has one {kind}", "a command for each"])
         for kind, words in {
-            "method": "--algo fedper --algo fedavg",
+            "method": "--algo fedper fedavg",
             "dataset": "--algo fedper --dataset digits cifar10",
             "setting": "--algo fedper --setting digits-s2 cifar10-s2",
-            "seed": "--algo fedper --seed 0 --seed 1",
+            "seed": "--algo fedper --seed 0 1",
         }.items()
     ),
     *(
@@ -247,7 +246,7 @@ CASES += [
     (f"{DIGITS} --augment true", ["--augment takes no value", "give --augment alone"]),
     (f"{DIGITS} --augment false", ["give --no-augment alone"]),
     (f"{DIGITS} --json out.json", ["--json takes no value"]),
-    (f"{DIGITS} --jobs 2", ["unknown flag '--jobs'", "a flag of tables", "drop it"]),
+    (f"{DIGITS} --jobs 2", ["unknown flag '--jobs'", "a flag of grid, tables", "drop it"]),
     (f"{DIGITS} --trials 3", ["unknown flag '--trials'", "a flag of tune", "drop it"]),
     ("check --dataset digits", ["unknown flag '--dataset'", "a flag of run", "drop it"]),
     ("tables --seed 3", ["did you mean '--seeds'"]),
@@ -424,3 +423,19 @@ def test_a_place_without_permission_is_one_line(monkeypatch, capsys):
     assert main(["report"]) == 2
     expected = "error: /closed: Permission denied; give yourself access to it, or name another place\n"
     assert capsys.readouterr() == ("", expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--lr 0.1 --lr=0.2", "--lr is given twice, as 0.1 and as 0.2; 0.2 counts"),
+        ("--seed 0 --seed 1", "--seed is given twice, as 0 and as 1; 1 counts (one run has one seed"),
+        (
+            "--algo fedper",
+            "--algo is given twice, as fedavg and as fedper; fedper counts (one run has one method",
+        ),
+    ],
+)
+def test_the_last_of_two_values_counts_and_that_is_said(words, told, capsys):
+    parser_of("run", find_command("run")).parse(f"{DIGITS} {words}".split())
+    assert f"note: {told}" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_a_kept_measurement_is_shown_and_put_into_a_document(command, kept, tmp_
         ("--only cell", "did you mean 'cells'"),
         ("--cell mnist", "known: cifar10, digits"),
         ("--repeats 0", "at least 1"),
-        ("--epochs 0", "--epochs is '0'; expected a whole number"),
+        ("--epochs 0", "--epochs is '0'; expected how many, a whole number"),
         ("--all --only cells", "contradict"),
         ("--from speed.json --all", "drop --only, --all"),
         ("--from speed.json --epochs 2", "--epochs"),

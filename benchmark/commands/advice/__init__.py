@@ -96,10 +96,7 @@ def one_value(name: str) -> str:
 
 
 def twice(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
-    """What to say of a flag of what is run that is given two values; empty: there is none.
-
-    Of flags that say where and how it is run the last one holds.
-    """
+    """What to say of a flag of what is run that has two values, of which the last counts; empty: nothing."""
     for action in parser._actions:
         if action.nargs is not None or action.dest not in (*DATA_FIELDS, *PROTOCOL_FIELDS, *_ONE, "ablation"):
             continue
@@ -109,8 +106,9 @@ def twice(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
             if name in action.option_strings and (equals or i + 1 < len(words)):
                 given.append(value if equals else words[i + 1])
         if len({*given}) > 1:
-            one = one_value(action.dest) if action.dest in _ONE else "give it once"
-            return f"{action.option_strings[0]} is given twice, as {given[0]} and as {given[1]}; {one}"
+            more = f" ({one_value(action.dest)})" if action.dest in _ONE else ""
+            first, last = given[0], given[-1]
+            return f"{action.option_strings[0]} is given twice, as {first} and as {last}; {last} counts{more}"
     return ""
 
 
