@@ -1,19 +1,26 @@
 """Switches that change who takes part in a stage's end, and what β is measured on."""
 
+from types import SimpleNamespace
+
+import pytest
 import torch
 
 from pfl_benchmark.algorithms.ppfe.hyper import PPFEHyper
 from pfl_benchmark.algorithms.ppfe.reweight import reweight
-from pfl_benchmark.algorithms.ppfe.weighting import without
+from pfl_benchmark.algorithms.ppfe.weighting import weighted_mean, without
 from pfl_benchmark.engine.budget import planned_bytes
-from pfl_benchmark.resolve.run import with_hyper
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.resolve.run import resolve, with_hyper
 
 
 def test_options_added_later_leave_the_identity_of_earlier_runs_alone(staged):
     plain = staged()
     assert "beta_data" not in plain.hyper
     assert "full_last_only" not in plain.hyper
-    typed = staged({"beta_data": "train", "full_last_only": "no"})
+    assert not {"rw_batch", "closing_body"} & plain.hyper.keys()
+    typed = staged(
+        {"beta_data": "train", "full_last_only": "no", "rw_batch": "mean", "closing_body": "shared"}
+    )
     assert typed.hash == plain.hash
     changed = staged({"beta_data": "holdout20"})
     assert changed.hash != plain.hash
@@ -85,3 +92,64 @@ def test_only_the_last_round_of_the_run_takes_everyone(staged, ready, launch, tm
     spent = sum(run.summary[name] for name in ("bytes_up", "bytes_down", "bytes_broadcast"))
     played = ready(config)
     assert spent == planned_bytes(played.algorithm)
+
+
+# rw_batch=weighted_mean
+
+
+def test_a_batch_is_divided_by_its_weights_and_one_without_any_has_no_loss():
+    weights = torch.tensor([[0.5, 10.0, 1.0], [0.0, 0.0, 0.0]])
+    losses = torch.tensor([[2.0, 3.0, 1.0], [5.0, 5.0, 5.0]], requires_grad=True)
+    shares = weights / 3
+    step = SimpleNamespace(cross_entropy=lambda: (losses * shares).sum(1), sample_weights=shares)
+    found = weighted_mean(step)
+    assert found.tolist() == pytest.approx([(1 + 30 + 1) / 11.5, 0])
+    found.sum().backward()
+    assert torch.isfinite(losses.grad).all()
+    assert float(losses.grad[0].sum()) == pytest.approx(1)  # no step is larger than that of a single sample
+
+
+@pytest.mark.parametrize("executor", ["threads", "stacked"])
+def test_executors_agree(executor, staged, launch, tmp_path):
+    config = staged({"rw_batch": "weighted_mean"}, learning=True)
+    loop, other = (launch(config, tmp_path / name, executor=name).lines for name in ("loop", executor))
+    assert [line["loss"] for line in loop] == pytest.approx([line["loss"] for line in other], abs=1e-5)
+
+
+def test_only_weighted_stages_change(staged, launch, tmp_path):
+    batches = ("mean", "weighted_mean")
+    mean, weighted = (launch(staged({"rw_batch": b}, learning=True), tmp_path / b).lines for b in batches)
+    same = [one["loss"] == other["loss"] for one, other in zip(mean, weighted, strict=True)]
+    first = [line["stage"] == 1 for line in mean]
+    assert all(equal for equal, stage in zip(same, first, strict=True) if stage)
+    assert not all(same)
+
+
+@pytest.mark.parametrize("more", [{"reweight": "false"}, {"rw_apply": "resample"}])
+def test_without_weighted_losses_it_is_refused(more, staged):
+    with pytest.raises(UserError, match="weighs no losses; leave one out") as caught:
+        resolve(staged({"rw_batch": "weighted_mean", **more}))
+    assert "\n" not in str(caught.value)
+
+
+# closing_body=own
+
+
+def test_own_bodies_judge_and_predict_but_train_nothing(staged, play):
+    own, shared = (
+        play(staged({"closing_body": body, "reweight": "false"}, learning=True)) for body in ("own", "shared")
+    )
+    for one, other in zip(own.history, shared.history, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    everyone = range(own.prepared.config.clients)
+    for mine, theirs in zip(own.algorithm.members(everyone), shared.algorithm.members(everyone), strict=True):
+        common = [
+            name for name in theirs.params if bool((theirs.params[name] == theirs.params[name][:1]).all())
+        ]
+        assert common
+        assert any(not torch.equal(mine.params[name][0], mine.params[name][1]) for name in common)
+
+
+def test_own_bodies_need_everyone_at_the_end_of_a_stage(staged):
+    with pytest.raises(UserError, match="not everyone trains in a stage's last round"):
+        resolve(staged({"closing_body": "own", "full_last_only": "true"}))
