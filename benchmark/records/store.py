@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import current_process, get_context
 from pathlib import Path
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError, nearest
+from pfl_benchmark.records.environment import available_cores
 from pfl_benchmark.records.record import BadRecord, Record, data_in, read_reason, read_record
 from pfl_benchmark.records.same_data import Data
 from pfl_benchmark.records.writer import FOLDER, refuse_record
 
+_MANY = 1000  # folders from which on they are read side by side
 _SHOWN = 3  # reasons in an error
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a folder holds: a record, why it cannot be used, why training diverged, or none of these."""
+
+    record: Record | None = None
+    damage: str = ""
+    diverged: str = ""
+
+
+def _look(folder: Path) -> _Found:
+    try:
+        if not (folder / "done").exists():
+            return _Found(diverged=read_reason(folder))
+        return _Found(read_record(folder))
+    except BadRecord as error:
+        return _Found(damage=error.reason)
+    except OSError as error:
+        return _Found(damage=error.strerror or "it cannot be read")
+
+
+def _looked_at(folders: Sequence[Path]) -> Iterator[_Found]:
+    """`_look` at each; at many side by side, where a process can be forked."""
+    cores = available_cores()
+    if len(folders) < _MANY or cores < 2 or sys.platform != "linux" or current_process().daemon:
+        yield from map(_look, folders)
+        return
+    with get_context("fork").Pool(cores) as pool:
+        yield from pool.imap(_look, folders, chunksize=32)
 
 
 @dataclass
@@ -39,25 +73,21 @@ class Store:
             raise UserError(
                 f"cannot read the results folder {root}: {error.strerror}; choose another --results-dir"
             ) from error
-        for folder in folders:
-            store.add(folder)
+        for folder, found in zip(folders, _looked_at(folders), strict=True):
+            store._take(folder, found)
         return store
 
     def add(self, folder: Path) -> None:
         """Take note of one record folder, whatever its state; UserError for a second one of the same run."""
-        identity = folder.name[-10:]
-        self.failed.pop(identity, None)
-        try:
-            if not (folder / "done").exists():
-                if reason := read_reason(folder):
-                    self.failed[identity] = reason
-                return
-            record = read_record(folder)
-        except BadRecord as error:
-            self.damaged.append(error)
-            return
-        except OSError as error:
-            self.damaged.append(BadRecord(folder, error.strerror or "it cannot be read"))
+        self._take(folder, _look(folder))
+
+    def _take(self, folder: Path, found: _Found) -> None:
+        self.failed.pop(folder.name[-10:], None)
+        if found.damage:
+            self.damaged.append(BadRecord(folder, found.damage))
+        if found.diverged:
+            self.failed[folder.name[-10:]] = found.diverged
+        if (record := found.record) is None:
             return
         known = self._records.setdefault(family(record.config), {}).setdefault(record.config.seed, record)
         if known.folder != folder:
