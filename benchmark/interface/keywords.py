@@ -33,9 +33,9 @@ def in_keywords() -> Iterator[None]:
 
 def _told(text: str) -> str:
     """``lr=0.1``, ``augment=False`` and ``hyper={"lam": 0.5}`` instead of flags."""
+    text = re.sub(r"\bflag(s?)\b", r"keyword\1", _SET.sub(_hyper, _COLUMNS.sub(_columns, text)))
     text = text.replace("image=img,label=fine_label", '{"image": "img", "label": "fine_label"}')
-    text = re.sub(r"\bflag(s?)\b", r"keyword\1", _SET.sub(_hyper, text))
-    return _FLAG.sub(_keyword, _COLUMNS.sub(_columns, text))
+    return _FLAG.sub(_keyword, text)
 
 
 def _columns(found: re.Match[str]) -> str:

@@ -59,11 +59,12 @@ def load_plugins(given: Sequence[str] = ()) -> None:
     named = [text for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
     for text in (*named, *given):
         is_file = text.endswith(".py") or os.sep in text
-        if ".py," in text and not Path(text).exists():
+        if ".py," in text and not os.path.exists(text):
             raise UserError(f"plugin {text}: a list with commas; give each file by a --plugin of its own")
-        if not is_file and Path(text).is_file():
+        if not is_file and os.path.isfile(text):
             raise UserError(f"plugin {text}: its name ends otherwise; expected a Python file, NAME.py")
-        if Path(text).expanduser().is_dir() and not (Path(text).expanduser() / "__init__.py").is_file():
+        here = os.path.expanduser(text)  # os.path answers False where pathlib raises: too long a name
+        if os.path.isdir(here) and not os.path.isfile(os.path.join(here, "__init__.py")):
             raise UserError(
                 f"plugin {text}: it is a folder; give each Python file in it by a --plugin of its own"
             )

@@ -74,8 +74,8 @@ def _is_text(path: Path) -> bool:
 
 def _images(root: Path) -> tuple[list[Path], int]:
     """The images below `root`, relative to it, and the number of other files; hidden ones do not count."""
-    if not root.is_dir():
-        problem = "is a file" if root.exists() else "does not exist"
+    if not os.path.isdir(root):  # False, where pathlib raises: too long a name
+        problem = "is a file" if os.path.exists(root) else "does not exist"
         raise UserError(f"the folder {root} {problem}; expected a folder with images in {_LAYOUTS}")
     paths: list[Path] = []
     problems: list[OSError] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -44,10 +45,10 @@ def read_parquet(root: Path, side: int, columns: Mapping[str, str] = MappingProx
         UserError: a file is missing or damaged, a column is missing or of another type, a cell is empty, or
             an image cannot be read.
     """
-    files = [root / name for name in _HALVES] if root.is_dir() else [root]
+    files = [root / name for name in _HALVES] if os.path.isdir(root) else [root]
     for file in files:
-        if not file.is_file():
-            what = f"a folder without {file.name}" if root.is_dir() else "no file"
+        if not os.path.isfile(file):  # False, where pathlib raises: too long a name
+            what = f"a folder without {file.name}" if os.path.isdir(root) else "no file"
             raise UserError(
                 f"{root} is {what}; expected a parquet file, or a folder with {' and '.join(_HALVES)}"
             )

@@ -228,7 +228,7 @@ def test_columns_in_python(tmp_path):
     record = run("fedavg", dataset=f"parquet:{file}", columns=columns, **short)
     assert record.config.dataset.startswith("digits-")
     for wrong, message in (
-        ({"dataset": "digits", "columns": columns}, "^columns is for dataset parquet:PATH"),
+        ({"dataset": "digits", "columns": columns}, "^columns is for dataset='parquet:PATH'"),
         ({"dataset": f"parquet:{file}", "columns": "image=img"}, "^columns is 'image=img'; expected names"),
         ({"dataset": f"parquet:{file}", "columns": {"image": "imgs"}}, "no column imgs .did you mean 'img'"),
         ({"dataset": f"parquet:{file}"}, r'such as columns=\{"image": "img", "label": "fine_label"\}'),
@@ -247,7 +247,8 @@ def test_columns_are_for_parquet(command, data, capsys):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("img", "expected each once"), ("image=", "expected each once"), ("image=a,image=b", "each once"),
+        ("img", "expected HOLDS=COLUMN, each once"), ("image=", "expected HOLDS=COLUMN, each once"),
+        ("image=a,image=b", "each once"),
         ("picture=img", "expected image, label or client"), ("image=a,label=a", "names a column twice"),
         ("image=none", "has no column none"),
     ],
@@ -458,3 +459,9 @@ def test_other_laws_are_refused_for_clients(capsys, tmp_path):
     words = ["data", "--dataset", f"folder:{root}", "--partition", "iid"]
     assert main(words) == 2
     assert "samples stay with their users" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["folder", "parquet"])
+def test_a_name_that_is_too_long_is_one_line(kind, capsys):
+    assert main(["--algo", "fedavg", "--dataset", f"{kind}:{'x' * 5000}"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

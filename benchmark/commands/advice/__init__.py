@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, meant
 from pfl_benchmark.errors import flag, nearest
@@ -73,7 +73,7 @@ def of_word(parser: argparse.ArgumentParser, words: Sequence[str], stray: str) -
             return f"{told}: it is a {_ONE[kind]}; give it as {flag(kind)} {stray}"
     if "--profile" in actions and stray in ("quick", "lite", "paper"):
         return f"{told}; did you mean --profile {stray}?"
-    if "--results-dir" in actions and own != "results-dir" and Path(stray).is_dir():
+    if "--results-dir" in actions and own != "results-dir" and os.path.isdir(stray):
         return f"{told}; a results folder is given as --results-dir {stray}"
     if action is None:
         return f"{told}; values follow a flag, and --help shows all flags"

@@ -119,7 +119,7 @@ def test_a_stage_that_diverges(stage, staged, launch, tmp_path):
     assert "the loss of client " in message
     assert "; it began with parameters up to " in message
     assert " and sample weights up to 1" in message
-    assert "; try a smaller --lr or --set reweight=false. " in message
+    assert "; try a smaller --lr or --set reweight=false or --set rw_batch=weighted_mean. " in message
     (folder,) = tmp_path.glob("ppfe-*")
     assert json.loads((folder / "failed.json").read_text())["reason"] == message
     assert len((folder / "rounds.jsonl").read_text().splitlines()) == first - 1
