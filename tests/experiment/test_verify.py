@@ -374,7 +374,7 @@ def test_a_bad_record_is_named_before_anything_is_trained(fault, copy, verify, t
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("--rounds 0", "--rounds is '0'; expected a whole number of at least 1"),
+        ("--rounds 0", "--rounds is '0'; expected how many, a whole number of at least 1"),
         ("--rounds -1", "--rounds"),
         ("--rounds many", "--rounds is 'many'"),
         ("--rounds 5", "--rounds is 5, but the run fedper-digits"),
