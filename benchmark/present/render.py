@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from multiprocessing import get_context
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfl_benchmark.errors import UserError, why
-from pfl_benchmark.records.environment import available_cores
 from pfl_benchmark.records.files import read_bytes, read_json, write_bytes, write_json
+from pfl_benchmark.records.forked import forked
 from pfl_benchmark.records.store import Record, Store
 from pfl_benchmark.studies.grid import Profile, Study
 from pfl_benchmark.studies.results import Results, collect
@@ -157,57 +154,28 @@ def render(
         todo.append((study, results))
         fingerprints.append(fingerprint)
     many = sum(len(results.all()) for _, results in todo if results) >= _MANY
-    for place, files in enumerate(_made(_Work(todo, profile, store), available_cores() if many else 1)):
-        rendered.write(todo[place][0].name, fingerprints[place], files)
+    if many:  # once, not in every process
+        import pfl_benchmark.present.figures
+        import pfl_benchmark.present.tables  # noqa: F401
+    made = forked(partial(_make, todo, profile, store), range(len(todo)), many)
+    for (study, _), fingerprint, files in zip(todo, fingerprints, made, strict=True):
+        rendered.write(study.name, fingerprint, files)
     return [study.name for study, _ in todo]
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Studies that have to be drawn, with their records."""
+def _make(
+    todo: Sequence[tuple[Study, Results | None]], profile: Profile, store: Store, place: int
+) -> dict[str, str | bytes]:
+    """The files of one of the studies that have to be drawn."""
+    # Matplotlib, pandas and SciPy take a second to import, which a call without anything to do saves.
+    from pfl_benchmark.present.figures import make_figures
+    from pfl_benchmark.present.tables import make_tables
 
-    todo: Sequence[tuple[Study, Results | None]]
-    profile: Profile
-    store: Store
-
-    def make(self, place: int) -> dict[str, str | bytes]:
-        """The files of one of them."""
-        # Matplotlib, pandas and SciPy take a second to import, which a call without anything to do saves.
-        from pfl_benchmark.present.figures import make_figures
-        from pfl_benchmark.present.tables import make_tables
-
-        study, results = self.todo[place]
-        if results is not None:
-            return _files(study, make_tables(results), make_figures(results), results.all())
-        assert study.computed is not None
-        return _files(study, *study.computed.make(self.profile, self.store), [])
-
-
-_work: _Work | None = None  # of a process that draws some of the studies
-
-
-def _made(work: _Work, processes: int) -> Iterator[dict[str, str | bytes]]:
-    """The files of all studies, in their order; made side by side where a process can be forked."""
-    places = range(len(work.todo))
-    if min(processes, len(places)) < 2 or sys.platform != "linux":
-        yield from map(work.make, places)
-        return
-    import pfl_benchmark.present.figures
-    import pfl_benchmark.present.tables  # noqa: F401  # once, not in every process
-
-    gc.freeze()  # a collection in a process would copy all records
-    with get_context("fork").Pool(min(processes, len(places)), _begin, (work,)) as pool:
-        yield from pool.imap(_make, places)
-
-
-def _begin(work: _Work) -> None:
-    global _work
-    _work = work
-
-
-def _make(place: int) -> dict[str, str | bytes]:
-    assert _work is not None
-    return _work.make(place)
+    study, results = todo[place]
+    if results is not None:
+        return _files(study, make_tables(results), make_figures(results), results.all())
+    assert study.computed is not None
+    return _files(study, *study.computed.make(profile, store), [])
 
 
 def with_rendered(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import current_process, get_context
 from pathlib import Path
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError, nearest
-from pfl_benchmark.records.environment import available_cores
+from pfl_benchmark.records.forked import forked
 from pfl_benchmark.records.record import BadRecord, Record, data_in, read_reason, read_record
 from pfl_benchmark.records.same_data import Data
 from pfl_benchmark.records.writer import FOLDER, refuse_record
@@ -40,16 +38,6 @@ def _look(folder: Path) -> _Found:
         return _Found(damage=error.strerror or "it cannot be read")
 
 
-def _looked_at(folders: Sequence[Path]) -> Iterator[_Found]:
-    """`_look` at each; at many side by side, where a process can be forked."""
-    cores = available_cores()
-    if len(folders) < _MANY or cores < 2 or sys.platform != "linux" or current_process().daemon:
-        yield from map(_look, folders)
-        return
-    with get_context("fork").Pool(cores) as pool:
-        yield from pool.imap(_look, folders, chunksize=32)
-
-
 @dataclass
 class Store:
     """What lies in a results folder."""
@@ -73,7 +61,9 @@ class Store:
             raise UserError(
                 f"cannot read the results folder {root}: {error.strerror}; choose another --results-dir"
             ) from error
-        for folder, found in zip(folders, _looked_at(folders), strict=True):
+        for folder, found in zip(
+            folders, forked(_look, folders, len(folders) >= _MANY, chunk=32), strict=True
+        ):
             store._take(folder, found)
         return store
 

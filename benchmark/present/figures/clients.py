@@ -33,9 +33,10 @@ def client_accuracies(results: Results) -> Picture | None:
 
 def _panel(panel: Axes, results: Results, column: str, rows: list[str]) -> None:
     jitter = np.random.default_rng(0)
+    lost = results.lost(column)
     for place, row in enumerate(rows):
         records = results.at(row, column)
-        if results.diverged(row, column) or (row, column) in results.failed:
+        if row in lost:
             across = panel.get_yaxis_transform()
             panel.text(0.5, place, "diverged", transform=across, va="center", ha="center", fontsize=7.5)
             continue
