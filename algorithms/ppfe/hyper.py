@@ -108,7 +108,6 @@ class PPFEHyper(DecoupledHyper):
     full_last_only: bool = option(
         False, "everyone takes part in the last round of the run only, not of every stage", absent=False
     )
-
     closing_body: str = option(
         "shared",
         "shared layers that a stage's models are judged and evaluated with at its end: the server's, or each "
@@ -155,6 +154,18 @@ ABLATIONS: dict[str, Mapping[str, Any]] = {
     "sparse": {"reduction": "sparse"},
     "width": {"reduction": "width"},
 }
+
+
+def remedies(hyper: PPFEHyper, stage: int) -> list[str]:
+    """What may help where a stage diverges, besides what helps any method."""
+    found = []
+    if hyper.reweight and hyper.rw_apply == "loss" and stage > 1:
+        found.append("--set reweight=false")
+        if hyper.rw_batch == "mean":
+            found.append("--set rw_batch=weighted_mean")
+    if hyper.reduction in RESHAPING and hyper.fc_init == "prev" and stage >= FIRST_REDUCED_STAGE:
+        found.append("--set fc_init=fedavg")
+    return found
 
 
 def check_switches(hyper: PPFEHyper) -> None:

@@ -14,21 +14,20 @@ from pfl_benchmark.algorithms.ppfe.diagnostics import StageRecord, describe
 from pfl_benchmark.algorithms.ppfe.ensemble import ensemble_weights
 from pfl_benchmark.algorithms.ppfe.hyper import (
     ABLATIONS,
-    FIRST_REDUCED_STAGE,
-    RESHAPING,
     TEXT_ROUNDS,
     PPFEHyper,
     check_switches,
+    remedies,
 )
 from pfl_benchmark.algorithms.ppfe.reduction import REDUCTIONS, Step
 from pfl_benchmark.algorithms.ppfe.stages import (
     Stage,
+    beginnings,
     check_stages,
     describe_plan,
     from_server,
     least_rounds,
     plan_stages,
-    two_stages,
 )
 from pfl_benchmark.algorithms.ppfe.weighting import SampleWeights
 from pfl_benchmark.method import (
@@ -121,14 +120,7 @@ class PPFE(Decoupled):
         return RoundKind(stage.number, closing, full)
 
     def shared_rounds(self) -> list[SharedRounds]:
-        first, hyper = self.stages[0], self.hyper
-        # Otherwise stage 1 is no run of FedAvg on all training data.
-        plain = first.body_rate == 1 and hyper.beta_data == "train" and not hyper.full_last_only
-        found = [SharedRounds("fedavg", first.last)] if plain else []
-        if len(self.stages) > 2:
-            key = two_stages(hyper, self.stages, self.reduction.earliest)
-            found.append(SharedRounds(key, self.stages[1].last, whole=True))
-        return found
+        return beginnings(self.hyper, self.stages, self.reduction.earliest)
 
     def shared_layers(self) -> tuple[str, ...]:
         return tuple(name for name in self.network.names if name not in self.current.personal)
@@ -216,10 +208,10 @@ class PPFE(Decoupled):
             self._fedavg = clone(self.server)
         record = StageRecord.empty(self.task.data.clients)
         self._records.append(record)
-        kept, self._closing = self._closing or self.clients, None
-        self._finished.append((clone(self.server), kept))
+        self._finished.append((clone(self.server), self._closing or self.clients))
+        self._closing = None
         for chunk in chunks(range(self.task.data.clients)):
-            models = {**self.assemble(chunk, self.server), **kept.gather(chunk)}
+            models = self._models(self.current.number - 1, chunk)
             for part in ("train", "test"):
                 outputs = self.task.executor.forward(self.network, models, chunk, part)
                 record.scores[part].extend(output.cpu() for output in outputs)
@@ -250,15 +242,17 @@ class PPFE(Decoupled):
         if len(self._finished) < len(self.stages):
             return super().members(clients)
         if len(self.stages) == 1 or self.hyper.ensemble == "last":
-            shared, store = self._finished[-1]
-            return [StackedModel(self.network, {**expand(shared, len(clients)), **store.gather(clients)})]
+            return [StackedModel(self.network, self._models(len(self.stages) - 1, clients))]
         weights = ensemble_weights([*self._betas(clients).T]).to(self.task.data.device)
-        members = []
-        for position, stage in enumerate(self.stages):
-            shared, store = self._finished[position]
-            params = {**expand(shared, len(clients)), **store.gather(clients)}
-            members.append(StackedModel(self.networks[stage.number], params, weights[:, position]))
-        return members
+        return [
+            StackedModel(self.networks[stage.number], self._models(place, clients), weights[:, place])
+            for place, stage in enumerate(self.stages)
+        ]
+
+    def _models(self, position: int, clients: Sequence[int]) -> Params:
+        """The models of a closed stage (from 0) that clients are judged and evaluated with, stacked."""
+        shared, store = self._finished[position]
+        return {**expand(shared, len(clients)), **store.gather(clients)}
 
     def _betas(self, clients: Sequence[int]) -> Tensor:
         """β of all stages [m, stages]."""
@@ -321,14 +315,7 @@ class PPFE(Decoupled):
     @property
     def remedies(self) -> list[str]:
         """What may help in the current stage."""
-        hyper, stage, found = self.hyper, self.current.number, [*super().remedies]
-        if hyper.reweight and hyper.rw_apply == "loss" and stage > 1:
-            found.append("--set reweight=false")
-            if hyper.rw_batch == "mean":
-                found.append("--set rw_batch=weighted_mean")
-        if hyper.reduction in RESHAPING and hyper.fc_init == "prev" and stage >= FIRST_REDUCED_STAGE:
-            found.append("--set fc_init=fedavg")
-        return found
+        return [*super().remedies, *remedies(self.hyper, self.current.number)]
 
     def diagnostics(self) -> dict[str, Any]:
         labels = {

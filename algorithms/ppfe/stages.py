@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from pfl_benchmark.algorithms.ppfe.hyper import FIRST_REDUCED_STAGE, PPFEHyper
-from pfl_benchmark.method import Network, Params, UserError
+from pfl_benchmark.method import Network, Params, SharedRounds, UserError
 
 # Hyper-parameters that stages 1 and 2 do not depend on beyond their plan (`Stage`),
 LATER = ("T", "stage_rounds", "body_rate", "heads", "fc_init", "ensemble")
@@ -130,6 +130,17 @@ def from_server(stage: Stage, dense: Network, fc_init: str) -> tuple[str, ...]:
     if fc_init == "fedavg_chain":
         return ()
     return tuple(name for name in dense.names if name not in stage.personal)
+
+
+def beginnings(hyper: PPFEHyper, stages: Sequence[Stage], earliest: int) -> list[SharedRounds]:
+    """What a run may have in common with FedAvg, and with other variants (`two_stages`)."""
+    first = stages[0]
+    # Otherwise stage 1 is no run of FedAvg on all training data.
+    plain = first.body_rate == 1 and hyper.beta_data == "train" and not hyper.full_last_only
+    found = [SharedRounds("fedavg", first.last)] if plain else []
+    if len(stages) > 2:
+        found.append(SharedRounds(two_stages(hyper, stages, earliest), stages[1].last, whole=True))
+    return found
 
 
 def two_stages(hyper: PPFEHyper, stages: Sequence[Stage], earliest: int) -> str:
