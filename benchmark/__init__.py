@@ -1,7 +1,7 @@
 """The harness: command line, runs, records; see README.md.
 
-``from pfl_benchmark import run, load_records, compare_records`` is the Python interface
-(`interface`). It is imported when it is used: it loads PyTorch, and this package does not.
+``from pfl_benchmark import run, grid, load_records, ...`` is the Python interface (`interface`).
+It is imported when it is used: it loads PyTorch, and this package does not.
 """
 
 import importlib
@@ -10,7 +10,9 @@ import sys
 from pfl_benchmark.installation import CHECKOUT
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "compare_records", "load_records", "run"]
+__all__ = [
+    "__version__", "compare_records", "grid", "load_model", "load_predictions", "load_records", "run",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

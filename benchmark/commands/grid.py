@@ -90,26 +90,19 @@ def execute(arguments: argparse.Namespace) -> None:
         except UserError as error:
             raise UserError(f"{entries['plugins'].where}{error}") from error
 
+    from pfl_benchmark.launch.grid import fill_grid, parts_of
     from pfl_benchmark.studies.own_grid import make_grid, possible
-    from pfl_benchmark.studies.selection import selected
 
     own = make_grid(_name(arguments.file), entries)
     batch = batch_of(arguments, own.profile, [own.study], possible(own), own.profile.seeds)
-    search = batch.about(own.profile, *([own.search] if own.search else []))  # perhaps of no runs
-    if not search.missing:  # what is selected is known
-        own = selected(own, batch.store)
-        batch = batch.about(own.profile, own.study)
+    own, search, batch = parts_of(own, batch)
     if arguments.dry_run:
         _show(search, batch)
         return
     refuse_nothing(batch, arguments.render_only)
-    failed = 0
     if not arguments.render_only:
         _refuse_long(search.expected() + batch.expected(), arguments.yes)
-        failed += search.fill() if own.search else 0
-    own = selected(own, batch.store)
-    batch = batch.about(own.profile, own.study)
-    failed += 0 if arguments.render_only else batch.fill()
+    own, batch, failed = fill_grid(own, batch, not arguments.render_only)
     shown = [study for study in (own.study, own.search) if study]
     write(batch, shown, [study.name for study in shown])
     _print(batch, own)

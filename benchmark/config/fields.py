@@ -18,7 +18,7 @@ DATA_FIELDS = (
     "dataset", "partition", *OPTIONS, "clients", "samples_per_client", "test_samples_per_client", "embedding",
 )  # fmt: skip
 # All other fields that have a flag of their own form; a new field joins them.
-PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper"))
+PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper", "stop_after"))
 
 
 # How papers and other programs call fields.

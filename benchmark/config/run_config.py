@@ -140,6 +140,12 @@ class RunConfig:
         absent=0,
         within="[0, 1e6]",
     )
+    stop_after: int = _doc(
+        0,
+        "end the run after this round of its rounds, as a callback did (`interface.run`); 0: after the last",
+        absent=0,
+        within="[0, 1e6]",
+    )
     hyper: Mapping[str, Any] = field(
         default_factory=dict, metadata={"doc": "the method's hyper-parameters (`hyper.recorded`)"}
     )
@@ -166,6 +172,10 @@ class RunConfig:
             raise UserError(
                 f"--new-clients {self.new_clients:g} leaves {left} of {self.clients} clients to train; "
                 "expected at least 2, give a smaller share"
+            )
+        if self.stop_after and self.budget == "rounds" and self.stop_after >= self.rounds:
+            raise UserError(
+                f"--stop-after is {self.stop_after}, and the run has {self.rounds} rounds; expected fewer"
             )
         _ = self.partitioner
 
@@ -225,6 +235,14 @@ class RunConfig:
         """All fields but options of other partitioners that records can do without, also if one is gone."""
         needless = {*OPTIONS} & ({*self.idle} - {*self.identifying})
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in needless}
+
+    def keys(self) -> list[str]:
+        """Names of all fields, so that ``run(**record.config)`` is the same run again."""
+        return [spec.name for spec in dataclasses.fields(self)]
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a field."""
+        return getattr(self, name)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:

@@ -37,6 +37,11 @@ class Plan:
     planned: int = 0
 
 
+def last_round(plan: Plan, config: RunConfig) -> int:
+    """The round that a run ends with: the last that is planned, or one at which it was stopped."""
+    return min(config.stop_after or plan.rounds, plan.rounds)
+
+
 def plan_rounds(config: RunConfig, make: Callable[[int], Algorithm]) -> Plan:
     """Find the number of rounds.
 

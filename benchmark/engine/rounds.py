@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
-from pfl_benchmark.engine.budget import Plan, first_participants
+from pfl_benchmark.engine.budget import Plan, first_participants, last_round
 from pfl_benchmark.engine.clients import chunks
 from pfl_benchmark.engine.evaluate import evaluate, evaluate_adapted, evaluate_shared
 from pfl_benchmark.engine.hooks import Diverged, Hooks
@@ -39,8 +39,8 @@ class Observer(Protocol):
     def start(self, rounds: int, done: int) -> None:
         """The run begins; `done` rounds were found finished."""
 
-    def round(self, line: Mapping[str, Any]) -> None:
-        """A round is finished; `line` is what goes into rounds.jsonl."""
+    def round(self, line: Mapping[str, Any]) -> bool | None:
+        """A round is finished; `line` is what goes into rounds.jsonl. True: the run is to end here."""
 
 
 def run(
@@ -65,12 +65,15 @@ def run(
     """
     loop = _Loop(algorithm, plan, record, store, environment, checkpoint_seconds, kept or SavedOutputs())
     loop.restore()
-    observer.start(plan.rounds, len(loop.lines))
+    observer.start(loop.end, len(loop.lines))
+    stops = False
     for line in loop.lines:
-        observer.round(line)
+        stops = bool(observer.round(line)) or stops
     try:
-        while len(loop.lines) < plan.rounds:
-            observer.round(loop.step())
+        while len(loop.lines) < loop.end and not stops:
+            stops = bool(observer.round(loop.step()))
+        if len(loop.lines) < loop.end:
+            loop.stop()
     except Diverged as error:
         record.write_rounds(loop.lines)
         record.fail(str(error), environment)
@@ -95,6 +98,7 @@ class _Loop:
         self.executor = self.algorithm.task.executor
         self.device = self.algorithm.task.data.device
         self.lines: list[dict[str, Any]] = []
+        self.end = last_round(self.plan, self.algorithm.config)
         self.metrics: ClientMetrics | None = None
         self.newcomers: Newcomers | None = None
         self._global: float | None = None  # accuracy of the shared model
@@ -226,7 +230,7 @@ class _Loop:
     def _close(self, number: int, line: dict[str, Any]) -> dict[str, Any]:
         """Broadcast, evaluate and finish a trained round, as far as each is due."""
         algorithm, config = self.algorithm, self.algorithm.config
-        last = number == self.plan.rounds
+        last = number == self.end
         adapted = (last or config.eval_adapted) and bool(algorithm.adaptation())
         ledger = Ledger()
         started = time.perf_counter()
@@ -238,20 +242,36 @@ class _Loop:
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method
         algorithm.finish_round(number)
         if last:
-            self.metrics = self._evaluate(number, adapted, ledger, self._kept)
-            self._evaluated(self.metrics, number, adapted, line)
-        ledger.adaptation_samples += algorithm.meter.collect()[0]
-        if last:
-            self._global = evaluate_shared(algorithm)  # no part of the method, so it costs it nothing
-        if last and algorithm.task.data.newcomers:
-            self.newcomers = admit(algorithm, self._kept)
-            self._check_finite(
-                torch.from_numpy(self.newcomers.metrics.loss), [*algorithm.task.data.newcomers], number
-            )
+            self._conclude(number, ledger, line)
+        else:
+            ledger.adaptation_samples += algorithm.meter.collect()[0]
         line["bytes_broadcast"] = ledger.bytes_broadcast
         line["adaptation_samples"] = ledger.adaptation_samples
         line["seconds_closing"] = as_float(time.perf_counter() - started)
         return line
+
+    def _conclude(self, number: int, ledger: Ledger, line: dict[str, Any]) -> None:
+        """Evaluate what the last round leaves behind."""
+        algorithm = self.algorithm
+        adapted = bool(algorithm.adaptation())
+        self.metrics = self._evaluate(number, adapted, ledger, self._kept)
+        self._evaluated(self.metrics, number, adapted, line)
+        ledger.adaptation_samples += algorithm.meter.collect()[0]
+        self._global = evaluate_shared(algorithm)  # no part of the method, so it costs it nothing
+        if algorithm.task.data.newcomers:
+            self.newcomers = admit(algorithm, self._kept)
+            self._check_finite(
+                torch.from_numpy(self.newcomers.metrics.loss), [*algorithm.task.data.newcomers], number
+            )
+
+    def stop(self) -> None:
+        """End the run after the round that it is at: the record becomes that of a run with `stop_after`."""
+        self.end, line, ledger = len(self.lines), self.lines[-1], Ledger()
+        self.record.shorten(self.end)
+        started = time.perf_counter()
+        self._conclude(self.end, ledger, line)
+        line["adaptation_samples"] += ledger.adaptation_samples
+        line["seconds_closing"] = as_float(line["seconds_closing"] + time.perf_counter() - started)
 
     def _evaluate(
         self, number: int, adapted: bool, ledger: Ledger, kept: SavedOutputs | None = None
@@ -270,7 +290,7 @@ class _Loop:
 
     def _checkpoint(self) -> None:
         waited = time.perf_counter() - self._saved
-        if waited < self._pause or len(self.lines) == self.plan.rounds:
+        if waited < self._pause or len(self.lines) == self.end:
             return
         state = {
             "algorithm": self.algorithm.state(),
@@ -290,7 +310,7 @@ class _Loop:
         assert self.metrics is not None
         diagnostics = self.hooks.diagnostics()
         self.record.write_rounds(self.lines)
-        about = {"algo": self.algorithm.config.algo, "config": self.algorithm.config.hash}
+        about = {"algo": self.algorithm.config.algo, "config": self.record.config.hash}
         saved = self._kept.write(self.record.folder, about)
         summary = {
             **_rounded(self.metrics.summary()),
@@ -298,7 +318,7 @@ class _Loop:
             "evaluated": self.lines[-1]["evaluated"],
             **self._costs(),
             **({"new_clients": _rounded(self.newcomers.summary())} if self.newcomers else {}),
-            "rounds": self.plan.rounds,
+            "rounds": self.end,
             "budget": asdict(self.plan),
             "shared_rounds": self._shared,
             "resumed": self._resumed,

@@ -17,6 +17,7 @@ from pfl_benchmark.engine.rounds import Observer, run
 from pfl_benchmark.engine.shared_rounds import SharedRoundsStore
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.callbacks import Callbacks, Called
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import Prepared, new_clients, prepare
 from pfl_benchmark.experiment.progress import RunProgress
@@ -87,6 +88,7 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
                 shared = SharedRoundsStore(root, config, data, surroundings)
                 pause = execution.checkpoint_seconds
                 summary = run(algorithm, plan, record, shared, follower, surroundings, pause, kept)
+                follower.moved(record.folder)
         finally:
             record.release()
     except SystemExit as error:  # of a hook; nobody would see that there is no record
@@ -139,7 +141,13 @@ _OUTDATED = (
 )
 
 
-def run_single(setting: str, run: Run, execution: Execution, quiet: bool = False) -> dict[str, Any]:
+def run_single(
+    setting: str,
+    run: Run,
+    execution: Execution,
+    quiet: bool = False,
+    callbacks: Callbacks = Callbacks(),  # noqa: B008  # it cannot be changed
+) -> dict[str, Any]:
     """Carry out one run as `run_judged` does, and say on standard error how it is doing.
 
     The name of its setting is for people. If it is quiet, notes are printed all the same.
@@ -158,10 +166,10 @@ def run_single(setting: str, run: Run, execution: Execution, quiet: bool = False
             say(_OUTDATED)
         return summary
     if quiet:
-        return run_judged(run, execution, Quiet())
+        return run_judged(run, execution, Called(Quiet(), callbacks))
     resumes = (record.folder / "checkpoint.pt").exists()
     with RunProgress(headline, f"preparing {config.dataset}", resumes) as progress:
-        return run_judged(run, execution, progress)
+        return run_judged(run, execution, Called(progress, callbacks))
 
 
 def _describe_setting(setting: str, config: RunConfig) -> str:

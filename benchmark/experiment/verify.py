@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from pfl_benchmark.datasets import api as datasets
-from pfl_benchmark.engine.budget import Plan, plan_rounds
+from pfl_benchmark.engine.budget import Plan, last_round, plan_rounds
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.engine.precision import precision
@@ -111,8 +111,9 @@ def verify(
     surroundings |= {"tf32": execution.tf32, "code": code_of(config, resolved.plain)}
     try:
         plan = plan_rounds(config, prepared.make)
-        if plan.rounds != len(record.rounds):
-            gap = Gap("plan", "rounds", len(record.rounds), plan.rounds, math.inf)
+        last = last_round(plan, config)
+        if last != len(record.rounds):
+            gap = Gap("plan", "rounds", len(record.rounds), last, math.inf)
             return Verdict(record, 0, 1, [gap], surroundings)
         with precision(execution.tf32):
             found = _again(prepared, plan, rounds, observer, surroundings)
@@ -120,7 +121,7 @@ def verify(
                 line = record.rounds[int(found.place.removeprefix("round ")) - 1]
                 gap = replace(found, recorded=line["loss"])
                 return Verdict(record, line["round"], len(line), [gap], surroundings)
-            recorded = figures_of(record.rounds[:rounds], record if rounds == plan.rounds else None)
+            recorded = figures_of(record.rounds[:rounds], record if rounds == last else None)
             verdict = Verdict(record, rounds, len(recorded), gaps_of(recorded, found), surroundings)
             if verdict.verdict != DIFFERENT or not verdict.elsewhere:
                 return verdict
@@ -135,7 +136,7 @@ def _again(
     prepared: Prepared, plan: Plan, rounds: int, observer: Observer, surroundings: Mapping[str, Any]
 ) -> Figures | Gap:
     """The figures of the first rounds of a run; a gap where training diverges."""
-    watched, whole = _Watched(observer, rounds), rounds == plan.rounds
+    watched, whole = _Watched(observer, rounds), rounds == last_round(plan, prepared.config)
     with scratch() as root:
         made = RunRecord(root, prepared.config, prepared.config.algo)
         made.folder.mkdir()

@@ -33,7 +33,7 @@ def load_records(*runs: Runs, level: Level = "runs") -> pd.DataFrame:
 
             runs: one run; its configuration, its hyper-parameters as ``hyper.NAME`` and its figures.
 
-            rounds: one round of a run; the entries of rounds.jsonl.
+            rounds: one round of a run; its configuration, then the entries of rounds.jsonl.
 
             clients: one client of a run, after the last round: test_samples, accuracy and loss.
 
@@ -77,19 +77,24 @@ def _who(record: Record) -> dict[str, Any]:
     }
 
 
-def _run(record: Record) -> list[dict[str, Any]]:
+def _configuration(record: Record) -> dict[str, Any]:
     config = record.config.to_dict()
     hyper = {
         f"hyper.{name}": as_typed(value) if isinstance(value, list) else value
         for name, value in config.pop("hyper").items()
     }
+    return {**config, **hyper}
+
+
+def _run(record: Record) -> list[dict[str, Any]]:
     figures = {name: value for name, value in record.summary.items() if isinstance(value, (int, float, str))}
-    return [{**config, **hyper, **figures, "split": record.split}]
+    return [{**_configuration(record), **figures, "split": record.split}]
 
 
 def _rounds(record: Record) -> list[dict[str, Any]]:
+    config = _configuration(record)
     return [
-        {name: value for name, value in line.items() if not isinstance(value, (dict, list))}
+        {**config, **{name: value for name, value in line.items() if not isinstance(value, (dict, list))}}
         for line in record.rounds
     ]
 

@@ -250,10 +250,11 @@ def _check_sizes(
         raise ValueError(f"clients.csv has {len(clients.total)} of {config.clients} clients")
     if bool(config.new_count) != ("new_clients" in summary):
         raise ValueError("summary.json: new_clients does not fit the configuration")
-    if not len(rounds) == summary["rounds"] == summary["budget"]["rounds"]:
+    planned = summary["budget"]["rounds"]
+    if not len(rounds) == summary["rounds"] == min(config.stop_after or planned, planned):
         raise ValueError(f"rounds.jsonl has {len(rounds)} of {summary['rounds']} rounds")
-    if config.budget == "rounds" and len(rounds) != config.rounds:
-        raise ValueError(f"rounds.jsonl has {len(rounds)} of the configuration's {config.rounds} rounds")
+    if config.budget == "rounds" and planned != config.rounds:
+        raise ValueError(f"the run had {planned} of the configuration's {config.rounds} rounds")
 
 
 def _check_clients(figures: Mapping[str, Any], clients: ClientMetrics, part: str = "") -> None:

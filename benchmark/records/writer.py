@@ -22,9 +22,11 @@ A finished run is never run again; tables and figures are made from these files 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json
 import re
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,7 +108,7 @@ class RunRecord:
     """
 
     def __init__(self, root: Path, config: RunConfig, method: str) -> None:
-        self.config = config
+        self.config, self._method = config, method
         self.folder = root / f"{method}-{slug(config)}-{config.hash}"
         # It vanishes with its process; a lock that is only a file would outlive a killed one.
         self._lock = FileLock(self.folder / ".lock", fallback_to_soft=False, thread_local=False)
@@ -150,6 +152,19 @@ class RunRecord:
     def _unlink_lock(self) -> None:
         with contextlib.suppress(OSError):  # Windows removes it when it is let go
             (self.folder / ".lock").unlink()
+
+    def shorten(self, rounds: int) -> None:
+        """Become the record of the run that ends after so many rounds; nothing is left of the whole one's."""
+        shorter = dataclasses.replace(self.config, stop_after=rounds)
+        other = RunRecord(self.folder.parent, shorter, self._method)
+        other.acquire()
+        (other.folder / "done").unlink(missing_ok=True)
+        about = read_json(self.folder / "config.json")
+        write_json(other.folder / "config.json", {**about, "config": shorter.to_dict()})
+        old = self.folder
+        self.release()
+        self.config, self.folder, self._lock = other.config, other.folder, other._lock
+        shutil.rmtree(old, ignore_errors=True)
 
     # -- while it runs --------------------------------------------------------------------------
 

@@ -11,8 +11,10 @@ from typing import Any
 from pfl_benchmark.config.fields import DATA_FIELDS, as_typed, changes, in_words
 from pfl_benchmark.config.flags import config_from, few
 from pfl_benchmark.config.loaded import INSTALLED, LOADED
+from pfl_benchmark.config.own_data import load_own
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS, find_setting
+from pfl_benchmark.datasets.own import is_own
 from pfl_benchmark.errors import UserError, flag
 from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure
 from pfl_benchmark.studies.grid_entries import (
@@ -103,6 +105,7 @@ def make_grid(name: str, entries: Entries) -> OwnGrid:
     columns: list[Column] = []
     for text in settings:
         with at(entries, "setting"):
+            text = load_own(text) if is_own(text) else text
             find_setting(text)
         columns += _columns(text, fixed, of_columns, of_rows, drawn)
     study = Study(

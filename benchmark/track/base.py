@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -115,10 +115,15 @@ class Followed:
             except Exception as error:
                 self._give_up(tracking.title, error)
 
-    def round(self, line: Mapping[str, Any]) -> None:
+    def round(self, line: Mapping[str, Any]) -> bool | None:
         """A round is finished."""
-        self._observer.round(line)
+        stops = self._observer.round(line)
         self._each(lambda tracker: tracker.round(line))
+        return stops
+
+    def moved(self, folder: Path) -> None:
+        """The record has another folder now: the run was stopped."""
+        self._about = replace(self._about, folder=folder)
 
     def __enter__(self) -> Followed:
         return self

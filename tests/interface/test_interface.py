@@ -11,27 +11,14 @@ import pytest
 
 import pfl_benchmark
 from pfl_benchmark import compare_records, load_records, run
-from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.records.record import read_record
-from pfl_benchmark.records.sources import SOURCES
+from tests.helpers.python import TINY, cell
 
 ROOT = Path(__file__).resolve().parents[2]
-TINY = {
-    "dataset": "digits",
-    "clients": 4,
-    "samples_per_client": 20,
-    "test_samples_per_client": 10,
-    "rounds": 3,
-    "local_epochs": 1,
-    "eval_every": 1,
-    "device": "cpu",
-    "executor": "loop",
-    "progress": False,
-}
 WORDS = "--dataset digits --clients 4 --samples-per-client 20 --test-samples-per-client 10 --rounds 3"
 WORDS += " --local-epochs 1 --eval-every 1 --device cpu --executor loop --json"
 
@@ -117,31 +104,6 @@ def test_comparison_is_that_of_the_command_line(records, capsys):
         assert [None if np.isnan(value) else value for value in found[column].astype(float)] == told
     against = compare_records(*records, against=records[0])
     assert set(against["reference"]) == {"fedavg"}
-
-
-def cell(name, body, number):
-    """A class as a notebook would define it in its cell `number`."""
-    source = (
-        f"class {name}(Algorithm):\n"
-        "    name, title, reference = 'in-a-cell', 'In a cell', 'a notebook'\n"
-        f"    def shared_layers(self):\n        return {body}\n"
-    )
-    file = f"<cell {number}>"
-    import linecache
-
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    scope = {"Algorithm": Algorithm, "__name__": "notebook"}
-    exec(compile(source, file, "exec"), scope)
-    return scope[name]
-
-
-@pytest.fixture
-def without_cells():
-    kept = dict(ALGORITHMS), dict(SOURCES)
-    yield
-    for registry, before in zip((ALGORITHMS, SOURCES), kept, strict=True):
-        registry.clear()
-        registry.update(before)
 
 
 def test_a_method_in_a_cell(without_cells, tmp_path, capsys):
@@ -242,8 +204,11 @@ def test_flags_in_the_words_of_python(text, told):
 @pytest.mark.parametrize(
     ("keywords", "parts"),
     [
-        ({"seed": [0, 1]}, ["seed is [0, 1]", "seed=0", "call run for each"]),
-        ({"lr": (0.1, 0.01)}, ["one value", "lr=0.01", "call run for each"]),
+        ({"seed": [0, 0]}, ["seed is [0, 0]", "each once", "seed=[0, 1, 2]"]),
+        ({"seed": []}, ["seed is []", "seed=[0, 1, 2]"]),
+        ({"plugins": "mine.py"}, ["plugins is 'mine.py'", "a list"]),
+        ({"on_round": "print"}, ["on_round is 'print'", "a function"]),
+        ({"lr": (0.1, 0.01)}, ["one value", "lr=0.01", 'call grid with vary={"lr"']),
         ({"lr": "0.1"}, ["expected float", "lr=0.1"]),
         ({"augment": 1}, ["expected bool", "augment=True"]),
         ({"dataset": Path("own")}, ["dataset='folder:own'"]),
@@ -258,7 +223,7 @@ def test_flags_in_the_words_of_python(text, told):
         ({"device": 0}, ["device is 0", "'cpu'"]),
         ({"gpu": 0}, ["did you mean 'device'"]),
         ({"set": "lam=1"}, ["did you mean 'hyper'"]),
-        ({"plugin": "mine.py"}, ["import that file", "PFL_PLUGINS"]),
+        ({"plugin": "mine.py"}, ["did you mean 'plugins'"]),
         ({"participation": 10.0}, ["0.1 for 10 %"]),
         ({"dataset": "parquet:x", "columns": {"img": "image"}}, ['{"image": "img", "label": "fine_label"}']),
     ],

@@ -1,0 +1,135 @@
+"""`grid`: a table of one's own, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pfl_benchmark.algorithms import find
+from pfl_benchmark.config.fields import as_typed
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.interface.keywords import in_keywords
+from pfl_benchmark.interface.method import name_of
+from pfl_benchmark.interface.plugins import load_named
+from pfl_benchmark.interface.run import Method
+from pfl_benchmark.interface.sources import CELL
+from pfl_benchmark.launch.batch import Batch
+from pfl_benchmark.launch.grid import fill_grid
+from pfl_benchmark.present.page.page import write_all
+from pfl_benchmark.records.record import Record
+from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.grid_file import Entries, Entry
+from pfl_benchmark.studies.own_grid import make_grid
+from pfl_benchmark.track.base import Tracking
+
+
+def grid(
+    algo: Method | Sequence[Method],
+    *,
+    setting: str | Sequence[str],
+    seeds: int = 1,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    select_on_validation: bool = False,
+    title: str = "",
+    plugins: Sequence[str | Path] = (),
+    results_dir: str | Path = "results/grid",
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    executor: str = "auto",
+    jobs: int = 1,
+    trackings: Sequence[Tracking] = (),
+    **fields: Any,
+) -> list[Record]:
+    """Compare methods on settings over seeds as ``python -m benchmark grid`` does, and return the records.
+
+    Finished runs are read, not repeated; tables, figures and report.html are written into `results_dir`.
+
+    ```python
+    records = grid(["fedper", "ditto"], setting="digits-s2", seeds=3, vary={"ditto.lam": [0.1, 1]}, rounds=10)
+    load_records(*records).groupby("method")["accuracy"].mean()
+    ```
+
+    Args:
+        algo: methods, by name or class; ``"ppfe:no-reduction"`` is a variant.
+        setting: dataset, split and protocol, one or several; also ``folder:PATH`` and the like.
+        seeds: how many: 0 to seeds - 1.
+        vary: values by field (``"lr"``), or by a method's hyper-parameter (``"ditto.lam"``).
+        select_on_validation: select what is varied on a validation split, and report that on test data.
+        title: heading of the table.
+        plugins: Python files or modules that register methods, networks or datasets.
+        results_dir: where records, tables and figures lie.
+        data_dir, device, executor, trackings: as `run` has them.
+        jobs: runs at a time, in processes of their own.
+        fields: further fields that are the same in all runs, such as ``rounds=10``.
+
+    Returns:
+        The records of the table, by row, column and seed. Runs whose training diverged have none.
+
+    Raises:
+        UserError: bad input, or runs that failed.
+    """
+    load_named(plugins)
+    methods = [algo] if isinstance(algo, str | type) else list(algo)
+    names = [name_of(each) for each in methods]
+    here = [each for each in names if _only_here(each.partition(":")[0])]
+    if jobs != 1 and here:
+        raise UserError(
+            f"jobs is {jobs}, but '{here[0]}' is defined in this process alone; give jobs=1, or put it into "
+            'a file and give plugins=["FILE.py"]'
+        )
+    root = Path(results_dir).expanduser()
+    with in_keywords():
+        entries = _entries(names, setting, seeds, vary or {}, fields)
+        if title:
+            entries["title"] = Entry((title,), listed=False)
+        if select_on_validation:
+            entries["select_on_validation"] = Entry(("true",), listed=False)
+        own = make_grid("grid", entries)
+        execution = Execution(
+            device=device,
+            executor=executor,
+            data_dir=None if data_dir is None else Path(data_dir).expanduser(),
+            results_dir=root,
+            trackings=tuple(trackings),
+        )
+        execution.check_executor()
+        for tracking in trackings:
+            tracking.check()
+        seen = own.profile.seeds
+        batch = Batch(own.profile, [own.study], Store.scan(root), execution, seeds=seen, jobs=jobs)
+        own, batch, failed = fill_grid(own, batch)
+    write_all([study for study in (own.study, own.search) if study], own.profile, batch.store, seen)
+    if failed:
+        raise UserError(f"{failed} runs have failed, as told above; the same call runs them again")
+    found = [batch.store.find(run.config) for run in batch.runs]
+    return [record for record in found if record is not None]
+
+
+def _only_here(method: str) -> bool:
+    return find(method).__module__.startswith((CELL, "__main__"))
+
+
+def _entries(
+    names: Sequence[str],
+    setting: str | Sequence[str],
+    seeds: int,
+    vary: Mapping[str, Sequence[Any]],
+    fields: Mapping[str, Any],
+) -> Entries:
+    """The entries that a file of this grid would have."""
+    settings = (setting,) if isinstance(setting, str) else tuple(setting)
+    entries = {"algo": Entry(tuple(names)), "setting": Entry(settings)}
+    entries["seeds"] = Entry((str(seeds),), listed=False)
+    for name, values in vary.items():
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise UserError(f'vary["{name}"] is {values!r:.40}; expected a list of values')
+        entries[f"vary.{name}"] = Entry(tuple(_text(value) for value in values))
+    entries |= {name: Entry((_text(value),), listed=False) for name, value in fields.items()}
+    return entries
+
+
+def _text(value: Any) -> str:
+    """A value as one would type it."""
+    return str(value).lower() if isinstance(value, bool) else as_typed(value)

@@ -1,0 +1,141 @@
+"""`load_model` and `load_predictions`: what a run has kept of its final evaluation."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from pfl_benchmark.datasets.registry import DATASETS
+from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.errors import UserError, optional
+from pfl_benchmark.models.layers import Dense, LowRank
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.standalone import ClientModel
+from pfl_benchmark.records.outputs import MODELS, PREDICTIONS
+from pfl_benchmark.records.record import Record
+from pfl_benchmark.records.store import named_record
+from pfl_benchmark.resolve.plugins import load_plugins
+from pfl_benchmark.resolve.run import method_of
+
+
+class Predictions(NamedTuple):
+    """Of the test samples of all clients, client by client.
+
+    Attributes:
+        logits: float16 [N, C].
+        labels: int64 [N].
+        client: int64 [N], whose sample it is.
+    """
+
+    logits: np.ndarray
+    labels: np.ndarray
+    client: np.ndarray
+
+
+def load_model(record: Record | str | Path, client: int) -> ClientModel:
+    """The model that a client was evaluated with, as a `torch.nn.Module` on the CPU.
+
+    ```python
+    record = run("fedper", dataset="digits", rounds=10, save_models=True)
+    model = load_model(record, client=3)
+    logits = model(model.preprocess(images))  # uint8 [B, 1, 8, 8]
+    ```
+
+    Args:
+        record: of a run with ``save_models=True`` (``--save-models``), or its folder.
+        client: its number in ``record.accuracies``; new clients come after the others.
+
+    Raises:
+        UserError: the run has kept no models or they have changed since, there is no such client, or the
+            method predicts with more than one network (an ensemble, neighbours, prototypes, two heads).
+    """
+    record = _record(record)
+    path = _file(record, MODELS, "save_models=True")
+    if not 0 <= client < record.config.clients:
+        raise UserError(f"client is {client}; expected a number from 0 to {record.config.clients - 1}")
+    method, _, network = method_of(record.config)
+    tensors: dict[str, Tensor] = {}
+    with optional("safetensors", "load_model").safe_open(path, framework="pt") as file:
+        names = set(file.keys())
+        single = not any(name.startswith("1.") or name.endswith(".weights") for name in names)
+        if not single or method.scores is not Algorithm.scores:
+            raise UserError(
+                f"'{method.name}' predicts with more than one network of a client; its tensors are in {path}"
+            )
+        for name in names:
+            _, kind, tensor = name.split(".", 2)
+            found = file.get_slice(name)
+            tensors[tensor] = found[:] if kind == "common" else found[client]
+    network = _factorised(network, tensors)
+    if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != network.shapes():
+        raise UserError(
+            f"the models of '{method.name}' have other tensors than its network, so they cannot be loaded as "
+            f"one; they are in {path}"
+        )
+    info = DATASETS[record.config.dataset]
+    images = info.kind == "images"
+    return ClientModel(network, tensors, info.mean if images else (), info.std if images else ())
+
+
+def load_predictions(record: Record | str | Path) -> Predictions:
+    """Logits, labels and clients of all test samples after the last round.
+
+    ```python
+    record = run("fedper", dataset="digits", rounds=10, save_predictions=True)
+    logits, labels, client = load_predictions(record)
+    ```
+
+    Args:
+        record: of a run with ``save_predictions=True`` (``--save-predictions``), or its folder.
+
+    Raises:
+        UserError: the run has kept none, or they have changed since.
+    """
+    path = _file(_record(record), PREDICTIONS, "save_predictions=True")
+    with np.load(path, allow_pickle=False) as found:
+        return Predictions(found["logits"], found["labels"], found["client"])
+
+
+def _record(record: Record | str | Path) -> Record:
+    load_plugins()
+    return record if isinstance(record, Record) else named_record(Path(record).expanduser())
+
+
+def _file(record: Record, name: str, keyword: str) -> Path:
+    """A file beside a record, whose content is as the summary says."""
+    path = record.folder / name
+    saved = record.summary.get("saved", {}).get(name)
+    if saved is None:
+        raise UserError(
+            f"the run {record.folder.name} has kept no {name}; run it again with {keyword}, again=True"
+        )
+    if not path.is_file():
+        raise UserError(f"{path} is missing; bring it back, or run again with {keyword}, again=True")
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != saved["sha256"]:
+            raise UserError(
+                f"{path} has changed since the run; bring it back, or run again with {keyword}, again=True"
+            )
+    return path
+
+
+def _factorised(network: Network, tensors: dict[str, Tensor]) -> Network:
+    """The network with a pair of factors where the tensors have one in place of a layer."""
+    changed = {
+        layer.name: LowRank(
+            layer.name,
+            layer.inputs,
+            layer.outputs,
+            layer.activation,
+            layer.dropout,
+            layer.bias,
+            rank=len(tensors[f"{layer.name}.first"]),
+        )
+        for layer in network.layers
+        if isinstance(layer, Dense) and f"{layer.name}.first" in tensors
+    }
+    return network.with_layers(changed)
