@@ -175,7 +175,7 @@ def _check_settings(names: Sequence[str], profile: Profile, studies: Sequence[St
 def _trackings(
     arguments: argparse.Namespace, profile: Profile, seeds: Sequence[int], filed: Iterable[Study]
 ) -> tuple[Tracking, ...]:
-    if arguments.wandb == "disabled":
+    if arguments.wandb == "disabled":  # which alone files runs by study
         return tracking_of(arguments)
     from pfl_benchmark.studies.grid import plan
 

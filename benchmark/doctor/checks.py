@@ -19,6 +19,7 @@ _LEAST = (3, 11)
 _OPTIONAL = {  # what needs them
     "wandb": "--wandb",
     "wandb-workspaces": "report --wandb",
+    "tensorboard": "--tensorboard",
     "ray": "--launcher ray",
     "submitit": "--launcher slurm",
     "optuna": "tune",

@@ -116,8 +116,9 @@ def run(
         keywords = {name: value for name, value in locals().items() if name not in ("algo", "seed", "fields")}
         return [run(algo, seed=each, **keywords, **fields) for each in each_once(seed)]
     method = find(name_of(algo))
-    named_network = network if isinstance(network, str) else None
-    given = {"dataset": dataset, "network": named_network, "seed": seed, **fields}
+    given: dict[str, Any] = {"dataset": dataset, "network": network, "seed": seed, **fields}
+    if network is not None and not isinstance(network, str):
+        given["network"] = RunConfig.network
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         _check(name, value, method)

@@ -82,7 +82,7 @@ def test_what_was_not_kept_or_has_changed(kept, tmp_path):
     ):
         with pytest.raises(UserError, match=f"run it again with {keyword}=True, again=True"):
             load_it(bare)
-    with pytest.raises(UserError, match="has no models.safetensors; remove its folder"):
+    with pytest.raises(UserError, match=r"has no models\.safetensors; remove its folder"):
         run("fedavg", results_dir=tmp_path, save_models=True, **TINY)
     again = run("fedavg", results_dir=tmp_path, save_models=True, again=True, **TINY)
     assert load_model(again, 0) is not None
