@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING.md: a method, a partitioner, networks and others are one new file."""
+"""The worked examples of docs/site/extend: a method, a partitioner, networks and others are one new file."""
 
 import json
 import re
@@ -13,7 +13,8 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 
 ROOT = Path(__file__).resolve().parent.parent
-TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGES = ("method", "partitioner", "network", "plugins", "dataset", "launcher", "tracker", "format")
+TEXT = "\n\n".join((ROOT / f"docs/site/extend/{name}.md").read_text(encoding="utf-8") for name in PAGES)
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 SMALL = ["--dataset", "digits", "--clients", "4", "--rounds", "2"]

@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(what, "--results-dir DIR", text, path)
     more = parser.add_argument_group("elsewhere")
     text = (
-        "update tables and figures in documents: the main table and its figure between the lines "
-        "'<!-- main table: begin -->' and '<!-- main table: end -->'; for other tables and figures, "
-        "write 'table NAME' or 'figure NAME' instead of 'main table'"
+        "update tables and figures in documents: the main table between the lines "
+        "'<!-- main table: begin -->' and '<!-- main table: end -->', its learning curves with 'main "
+        "picture' instead; for others, write 'table NAME' or 'figure NAME'"
     )
     add_flag(more, "--into FILE ...", text, path, default=[])
     text = "publish a Weights & Biases Report of these tables and of the runs logged to that project"

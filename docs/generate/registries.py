@@ -141,7 +141,7 @@ def _datasets(root: Path) -> dict[str, str]:
     intro = (
         "Images of your own need no code: [own data](../own-data.md). How files are found: [files](#files)."
     )
-    files = "## Files\n\n<!-- include README.md # Data -->"
+    files = "## Files\n\n<!-- include docs/data.md # Files of datasets -->"
     return {"datasets/index.md": f"# Datasets\n\n{intro}\n\n{text}\n\n{example}\n\n{files}\n", **found}
 
 
@@ -284,7 +284,7 @@ def _default(spec: dataclasses.Field[Any]) -> str:
 
 
 def _commands() -> str:
-    parts = ["# Commands\n\n<!-- include README.md # Usage -->"]
+    parts = ["<!-- include docs/commands.md -->"]
     for name in command_names():
         command = find_command(name)
         parser: argparse.ArgumentParser = parser_of(name, command)

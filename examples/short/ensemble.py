@@ -21,12 +21,12 @@ from pfl_benchmark.method import (
 class TwoVoices(Algorithm):
     """FedAvg and local training side by side; predictions are the mean of both models' probabilities.
 
-    Source: an example of CONTRIBUTING.md.
+    Source: an example of docs/site/extend/method.md.
     """
 
     name = "two-voices"
     title = "Two voices"
-    reference = "an example of CONTRIBUTING.md"
+    reference = "an example of docs/site/extend/method.md"
     evaluated = "personal"
     ensemble_space = "probability"
 

@@ -13,12 +13,12 @@ WIDTH, RATE = 8, 0.1
 class Generated(pfl.Algorithm):
     """A common body; heads are θ_0's plus a linear map of the client's vector.
 
-    Source: an example of CONTRIBUTING.md.
+    Source: an example of docs/site/extend/method.md.
     """
 
     name = "generated"
     title = "Generated"
-    reference = "an example of CONTRIBUTING.md"
+    reference = "an example of docs/site/extend/method.md"
     evaluated = "personal"
     averages = False
     no_newcomers = "whose server has a trained vector for every client"

@@ -20,12 +20,12 @@ def pull(step: Step) -> Tensor:
 class Pulled(Algorithm):
     """FedAvg with common prototypes of the classes.
 
-    Source: an example of CONTRIBUTING.md.
+    Source: an example of docs/site/extend/method.md.
     """
 
     name = "pulled"
     title = "Pulled"
-    reference = "an example of CONTRIBUTING.md"
+    reference = "an example of docs/site/extend/method.md"
     averages = False  # equal models with other features move the prototypes
 
     def __init__(self, task: RunContext, hyper: object) -> None:

@@ -16,12 +16,12 @@ class SlowServerHyper:
 class SlowServer(Algorithm):
     """FedAvg whose server moves slowly.
 
-    Source: an example of CONTRIBUTING.md.
+    Source: an example of docs/site/extend/method.md.
     """
 
     name = "slow-server"
     title = "Slow server"
-    reference = "an example of CONTRIBUTING.md"
+    reference = "an example of docs/site/extend/method.md"
     Hyper = SlowServerHyper
 
     def aggregate(self, mean: Params) -> None:

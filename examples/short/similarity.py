@@ -22,12 +22,12 @@ from pfl_benchmark.method import (
 class Nearest(Algorithm):
     """Models are averaged in pairs of the nearest.
 
-    Source: an example of CONTRIBUTING.md.
+    Source: an example of docs/site/extend/method.md.
     """
 
     name = "nearest"
     title = "Nearest"
-    reference = "an example of CONTRIBUTING.md"
+    reference = "an example of docs/site/extend/method.md"
     averages = False
     keeps_trained = False  # what a client has comes from the server
 

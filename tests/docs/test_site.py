@@ -133,12 +133,14 @@ def commands_in(text):
                 yield words if words[0] != "python" else words[3:]
 
 
-WRITTEN = [(ROOT / "README.md"), *sorted((ROOT / "docs" / "site").rglob("*.md"))]
+SOURCE = ROOT / "docs" / "site"
+WRITTEN = [ROOT / name for name in ("README.md", "docs/commands.md", "docs/data.md")]
+WRITTEN += sorted(SOURCE.rglob("*.md"))
 HAND = {
     tuple(words): path.name for path in WRITTEN for words in commands_in(path.read_text(encoding="utf-8"))
 }
 EXAMPLES = re.findall(
-    r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.S
+    r"```python\n(.*?)```", (SOURCE / "quickstart.md").read_text(encoding="utf-8"), flags=re.S
 )
 # Besides `data` and `run` on data that need no files: what ends within seconds.
 QUICK = ("list", "bound", "compare", "verify", "data", "run")
@@ -216,7 +218,7 @@ def test_all_commands_are_valid(folder):
         if words[0] == "./run_all.sh":
             words = ("tables", *words[1:]) if words[1:2] and words[1].startswith("-") else ("--version",)
         if {"fast-head", "small-net", "power", "--exponent", "bars"} & {*words} or words == ("--version",):
-            continue  # examples of CONTRIBUTING.md, which a test of theirs puts where they belong
+            continue  # examples of docs/site/extend, which a test of theirs puts where they belong
         plugins, rest = take_plugins([word for word in words if word not in ("…", "...")])
         name = "run" if rest[0].startswith("-") else rest[0]
         if any(word.isupper() and word not in ("HOST:PORT",) for word in rest[1:]) and name not in (
