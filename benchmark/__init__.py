@@ -9,7 +9,7 @@ import sys
 
 from pfl_benchmark.installation import CHECKOUT
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "__version__", "compare_records", "grid", "load_model", "load_predictions", "load_records", "run",
 ]  # fmt: skip

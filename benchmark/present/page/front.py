@@ -1,7 +1,8 @@
 """Tables and figures in documents that people write, renewed from records.
 
 A document names them in its lines (`present.document`): ``main picture`` for the learning curves of the
-main study, ``main table`` for its table as far as there are records, without a paper's figures; ``table NAME`` for any table that is made from
+main study, ``main table`` for its table as far as there are records, without a paper's figures; ``table
+NAME`` for any table that is made from
 runs, gaps included, or by a study that computes its tables itself; ``figure NAME`` for a figure of either.
 """
 
@@ -34,8 +35,8 @@ Made = TypeVar("Made", Table, Picture)
 _FRONT, _CURVES, _TABLE, _FIGURE = "main table", "main picture", "table ", "figure "  # names of parts
 PICTURE = "front.png"  # in the results folder
 _CAPTION = (
-    "Test accuracy in % after the last round (never the best round), ± standard deviation over seeds; without "
-    "±: one seed. Bold: best of its column. †: not significantly worse than that (paired Wilcoxon test over "
+    "Test accuracy in % after the last round (never the best round), ± standard deviation over seeds; "
+    "without ±: one seed. Bold: best of its column. †: not significantly worse than that (paired Wilcoxon test over "
     "clients, p ≥ 0.05, Holm-corrected)."
 )
 
