@@ -98,6 +98,19 @@ class APFL(Algorithm):
     name = "apfl"
     title = "APFL"
     reference = "Deng et al., arXiv 2003.13461; MLOPTPSU/FedTorch"
+    group = "ensembles"
+    publication = (
+        "Adaptive Personalized Federated Learning",
+        "Deng, Yuyang and Kamani, Mohammad Mahdi and Mahdavi, Mehrdad",
+        "arXiv 2003.13461",
+        2020,
+        "https://arxiv.org/abs/2003.13461",
+    )
+    pseudocode = (
+        "w_k ← SGD(w), which is sent and averaged",
+        "v_k ← v_k − η ∇ℓ(α v_k + (1 − α) w_k)",
+        "evaluate α v_k + (1 − α) w",
+    )
     Hyper = APFLHyper
     tuning = ({"alpha": 0.25}, {"alpha": 0.75}, {"adaptive": True})
 

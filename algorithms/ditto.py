@@ -81,6 +81,19 @@ class Ditto(Algorithm):
     name = "ditto"
     title = "Ditto"
     reference = "Li et al., ICML 2021; litian96/ditto"
+    group = "regularised"
+    publication = (
+        "Ditto: Fair and Robust Federated Learning Through Personalization",
+        "Li, Tian and Hu, Shengyuan and Beirami, Ahmad and Smith, Virginia",
+        "ICML",
+        2021,
+        "https://arxiv.org/abs/2012.04221",
+    )
+    pseudocode = (
+        "w_k ← SGD(w), which is sent and averaged",
+        "v_k ← v_k − η (∇ℓ(v_k) + λ (v_k − w))",
+        "evaluate v_k",
+    )
     Hyper = DittoHyper
     too_large = ("lam",)
     tuning = ({"lam": 0.1}, {"lam": 0.75}, {"lam": 2.0})

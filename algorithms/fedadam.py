@@ -50,6 +50,20 @@ class FedAdam(Algorithm):
     name = "fedadam"
     title = "FedAdam"
     reference = "Reddi et al., ICLR 2021; google-research/federated"
+    group = "global"
+    publication = (
+        "Adaptive Federated Optimization",
+        "Reddi, Sashank J. and Charles, Zachary and Zaheer, Manzil and Garrett, Zachary and Rush, "
+        "Keith and Konečný, Jakub and Kumar, Sanjiv and McMahan, H. Brendan",
+        "ICLR",
+        2021,
+        "https://arxiv.org/abs/2003.00295",
+    )
+    pseudocode = (
+        "Δ ← mean of SGD(w) − w over the participants",
+        "m ← β₁ m + (1 − β₁) Δ,  v ← β₂ v + (1 − β₂) Δ²",
+        "w ← w + η m / (√v + τ)",
+    )
     Hyper = FedAdamHyper
     too_large = ("server_rate",)
     ablations: ClassVar[Mapping[str, Mapping[str, Any]]] = {

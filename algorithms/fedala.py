@@ -76,6 +76,20 @@ class FedALA(Algorithm):
     name = "fedala"
     title = "FedALA"
     reference = "Zhang et al., AAAI 2023; TsingZ0/FedALA"
+    group = "ensembles"
+    publication = (
+        "FedALA: Adaptive Local Aggregation for Personalized Federated Learning",
+        "Zhang, Jianqing and Hua, Yang and Wang, Hao and Song, Tao and Xue, Zhengui and Ma, Ruhui "
+        "and Guan, Haibing",
+        "AAAI",
+        2023,
+        "https://arxiv.org/abs/2212.01197",
+    )
+    pseudocode = (
+        "learn W_k in [0, 1]: start ← v_k + W_k ⊙ (w − v_k) in the last layers, w in the others",
+        "v_k ← SGD(start), which is sent",
+        "w ← mean of the v_k",
+    )
     Hyper = FedALAHyper
     tuning = ({"layers": 2}, {"layers": 3}, {"ala_epochs": 11}, {"eta": 0.1}, {"part": 0.2})
 

@@ -90,6 +90,20 @@ class FedAMP(Algorithm):
     name = "fedamp"
     title = "FedAMP"
     reference = "Huang et al., AAAI 2021; no official code, PFLlib serveramp.py"
+    group = "clustered"
+    publication = (
+        "Personalized Cross-Silo Federated Learning on Non-IID Data",
+        "Huang, Yutao and Chu, Lingyang and Zhou, Zirui and Wang, Lanjun and Liu, Jiangchuan and "
+        "Pei, Jian and Zhang, Yong",
+        "AAAI",
+        2021,
+        "https://arxiv.org/abs/2007.03797",
+    )
+    pseudocode = (
+        "u_k ← Σ_j ξ_kj v_j, where ξ_kj is large for models v_j near v_k",
+        "send u_k to client k",
+        "v_k ← argmin ℓ(v) + λ/2α ‖v − u_k‖²",
+    )
     Hyper = FedAMPHyper
     too_large = ("lam",)
     tuning = ({"sigma": 10.0}, {"sigma": 100.0, "alpha": 100.0, "lam": 10.0}, {"alpha": 0.1}, {"lam": 1.0})

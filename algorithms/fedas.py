@@ -115,6 +115,19 @@ class FedAS(Algorithm):
     name = "fedas"
     title = "FedAS"
     reference = "Yang et al., CVPR 2024; xiyuanyang45/FedAS"
+    group = "decoupled"
+    publication = (
+        "FedAS: Bridging Inconsistency in Personalized Federated Learning",
+        "Yang, Xiyuan and Huang, Wenke and Ye, Mang",
+        "CVPR",
+        2024,
+        "https://github.com/xiyuanyang45/FedAS",
+    )
+    pseudocode = (
+        "align the received body θ with the client's own class means",
+        "train θ_k and head h_k; F_k ← squared norms of the batches' gradients",
+        "θ ← Σ_k F_k θ_k / Σ_k F_k, h_k stays",
+    )
     Hyper = FedASHyper
     too_large = ("align_rate",)
     tuning = ({"align_epochs": 0}, {"align_rate": 0.1})

@@ -20,6 +20,19 @@ class FedAvg(Algorithm):
     name = "fedavg"
     title = "FedAvg"
     reference = "McMahan et al., AISTATS 2017"
+    group = "global"
+    publication = (
+        "Communication-Efficient Learning of Deep Networks from Decentralized Data",
+        "McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Agüera y Arcas, Blaise",
+        "AISTATS",
+        2017,
+        "https://arxiv.org/abs/1602.05629",
+    )
+    pseudocode = (
+        "send w to the participants",
+        "w_k ← SGD(w) on client k",
+        "w ← mean of the w_k",
+    )
 
     def shared_rounds(self) -> list[SharedRounds]:
         return [SharedRounds("fedavg", self.task.rounds)]

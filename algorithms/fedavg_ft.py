@@ -29,6 +29,12 @@ class FedAvgFT(FedAvg):
     name = "fedavg-ft"
     title = "FedAvg+FT"
     reference = "fine-tuned FedAvg; pFedFDA servers/server_fedavg.py, FedRep models/Update.py"
+    group = "fine-tuning"
+    pseudocode = (
+        "train w as FedAvg",
+        "after the last round, on every client: v_k ← SGD(w)",
+        "evaluate v_k",
+    )
     Hyper = FineTuning
     too_large = ("ft_lr",)
     ablations: ClassVar[Mapping[str, Mapping[str, Any]]] = {"lp-ft": {"ft_head_epochs": 5}}

@@ -45,6 +45,19 @@ class FedAvgM(Algorithm):
     name = "fedavgm"
     title = "FedAvgM"
     reference = "Hsu et al., arXiv 1909.06335; no official code"
+    group = "global"
+    publication = (
+        "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification",
+        "Hsu, Tzu-Ming Harry and Qi, Hang and Brown, Matthew",
+        "arXiv 1909.06335",
+        2019,
+        "https://arxiv.org/abs/1909.06335",
+    )
+    pseudocode = (
+        "Δ ← w − mean of SGD(w) over the participants",
+        "v ← β v + Δ",
+        "w ← w − η v",
+    )
     Hyper = FedAvgMHyper
     too_large = ("server_rate",)
     tuning = (

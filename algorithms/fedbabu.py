@@ -50,6 +50,19 @@ class FedBABU(Algorithm):
     name = "fedbabu"
     title = "FedBABU"
     reference = "Oh et al., ICLR 2022; jhoon-oh/FedBABU"
+    group = "fine-tuning"
+    publication = (
+        "FedBABU: Towards Enhanced Representation for Federated Image Classification",
+        "Oh, Jaehoon and Kim, Sangmook and Yun, Se-Young",
+        "ICLR",
+        2022,
+        "https://arxiv.org/abs/2106.06042",
+    )
+    pseudocode = (
+        "θ_k ← SGD(θ) under the head h_0, which nobody trains",
+        "θ ← mean of the θ_k",
+        "after the last round, on every client: (θ_k, h_k) ← SGD(θ, h_0)",
+    )
     Hyper = FedBABUHyper
     too_large = ("ft_lr",)
     tuning = ({"ft_epochs": 1}, {"ft_epochs": 10}, {"ft_part": "head"})

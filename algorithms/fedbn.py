@@ -33,6 +33,19 @@ class FedBN(Algorithm):
     name = "fedbn"
     title = "FedBN"
     reference = "Li et al., ICLR 2021; med-air/FedBN"
+    group = "decoupled"
+    publication = (
+        "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization",
+        "Li, Xiaoxiao and Jiang, Meirui and Zhang, Xiaofei and Kamp, Michael and Dou, Qi",
+        "ICLR",
+        2021,
+        "https://arxiv.org/abs/2102.07623",
+    )
+    pseudocode = (
+        "w: all tensors but those of batch normalisation, b_k",
+        "(w_k, b_k) ← SGD(w, b_k)",
+        "w ← mean of the w_k, b_k stays",
+    )
     images_only = True
 
     @classmethod

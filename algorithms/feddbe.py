@@ -111,6 +111,20 @@ class FedDBE(Algorithm):
     name = "feddbe"
     title = "FedDBE"
     reference = "Zhang et al., NeurIPS 2023; TsingZ0/DBE"
+    group = "decoupled"
+    publication = (
+        "Eliminating Domain Bias for Federated Learning in Representation Space",
+        "Zhang, Jianqing and Hua, Yang and Cao, Jian and Wang, Hao and Song, Tao and Xue, Zhengui "
+        "and Ma, Ruhui and Guan, Haibing",
+        "NeurIPS",
+        2023,
+        "https://arxiv.org/abs/2311.14975",
+    )
+    pseudocode = (
+        "first round: z̄ ← mean over clients of the mean features",
+        "(w_k, z_k) ← SGD on ℓ(head(body(x) + z_k)) + κ ‖mean of body(x) − z̄‖²",
+        "w ← mean of the w_k, z_k stays",
+    )
     needs_bias = True
     Hyper = FedDBEHyper
     too_large = ("kappa",)

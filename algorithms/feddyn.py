@@ -81,6 +81,20 @@ class FedDyn(Algorithm):
     name = "feddyn"
     title = "FedDyn"
     reference = "Acar et al., ICLR 2021; alpemreacar/FedDyn"
+    group = "global"
+    publication = (
+        "Federated Learning Based on Dynamic Regularization",
+        "Acar, Durmus Alp Emre and Zhao, Yue and Matas Navarro, Ramon and Mattina, Matthew and "
+        "Whatmough, Paul N. and Saligrama, Venkatesh",
+        "ICLR",
+        2021,
+        "https://arxiv.org/abs/2111.04263",
+    )
+    pseudocode = (
+        "w_k ← argmin ℓ(w') + α_k (½ ‖w' − w‖² + ⟨h_k, w'⟩)",
+        "h_k ← h_k + w_k − w",
+        "w ← mean of the w_k + mean of all h_k",
+    )
     Hyper = FedDynHyper
     too_large = ("alpha",)
     evaluated = "global"

@@ -79,6 +79,19 @@ class FedEM(Algorithm):
     name = "fedem"
     title = "FedEM"
     reference = "Marfoq et al., NeurIPS 2021; omarfoq/FedEM"
+    group = "ensembles"
+    publication = (
+        "Federated Multi-Task Learning under a Mixture of Distributions",
+        "Marfoq, Othmane and Neglia, Giovanni and Bellet, Aurélien and Kameni, Laetitia and Vidal, Richard",
+        "NeurIPS",
+        2021,
+        "https://arxiv.org/abs/2108.10252",
+    )
+    pseudocode = (
+        "E step: q_i(m) ∝ π_k(m) exp(−ℓ(w_m; x_i, y_i)),  π_k ← mean of the q_i",
+        "M step: w_mk ← SGD on Σ_i q_i(m) ℓ(w_m; x_i, y_i)",
+        "w_m ← mean of the w_mk; predict with Σ_m π_k(m) p(y | x, w_m)",
+    )
     Hyper = FedEMHyper
     tuning = ({"components": 2}, {"components": 4})
     ensemble_space = "probability"

@@ -83,6 +83,19 @@ class FedFomo(Algorithm):
     name = "fedfomo"
     title = "FedFomo"
     reference = "Zhang et al., ICLR 2021; NVlabs/FedFomo"
+    group = "clustered"
+    publication = (
+        "Personalized Federated Learning with First Order Model Optimization",
+        "Zhang, Michael and Sapra, Karan and Fidler, Sanja and Yeung, Serena and Alvarez, Jose M.",
+        "ICLR",
+        2021,
+        "https://arxiv.org/abs/2012.08565",
+    )
+    pseudocode = (
+        "receive models w_n of others",
+        "v_n ∝ max(0, (L_k(w) − L_k(w_n)) / ‖w_n − w‖) on validation data",
+        "w ← w + Σ_n v_n (w_n − w), then w_k ← SGD(w)",
+    )
     Hyper = FedFomoHyper
     tuning = ({"models": 2}, {"models": 9}, {"holdout": 0.1}, {"epsilon": 1.0, "epsilon_decay": 0.0})
     learns_little = True  # messages of several models: fewer rounds under a byte budget

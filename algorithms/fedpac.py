@@ -86,6 +86,19 @@ class FedPAC(Algorithm):
     name = "fedpac"
     title = "FedPAC"
     reference = "Xu et al., ICLR 2023; JianXu95/FedPAC"
+    group = "prototypes"
+    publication = (
+        "Personalized Federated Learning with Feature Alignment and Classifier Collaboration",
+        "Xu, Jian and Tong, Xinyi and Huang, Shao-Lun",
+        "ICLR",
+        2023,
+        "https://arxiv.org/abs/2306.11867",
+    )
+    pseudocode = (
+        "train h_k, then θ_k on ℓ + λ ‖features − global class means‖²",
+        "θ ← mean of the θ_k, class means likewise",
+        "send h_k ← Σ_j α_kj h_j, α_k from a quadratic program",
+    )
     Hyper = FedPACHyper
     too_large = ("lam", "head_rate")
     tuning = ({"lam": 0.1}, {"lam": 10.0}, {"head_rate": 0.01}, {"head_rate": 0.05})

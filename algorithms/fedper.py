@@ -51,6 +51,19 @@ class FedPer(Decoupled):
     name = "fedper"
     title = "FedPer"
     reference = "Arivazhagan et al., arXiv 1912.00818; FedRep main_fedrep.py"
+    group = "decoupled"
+    publication = (
+        "Federated Learning with Personalization Layers",
+        "Arivazhagan, Manoj Ghuhan and Aggarwal, Vinay and Singh, Aaditya Kumar and Choudhary, Sunav",
+        "arXiv 1912.00818",
+        2019,
+        "https://arxiv.org/abs/1912.00818",
+    )
+    pseudocode = (
+        "send the body θ",
+        "(θ_k, h_k) ← SGD(θ, h_k) on client k",
+        "θ ← mean of the θ_k, the head h_k stays",
+    )
     Hyper = FedPerHyper
     tuning: ClassVar[tuple[Mapping[str, Any], ...]] = ({"n_personal": 2}, {"n_personal": 3})
 

@@ -104,6 +104,20 @@ class FedProto(Algorithm):
     name = "fedproto"
     title = "FedProto"
     reference = "Tan et al., AAAI 2022; yuetan031/FedProto"
+    group = "prototypes"
+    publication = (
+        "FedProto: Federated Prototype Learning across Heterogeneous Clients",
+        "Tan, Yue and Long, Guodong and Liu, Lu and Zhou, Tianyi and Lu, Qinghua and Jiang, Jing and "
+        "Zhang, Chengqi",
+        "AAAI",
+        2022,
+        "https://arxiv.org/abs/2105.00243",
+    )
+    pseudocode = (
+        "v_k ← SGD on ℓ(v_k) + λ ‖features − C_y‖²",
+        "c_ky ← mean features of class y, which alone is sent",
+        "C_y ← mean of the c_ky; predict the class of the nearest C_y",
+    )
     Hyper = FedProtoHyper
     too_large = ("lam",)
     tuning = ({"lam": 0.1}, {"lam": 10.0}, {"predict": "classifier"})

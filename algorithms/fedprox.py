@@ -46,6 +46,20 @@ class FedProx(FedAvg):
     name = "fedprox"
     title = "FedProx"
     reference = "Li et al., MLSys 2020; litian96/FedProx"
+    group = "global"
+    publication = (
+        "Federated Optimization in Heterogeneous Networks",
+        "Li, Tian and Sahu, Anit Kumar and Zaheer, Manzil and Sanjabi, Maziar and Talwalkar, Ameet "
+        "and Smith, Virginia",
+        "MLSys",
+        2020,
+        "https://arxiv.org/abs/1812.06127",
+    )
+    pseudocode = (
+        "send w to the participants",
+        "w_k ← SGD on ℓ(w') + μ/2 ‖w' − w‖²",
+        "w ← mean of the w_k",
+    )
     Hyper = FedProxHyper
     too_large = ("mu",)
     tuning = ({"mu": 0.001}, {"mu": 0.1}, {"mu": 1.0})

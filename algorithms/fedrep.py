@@ -43,6 +43,19 @@ class FedRep(FedPer):
     name = "fedrep"
     title = "FedRep"
     reference = "Collins et al., ICML 2021; lgcollins/FedRep"
+    group = "decoupled"
+    publication = (
+        "Exploiting Shared Representations for Personalized Federated Learning",
+        "Collins, Liam and Hassani, Hamed and Mokhtari, Aryan and Shakkottai, Sanjay",
+        "ICML",
+        2021,
+        "https://arxiv.org/abs/2102.07078",
+    )
+    pseudocode = (
+        "h_k ← SGD(h_k) with the body θ frozen",
+        "θ_k ← SGD(θ) with the head h_k frozen",
+        "θ ← mean of the θ_k, h_k stays",
+    )
     Hyper = FedRepHyper
     tuning = (
         {"head_epochs": 3, "body_epochs": 2},

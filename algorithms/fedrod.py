@@ -59,6 +59,19 @@ class FedRoD(Algorithm):
     name = "fedrod"
     title = "FedRoD"
     reference = "Chen and Chao, ICLR 2022; hongyouc/Fed-RoD (no code), PFLlib clientrod.py"
+    group = "decoupled"
+    publication = (
+        "On Bridging Generic and Personalized Federated Learning for Image Classification",
+        "Chen, Hong-You and Chao, Wei-Lun",
+        "ICLR",
+        2022,
+        "https://arxiv.org/abs/2107.00778",
+    )
+    pseudocode = (
+        "(θ_k, g_k) ← SGD on the balanced loss of g(θ(x))",
+        "h_k ← SGD on ℓ(g(θ(x)) + h_k(θ(x))), θ and g not changed by it",
+        "(θ, g) ← mean of the (θ_k, g_k), h_k stays",
+    )
     needs_bias = True
 
     def __init__(self, task: RunContext, hyper: NoHyper) -> None:

@@ -114,6 +114,21 @@ class GPFL(Algorithm):
     name = "gpfl"
     title = "GPFL"
     reference = "Zhang et al., ICCV 2023; TsingZ0/GPFL"
+    group = "prototypes"
+    publication = (
+        "GPFL: Simultaneously Learning Global and Personalized Feature Information for Personalized "
+        "Federated Learning",
+        "Zhang, Jianqing and Hua, Yang and Wang, Hao and Song, Tao and Xue, Zhengui and Ma, Ruhui "
+        "and Cao, Jian and Guan, Haibing",
+        "ICCV",
+        2023,
+        "https://arxiv.org/abs/2308.10279",
+    )
+    pseudocode = (
+        "features f ← θ(x); a valve makes a global f_g and a personal f_p of them",
+        "train on ℓ(h_k(f_p)) and on the similarity of f_g to its class embedding",
+        "average θ, valve and embeddings; h_k stays",
+    )
     Hyper = GPFLHyper
     too_large = ("lam", "mu")
     tuning = ({"mu": 0.0}, {"lam": 0.0001, "mu": 0.0}, {"mu": 1.0})

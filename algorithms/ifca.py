@@ -83,6 +83,19 @@ class IFCA(Algorithm):
     name = "ifca"
     title = "IFCA"
     reference = "Ghosh et al., NeurIPS 2020; jichan3751/ifca"
+    group = "clustered"
+    publication = (
+        "An Efficient Framework for Clustered Federated Learning",
+        "Ghosh, Avishek and Chung, Jichan and Yin, Dong and Ramchandran, Kannan",
+        "NeurIPS",
+        2020,
+        "https://arxiv.org/abs/2006.04088",
+    )
+    pseudocode = (
+        "send all models w_1 … w_J",
+        "j ← the one with the least loss on client k,  w_k ← SGD(w_j)",
+        "w_j ← mean over the clients that chose j",
+    )
     Hyper = IFCAHyper
     tuning = ({"clusters": 3}, {"clusters": 4})
     averages = False

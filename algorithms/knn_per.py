@@ -63,6 +63,19 @@ class KNNPer(Algorithm):
     title = "kNN-Per"
     evaluated = "personal"
     reference = "Marfoq et al., ICML 2022; omarfoq/knn-per"
+    group = "ensembles"
+    publication = (
+        "Personalized Federated Learning through Local Memorization",
+        "Marfoq, Othmane and Neglia, Giovanni and Kameni, Laetitia and Vidal, Richard",
+        "ICML",
+        2022,
+        "https://arxiv.org/abs/2111.09360",
+    )
+    pseudocode = (
+        "train w as FedAvg",
+        "store (features, label) of the client's training samples",
+        "predict λ p_kNN(y | x) + (1 − λ) p(y | x, w)",
+    )
     Hyper = KNNPerHyper
     tuning = ({"weight": 0.3}, {"weight": 0.7}, {"neighbours": 5})
 

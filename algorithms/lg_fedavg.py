@@ -54,6 +54,20 @@ class LGFedAvg(Decoupled):
     name = "lg-fedavg"
     title = "LG-FedAvg"
     reference = "Liang et al., arXiv 2001.01523; pliang279/LG-FedAvg, FedRep main_fedrep.py"
+    group = "decoupled"
+    publication = (
+        "Think Locally, Act Globally: Federated Learning with Local and Global Representations",
+        "Liang, Paul Pu and Liu, Terrance and Ziyin, Liu and Allen, Nicholas B. and Auerbach, Randy "
+        "P. and Brent, David and Salakhutdinov, Ruslan and Morency, Louis-Philippe",
+        "arXiv 2001.01523",
+        2020,
+        "https://arxiv.org/abs/2001.01523",
+    )
+    pseudocode = (
+        "send the upper layers u",
+        "(θ_k, u_k) ← SGD(θ_k, u) on client k",
+        "u ← mean of the u_k, the lower layers θ_k stay",
+    )
     Hyper = LGHyper
     tuning = ({"lg_shared": 1}, {"lg_warm": 10}, {"lg_warm": 20})
 

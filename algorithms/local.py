@@ -38,6 +38,12 @@ class Local(Algorithm):
     name = "local"
     title = "Local Only"
     reference = "pFedFDA servers/server_local.py; FedRep main_local.py"
+    group = "decoupled"
+    pseudocode = (
+        "nothing is sent",
+        "v_k ← SGD(v_k) on client k",
+        "evaluate v_k",
+    )
     Hyper = LocalHyper
     tuning = ({"total_epochs": 160},)
 

@@ -93,6 +93,19 @@ class MOON(Algorithm):
     name = "moon"
     title = "MOON"
     reference = "Li et al., CVPR 2021; QinbinLi/MOON"
+    group = "global"
+    publication = (
+        "Model-Contrastive Federated Learning",
+        "Li, Qinbin and He, Bingsheng and Song, Dawn",
+        "CVPR",
+        2021,
+        "https://arxiv.org/abs/2103.16257",
+    )
+    pseudocode = (
+        "z, z_g, z_p: features under the local, the received and the previous local model",
+        "w_k ← SGD on ℓ − μ log(exp(z·z_g/τ) / (exp(z·z_g/τ) + exp(z·z_p/τ)))",
+        "w ← mean of the w_k",
+    )
     Hyper = MOONHyper
     too_large = ("mu",)
     evaluated = "global"

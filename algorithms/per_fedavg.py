@@ -79,6 +79,20 @@ class PerFedAvg(Algorithm):
     name = "per-fedavg"
     title = "Per-FedAvg"
     reference = "Fallah et al., NeurIPS 2020; no official code, CharlieDinh/pFedMe userperavg.py"
+    group = "fine-tuning"
+    publication = (
+        "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning "
+        "Approach",
+        "Fallah, Alireza and Mokhtari, Aryan and Ozdaglar, Asuman",
+        "NeurIPS",
+        2020,
+        "https://arxiv.org/abs/2002.07948",
+    )
+    pseudocode = (
+        "w' ← w_k − α ∇ℓ(w_k; batch)",
+        "w_k ← w_k − β ∇ℓ(w'; next batch)",
+        "w ← mean of the w_k; evaluate after a step from w",
+    )
     Hyper = PerFedAvgHyper
     too_large = ("alpha",)
     tuning = ({"alpha": 0.001}, {"alpha": 0.1}, {"ft_epochs": 5}, {"second_order": True})

@@ -83,6 +83,19 @@ class PFedFDA(Algorithm):
     name = "pfedfda"
     title = "pFedFDA"
     reference = "McLaughlin and Su, NeurIPS 2024; cj-mclaughlin/pFedFDA"
+    group = "prototypes"
+    publication = (
+        "Personalized Federated Learning via Feature Distribution Adaptation",
+        "McLaughlin, Connor J. and Su, Lili",
+        "NeurIPS",
+        2024,
+        "https://arxiv.org/abs/2411.00329",
+    )
+    pseudocode = (
+        "head ← Bayes rule of the class means M and covariance Σ",
+        "θ_k ← SGD(θ) under that head; (M_k, Σ_k) ← features', interpolated with (M, Σ)",
+        "(θ, M, Σ) ← means of the (θ_k, M_k, Σ_k)",
+    )
     images_only = True
     needs_bias = True
     Hyper = PFedFDAHyper

@@ -96,6 +96,19 @@ class PFedMe(Algorithm):
     name = "pfedme"
     title = "pFedMe"
     reference = "Dinh et al., NeurIPS 2020; CharlieDinh/pFedMe"
+    group = "regularised"
+    publication = (
+        "Personalized Federated Learning with Moreau Envelopes",
+        "Dinh, Canh T. and Tran, Nguyen H. and Nguyen, Tuan Dung",
+        "NeurIPS",
+        2020,
+        "https://arxiv.org/abs/2006.08848",
+    )
+    pseudocode = (
+        "θ_k ← argmin ℓ(θ; batch) + λ/2 ‖θ − w_k‖², by K steps",
+        "w_k ← w_k − η λ (w_k − θ_k)",
+        "w ← (1 − β) w + β · mean of the w_k",
+    )
     Hyper = PFedMeHyper
     too_large = ("personal_rate", "lam")
     tuning = ({"lam": 5.0}, {"personal_rate": 0.03}, {"personal_rate": 0.003})

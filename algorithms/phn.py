@@ -87,6 +87,19 @@ class PFedHN(Algorithm):
     name = "phn"
     title = "pFedHN"
     reference = "Shamsian et al., ICML 2021; AvivSham/pFedHN"
+    group = "hypernetworks"
+    publication = (
+        "Personalized Federated Learning using Hypernetworks",
+        "Shamsian, Aviv and Navon, Aviv and Fetaya, Ethan and Chechik, Gal",
+        "ICML",
+        2021,
+        "https://arxiv.org/abs/2103.04628",
+    )
+    pseudocode = (
+        "send w_k ← H(e_k; φ), made of the client's embedding e_k",
+        "Δ_k ← SGD(w_k) − w_k",
+        "(φ, e_k) ← (φ, e_k) + α (∂w_k / ∂(φ, e_k))ᵀ Δ_k",
+    )
     Hyper = PFedHNHyper
     too_large = ("hyper_rate",)
     evaluated = "personal"

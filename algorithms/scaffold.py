@@ -64,6 +64,20 @@ class Scaffold(Algorithm):
     name = "scaffold"
     title = "SCAFFOLD"
     reference = "Karimireddy et al., ICML 2020; no official code"
+    group = "global"
+    publication = (
+        "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning",
+        "Karimireddy, Sai Praneeth and Kale, Satyen and Mohri, Mehryar and Reddi, Sashank and Stich, "
+        "Sebastian and Suresh, Ananda Theertha",
+        "ICML",
+        2020,
+        "https://arxiv.org/abs/1910.06378",
+    )
+    pseudocode = (
+        "w_k ← steps of −η (∇ℓ(w_k) − c_k + c) from w",
+        "c_k ← c_k − c + (w − w_k) / (steps · η)",
+        "w ← mean of the w_k, c ← c + mean change of the c_k",
+    )
     Hyper = ScaffoldHyper
     too_large = ("global_rate",)
     evaluated = "global"

@@ -70,6 +70,19 @@ class PPFE(Decoupled):
     name = "ppfe"
     title = "PPFE"
     reference = "Federated Ensemble Learning with Progressive Model Personalization, arXiv 2602.14244"
+    group = "ensembles"
+    publication = (
+        "Federated Ensemble Learning with Progressive Model Personalization",
+        "Emrani, Ala and Najafi, Amir and Motahari, Abolfazl",
+        "arXiv 2602.14244",
+        2026,
+        "https://arxiv.org/abs/2602.14244",
+    )
+    pseudocode = (
+        "stage s: share the lower layers, reduced; keep the upper ones, more in each stage",
+        "train on samples weighted by ω; then raise ω of those that the stage gets wrong",
+        "predict with Σ_s β_ks f_ks(x), the weighted ensemble of the stages",
+    )
     Hyper = PPFEHyper
     ablations = ABLATIONS
     tuning = (

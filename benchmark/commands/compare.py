@@ -137,9 +137,12 @@ def _draw(across: Across, out: Path) -> None:
         raise UserError("--out: a critical-difference diagram needs three methods; here are two")
     from pfl_benchmark.present.figures.critical import critical_differences
     from pfl_benchmark.present.pictures import write_picture
+    from pfl_benchmark.resolve.run import titled
 
     blocks = len(across.scores)
-    write_picture(critical_differences(across.blocks.methods, across.ranks, distance, blocks), out)
+    first = across.blocks.blocks[0].records
+    methods = [titled(name, first[name].config.algo) for name in across.blocks.methods]
+    write_picture(critical_differences(methods, across.ranks, distance, blocks), out)
 
 
 def _reference(group: Group, against: Sequence[Path]) -> Candidate | None:

@@ -114,6 +114,10 @@ class Algorithm:
     name: ClassVar[str]
     title: ClassVar[str]  # as tables print it
     reference: ClassVar[str]  # publication and, where it exists, official code
+    # For readers; none of these counts as code of a run (`records.sources`).
+    group: ClassVar[str] = ""  # one of `experiment.card.GROUPS`
+    publication: ClassVar[tuple[str, str, str, int, str] | None] = None  # title, authors, venue, year, link
+    pseudocode: ClassVar[tuple[str, ...]] = ()  # the update, in about three lines
     Hyper: ClassVar[type] = NoHyper
     ablations: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # name -> hyper-parameters it sets
     # What the tuning study tries beside the default and other learning rates: at most six points.

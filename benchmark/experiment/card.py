@@ -25,6 +25,17 @@ from pfl_benchmark.resolve.run import resolve
 
 _SETTING = "cifar10-s2"
 _PARTS = ("Source", "Defaults", "Deviations", "Traps")
+GROUPS = {  # of methods, by what makes the models personal
+    "global": "Global model",
+    "fine-tuning": "Fine-tuning",
+    "decoupled": "Decoupled layers",
+    "regularised": "Regularised",
+    "clustered": "Clustered",
+    "prototypes": "Prototypes",
+    "hypernetworks": "Hypernetworks",
+    "ensembles": "Ensembles and mixtures",
+    "": "Others",
+}
 # Of the short run, which shows what flows where: the fewest rounds with which staged methods can do.
 _SHORT: dict[str, Any] = {"rounds": 4, "clients": 4, "participation": 0.5, "samples_per_client": 4}
 

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 
 from pfl_benchmark.console.terminal import Console, duration, in_notebook, is_interactive, percent
+from pfl_benchmark.records.measured import measured
 from pfl_benchmark.render.forms import size
 
 _LINES = 20  # at most about this many, where there is no bar
@@ -34,6 +35,7 @@ class RunProgress:
             self._status = self._console.status(waiting)
         self._bytes = 0
         self._accuracy: float | None = None
+        self._of = ""  # what was evaluated last
 
     def __enter__(self) -> RunProgress:
         if self._status is not None:
@@ -72,6 +74,8 @@ class RunProgress:
         number = line["round"]
         self._bytes += line["bytes_up"] + line["bytes_down"] + line["bytes_broadcast"]
         self._accuracy = line.get("accuracy", self._accuracy)
+        if "accuracy" in line:
+            self._of = measured(line, self._of)
         if number <= self._done:
             return
         if self._bar is not None:
@@ -87,12 +91,12 @@ class RunProgress:
         return number == self._rounds or waited >= (step if evaluated else 2 * step)
 
     def _figures(self, line: Mapping[str, Any]) -> str:
-        accuracy = "" if self._accuracy is None else f"  accuracy {percent(self._accuracy)}"
+        accuracy = "" if self._accuracy is None else f"  accuracy {percent(self._accuracy)} ({self._of})"
         return f"loss {line['loss']:.4f}{accuracy}  {size(self._bytes)}"
 
     def _plain(self, line: Mapping[str, Any]) -> str:
         number = line["round"]
-        accuracy = f"accuracy {percent(line['accuracy'])}  " if "accuracy" in line else ""
+        accuracy = f"accuracy {percent(line['accuracy'])} ({self._of})  " if "accuracy" in line else ""
         spent = time.monotonic() - self._started
         left = spent / (number - self._done) * (self._rounds - number)
         rest = f", about {duration(left)} left" if number < self._rounds else ""

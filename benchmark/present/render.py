@@ -170,12 +170,14 @@ def _make(
     # Matplotlib, pandas and SciPy take a second to import, which a call without anything to do saves.
     from pfl_benchmark.present.figures import make_figures
     from pfl_benchmark.present.tables import make_tables
+    from pfl_benchmark.present.tables.captions import common
 
     study, results = todo[place]
     if results is not None:
-        return _files(study, make_tables(results), make_figures(results), results.all())
+        found = make_tables(results), make_figures(results), results.all(), common(results)
+        return _files(study, *found)
     assert study.computed is not None
-    return _files(study, *study.computed.make(profile, store), [])
+    return _files(study, *study.computed.make(profile, store), [], (profile.warning,))
 
 
 def with_rendered(
@@ -191,7 +193,11 @@ def with_rendered(
 
 
 def _files(
-    study: Study, tables: Sequence[Table], figures: Sequence[Picture], records: Sequence[Record]
+    study: Study,
+    tables: Sequence[Table],
+    figures: Sequence[Picture],
+    records: Sequence[Record],
+    common: Sequence[str],
 ) -> dict[str, str | bytes]:
     from pfl_benchmark.present.page.section import section
     from pfl_benchmark.render.formats import FORMATS
@@ -208,5 +214,5 @@ def _files(
         files[f"figures/{picture.name}.png"] = picture.to_png()
         if study.prints:
             files[f"figures/{picture.name}.pdf"] = picture.to_pdf()
-    files[section_file(study.name)] = section(study, tables, drawn, records)
+    files[section_file(study.name)] = section(study, tables, drawn, records, common)
     return files

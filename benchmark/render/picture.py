@@ -9,37 +9,13 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 
-grey = "#5f5f5f"
-_STYLE: dict[Any, Any] = {
-    "font.size": 8.5,
-    "axes.titlesize": 9.5,
-    "axes.labelsize": 8.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": grey,
-    "axes.linewidth": 0.7,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.6,
-    "xtick.color": grey,
-    "ytick.color": grey,
-    "xtick.labelcolor": "#222222",
-    "ytick.labelcolor": "#222222",
-    "text.color": "#222222",
-    "axes.labelcolor": "#222222",
-    "lines.linewidth": 1.3,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "svg.hashsalt": "pfl-benchmark",  # the same figure is the same file
-    "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3
-}
-_DPI = 160
+from pfl_benchmark.render.style import SETTINGS
+
+_DPI = 220
 
 
 @dataclass(frozen=True)
@@ -80,5 +56,5 @@ def styled() -> Iterator[None]:
     """Matplotlib's settings while a figure is made or saved."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # a person's own settings must not change the figures
-        matplotlib.rcParams.update(_STYLE)
+        matplotlib.rcParams.update(SETTINGS)
         yield

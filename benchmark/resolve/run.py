@@ -194,6 +194,12 @@ def method_label(config: RunConfig) -> str:
     return _label(method, parse_hyper(method.Hyper, config.hyper, config.algo), _known_network(config))
 
 
+def titled(label: str, algo: str) -> str:
+    """A label with the method's title in the place of its name: ``FedAvg+FT`` for ``fedavg-ft``."""
+    method = ALGORITHMS.get(algo)
+    return f"{method.title}{label.removeprefix(algo)}" if method and label.startswith(algo) else label
+
+
 def _label(method: type[Algorithm], hyper: Any, network: Network | None) -> str:
     found = _differences(method, hyper, network)
     for name, changed in found.items():

@@ -54,6 +54,7 @@ _OWN = Study(
     figures=("client-accuracies",),  # curves of so many rows cannot be told apart
     ranked=True,
     on_request=("lite", "paper"),
+    shows="All methods of this benchmark on one setting, ordered by accuracy.",
 )
 
 _RATES = Study(
@@ -62,6 +63,7 @@ _RATES = Study(
     {"lite": Grid(_METHODS, at_rates(*validation("cifar10-s5-lite")))},
     tables=("rates",),
     on_request=("lite",),
+    shows="All methods at three learning rates, compared without test data.",
 )
 
 _OWN_POINTS = Study(
@@ -70,6 +72,7 @@ _OWN_POINTS = Study(
     {"lite": Grid(with_points(_METHODS), validation("cifar10-s5-lite"))},
     tables=("points",),
     on_request=("lite",),
+    shows="All methods at points of their own, compared without test data.",
 )
 
 _NATURAL = Study(
@@ -80,6 +83,7 @@ _NATURAL = Study(
     figures=("client-accuracies",),
     ranked=True,
     on_request=("paper",),
+    shows="Methods on data of real users, who differ by themselves, not by a drawn partition.",
 )
 
 _NATURAL_RATES = Study(
@@ -93,6 +97,7 @@ _NATURAL_RATES = Study(
     },
     tables=("accuracy",),
     on_request=("paper",),
+    shows="Which learning rate suits data of real users, compared without test data.",
 )
 
 STUDIES: dict[str, Study] = {

@@ -131,6 +131,7 @@ class Study:
 
     Attributes:
         title: heading of the table.
+        shows: a sentence on what it shows.
         grids: by profile.
         tables, figures: names of makers, see `present.tables` and `present.figures`.
         highlight: title of the row that figures draw strongly.
@@ -160,6 +161,7 @@ class Study:
     on_request: Collection[str] = ()
     borrows: bool = False
     prints: bool = False
+    shows: str = ""
 
     def grid(self, profile: Profile) -> Grid:
         """Its rows and columns at the scale of `profile`, perhaps none."""

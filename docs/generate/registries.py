@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import parser_of
 from pfl_benchmark.commands import command_names, find_command
 from pfl_benchmark.config.run_config import RunConfig
@@ -19,10 +18,10 @@ from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets.api import DATASETS, PARTITIONERS
 from pfl_benchmark.datasets.registry import MODULES
 from pfl_benchmark.errors import flag
-from pfl_benchmark.experiment.card import card_of
 from pfl_benchmark.models import ARCHITECTURES, Network, sample_shape
 from pfl_benchmark.models.layers import Layer
-from pfl_benchmark.present.cards import markdown, overview
+
+from . import methods
 
 __all__ = ["DOCUMENTS", "LANDING", "Change", "made_by", "navigation", "pages"]
 
@@ -63,7 +62,7 @@ LANDING = {
 def pages(root: Path) -> dict[str, str]:
     """Markdown by path."""
     return {
-        **_methods(),
+        **methods.pages(root),
         **_datasets(root),
         **_networks(),
         "partitioners.md": _partitioners(),
@@ -84,12 +83,12 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
     menu: list[Any] = [
         {"Start": ["index.md", "quickstart.md", "python.md", "own-data.md", "faq.md"]},
         {"Protocol": ["protocol.md", "records.md", "configuration.md", "bound.md"]},
-        {"Methods": all_of("methods")},
+        {"Methods": methods.menu()},
         {"Data": [*all_of("datasets"), "partitioners.md"]},
         {"Networks": all_of("networks")},
         {"Running": ["commands.md", "grid.md", "running.md", "performance.md", "reliability.md"]},
         {"Results": [*all_of("results"), *(["board.md"] if "board.md" in made else [])]},
-        {"Extending": [*all_of("extend"), "api.md"]},
+        {"Extending": [*all_of("extend"), {"API": all_of("api")}]},
     ]
     return menu
 
@@ -104,23 +103,6 @@ def made_by(document: str) -> str:
         "\n## The runs behind this page\n\nThe plan, with what is there and what is missing; without "
         f"`--dry-run` it is carried out:\n\n```\npython -m benchmark tables {words} --dry-run\n```\n"
     )
-
-
-# -- methods ------------------------------------------------------------------------------------------
-
-
-def _methods() -> dict[str, str]:
-    """A page for each method: its card."""
-    cards = [(method, card_of(method)) for _, method in sorted(ALGORITHMS.items())]
-    table, found = overview(cards), {}
-    for method, card in cards:
-        name = method.name
-        example = f"python -m benchmark --algo {name} --dataset digits --rounds 10"
-        more = f"\n**Try it.**\n\n```\n{example}\npython -m benchmark list methods {name}\n```\n"
-        found[f"methods/{name}.md"] = markdown(method, card).removeprefix("#") + more
-        table = table.replace(f"](#{name})", f"]({name}.md)")
-    example = "\n```\npython -m benchmark list methods\npython -m benchmark list methods fedper\n```\n"
-    return {"methods/index.md": table + example, **found}
 
 
 # -- datasets -----------------------------------------------------------------------------------------
@@ -262,7 +244,7 @@ def _tensors(layer: Layer) -> str:
 
 def _partitioners() -> str:
     parts = [
-        "# Partition partitioners\n\nHow samples are dealt to clients: `--partition NAME`. Splits depend on the data and "
+        "# Partitions\n\nHow samples are dealt to clients: `--partition NAME`. Splits depend on the data and "
         "`--seed` alone, so all methods have the same. `python -m benchmark data` shows one.\n\n"
         "```\npython -m benchmark list partitions\npython -m benchmark data --dataset digits --dirichlet 0.1\n```"
     ]

@@ -11,6 +11,7 @@ from pfl_benchmark.algorithms import ALGORITHMS, find, register
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.hyper import parse_hyper
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.card import GROUPS
 from pfl_benchmark.models import build_network
 from pfl_benchmark.resolve.run import method_label
 
@@ -36,6 +37,8 @@ def test_a_method_says_what_it_is(algo):
     assert method.title
     assert method.reference
     assert method.__doc__
+    assert method.group in GROUPS.keys() - {""}
+    assert 2 <= len(method.pseudocode) <= 3
     assert [name for name, other in ALGORITHMS.items() if other.title == method.title] == [algo]
 
 

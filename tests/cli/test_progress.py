@@ -11,13 +11,16 @@ from pfl_benchmark.render.forms import size
 
 def line(number, rounds, every):
     evaluated = number == rounds or (every and number % every == 0)
-    figures = {"accuracy": 0.5} if evaluated else {}
+    figures = (
+        {"accuracy": 0.5, "evaluated": "personal" if number == rounds else "global"} if evaluated else {}
+    )
     return {
         "round": number,
         "loss": 1.0,
         "bytes_up": 500,
         "bytes_down": 400,
         "bytes_broadcast": 100,
+        "adaptation_samples": 10 * (number == rounds),
         **figures,
     }
 
@@ -38,9 +41,11 @@ def test_few_lines_and_always_the_last(rounds, every, capsys):
     assert out == ""
     assert headline == "headline"
     assert 1 <= len(lines) <= 21
+    of = "fine-tuned" if every and every < rounds else "personal models"
     assert lines[-1].startswith(
-        f"round {rounds}/{rounds}  accuracy 50.00 %  loss 1.0000  {size(1000 * rounds)}"
+        f"round {rounds}/{rounds}  accuracy 50.00 % ({of})  loss 1.0000  {size(1000 * rounds)}"
     )
+    assert all("(global model)" in line for line in lines[:-1] if "accuracy" in line)
     assert "left" not in lines[-1]
 
 
@@ -68,7 +73,7 @@ def test_bar_on_a_terminal(capsys, monkeypatch):
     assert "waiting" in err
     assert "headline" in err
     last = re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", err[err.rindex("round 4/4") :])  # without colours
-    assert "loss 1.0000  accuracy 50.00 %  4 kB" in last
+    assert "loss 1.0000  accuracy 50.00 % (fine-tuned)  4 kB" in last
 
 
 def test_no_bar_on_a_dumb_terminal_or_in_a_file(capsys, monkeypatch):

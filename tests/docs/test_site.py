@@ -26,7 +26,7 @@ from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.api import DATASETS, PARTITIONERS
 from pfl_benchmark.datasets.own import OWN_DATA
 from pfl_benchmark.datasets.registry import MODULES
-from pfl_benchmark.experiment.card import read_docstring
+from pfl_benchmark.experiment.card import GROUPS, read_docstring
 from pfl_benchmark.models import ARCHITECTURES, NETWORKS
 from pfl_benchmark.records import schema
 from pfl_benchmark.records.sources import SOURCES
@@ -62,12 +62,29 @@ def test_a_method_has_its_card(algo):
     assert page.startswith(f"# {algo}\n\n{method.title}. {summary}\n")
     for words in parts.values():
         assert words[1:] in page
-    assert f"| [`{algo}`]({algo}.md) | {method.title} |" in site().pages["methods/index.md"]
+    assert all(line in page for line in method.pseudocode)
+    assert page.count('<svg class="flow"') == 1
+    if method.publication is not None:
+        title, _, _, year, link = method.publication
+        assert f"[{title}]({link})" in page
+        assert f"  year = {{{year}}},\n  url = {{{link}}}," in page
+    index = site().pages["methods/index.md"]
+    assert f"| [`{algo}`]({algo}.md) | {method.title} |" in index
+    assert GROUPS[method.group] in [text for _, level, text, _ in pages.headings(index) if level == 2]
+
+
+def test_methods_on_record_have_their_numbers():
+    page = site().pages["methods/fedavg.md"]
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| \d+\.\d+( ± \d+\.\d+)? \| \d+ \| [\d,.]+ \w+ \| [\d,]+ \|$", page, flags=re.M
+    )
+    assert {"cifar10-s2", "cifar10-s5"} <= {setting for setting, _ in rows}
+    assert "**Measured.**" in page
 
 
 def test_the_menu_has_every_page_once():
     def names(menu):
-        for entry in menu:
+        for entry in [menu] if isinstance(menu, str) else menu:
             yield from names(*entry.values()) if isinstance(entry, dict) else [entry]
 
     listed = list(names(registries.navigation(site().pages)))

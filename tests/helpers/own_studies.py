@@ -44,7 +44,10 @@ FOUR = _study(
 )  # fmt: skip
 # What commands are tested with: studies with runs in common, on request, and of one profile alone.
 FEW = _study("few", "accuracy", "significance", rows=(FEDAVG, TUNED))
-PAIR = _study("pair", "accuracy", "significance", "worst10", rows=(FEDAVG, DITTO), paper=PRINTED)
+PAIR = _study(
+    "pair", "accuracy", "significance", "worst10", rows=(FEDAVG, DITTO), paper=PRINTED,
+    shows="One method against another.",
+)  # fmt: skip
 SIZES = _study(
     "sizes", "accuracy", "significance", figures=("sweep",), highlight="Staged",
     axis="training samples per client", rows=(LOCAL, FEDAVG, TUNED, Variant("FedPer", "fedper"), STAGED),

@@ -14,9 +14,10 @@ from record_folders import write_records
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.present import figures
 from pfl_benchmark.present.figures import make_figures
-from pfl_benchmark.present.figures.curves import curve
-from pfl_benchmark.present.figures.style import color_of, panels, spread_out
+from pfl_benchmark.present.figures.curves import curve, everyone_ends, last_model
+from pfl_benchmark.present.figures.style import panels
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.render.style import LOOKS, REST, looks
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
 from pfl_benchmark.studies.papers import makers
 from pfl_benchmark.studies.results import collect
@@ -58,6 +59,9 @@ def test_axes_have_labels_and_texts_do_not_meet(study, quick):
     for picture in make_figures(results_of(study, quick)):
         renderer = picture.figure.canvas.get_renderer()
         picture.figure.draw(renderer)
+        legends = [one.get_window_extent(renderer) for one in picture.figure.legends]
+        for one, other in itertools.combinations(legends, 2):
+            assert not one.overlaps(other)
         for axes in picture.figure.axes:
             assert axes.get_xlabel()
             left, right = axes.get_xlim()  # ticks outside of it are not drawn
@@ -69,6 +73,10 @@ def test_axes_have_labels_and_texts_do_not_meet(study, quick):
                 assert box.y0 >= 0
                 assert box.x1 <= picture.figure.bbox.x1
                 assert box.y1 <= picture.figure.bbox.y1
+            for box in legends:
+                assert box.x0 >= 0 <= box.y0
+                assert box.x1 <= picture.figure.bbox.x1
+                assert not any(box.overlaps(text) for text in boxes)
             for one, other in itertools.combinations(boxes, 2):
                 overlap = (min(one.x1, other.x1) - max(one.x0, other.x0)) > 1 and (
                     min(one.y1, other.y1) - max(one.y0, other.y0)
@@ -87,9 +95,36 @@ def test_a_figure_is_the_same_file_every_time(quick):
     assert first.to_svg() == second.to_svg()
 
 
-def test_methods_have_colours_of_their_own():
+def test_twelve_methods_can_be_told_apart_and_the_others_are_grey():
     titles = [method.title for method in ALGORITHMS.values()]
-    assert len({color_of(title, place) for place, title in enumerate(titles)}) == len(titles)
+    found = looks(titles)
+    assert sorted(map(LOOKS.index, set(found.values()) - {REST})) == list(range(len(LOOKS)))
+    assert sum(look == REST for look in found.values()) == len(titles) - len(LOOKS)
+    assert found["PPFE"] == looks(["Others", "PPFE"])["PPFE"] != looks(["Others", "PPFE"])["Others"]
+
+
+def test_lines_of_the_same_grey_have_other_dashes():
+    def grey(look):
+        red, green, blue = (int(look.color[place : place + 2], 16) for place in (1, 3, 5))
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    for one, other in itertools.combinations(LOOKS, 2):
+        assert one.dashes != other.dashes or abs(grey(one) - grey(other)) > 12, (one, other)
+
+
+def test_curves_tell_what_they_measure(quick):
+    """From records: fine-tuned at the end, a stage's model and an ensemble, everyone in the last round."""
+    results = results_of(MAIN, quick)
+    records = {row: results.at(row, results.columns[0])[0] for row in results.rows}
+    assert last_model(records["FedAvg"]) is None
+    tuned = last_model(records["FedAvg+FT"])
+    assert (tuned.name, tuned.others) == ("fine-tuned", "global model")
+    adapted = dataclasses.replace(
+        records["FedAvg+FT"], config=dataclasses.replace(records["FedAvg+FT"].config, eval_adapted=True)
+    )
+    assert last_model(adapted) is None
+    lines = [*records["Ditto"].rounds[:-1], {**records["Ditto"].rounds[-1], "participants": 10**6}]
+    assert everyone_ends(dataclasses.replace(records["Ditto"], rounds=lines))
 
 
 def test_a_curve_adds_up_what_was_sent(quick):
@@ -110,26 +145,10 @@ def test_a_curve_adds_up_what_was_sent(quick):
 
 
 @pytest.mark.parametrize(
-    "wanted",
-    [[0.5], [0.2, 0.8], [0.5] * 6, [0.0, 0.01, 0.02], [0.98, 0.99, 1.0], [0.1, 0.11, 0.5, 0.52, 0.97]],
-)
-def test_labels_are_spread_within_the_panel(wanted):
-    places = spread_out(wanted, 0.1)
-    assert all(b - a >= 0.1 - 1e-9 for a, b in itertools.pairwise(places))
-    assert min(places) >= -1e-9
-    assert max(places) <= 1 + 1e-9
-
-
-def test_labels_with_room_stay_where_they_belong():
-    assert spread_out([0.1, 0.4, 0.9], 0.1) == pytest.approx([0.1, 0.4, 0.9])
-    assert spread_out([0.5, 0.5], 0.1) == pytest.approx([0.45, 0.55])
-
-
-@pytest.mark.parametrize(
     ("count", "rows", "columns"), [(1, 1, 1), (3, 1, 3), (4, 2, 2), (5, 2, 3), (7, 3, 3)]
 )
 def test_panels_stand_in_rows_without_needless_holes(count, rows, columns):
-    _, axes = panels([str(n) for n in range(count)], width=2, height=1)
+    _, axes = panels([str(n) for n in range(count)], 1)
     boxes = [axis.get_position() for axis in axes]
     assert len({round(box.y0, 3) for box in boxes}) == rows
     assert len({round(box.x0, 3) for box in boxes}) == columns
@@ -150,13 +169,13 @@ def test_curves_and_ends_under_budgets_are_of_the_same_seeds(kept, tmp_path):
     results = collect(SPENT, PROFILE, Store.scan(tmp_path), None)
     for picture in make_figures(results):
         for panel, column in zip(picture.figure.axes, results.grid.columns[::3], strict=True):
-            dots = [line.get_ydata()[0] for line in panel.lines if line.get_marker() == "o"]
+            filled = [line for line in panel.lines if line.get_markerfacecolor() != "white"]
+            dots = [line.get_ydata()[0] for line in filled if line.get_marker() == "o"]
             expected = [
                 100 * results.records[row, column.title][seed].summary["accuracy"]
                 for row in results.rows for seed in kept
             ]  # fmt: skip
             assert dots == pytest.approx(expected)
-            assert len(panel.texts) == len(expected)
 
 
 def test_two_studies_with_the_same_kind_of_figure_keep_both(tmp_path):

@@ -12,6 +12,7 @@ from pfl_benchmark.studies.catalogue import PROFILES
 
 WINDOWS = [(360, False), (360, True), (1280, False), (1280, True)]
 BOTH = (SIZES, COSTS)
+UNFOLD = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
 
 # What a table shows in one column; of the list of runs only the rows, not what they open.
 COLUMN = """[...document.querySelectorAll('%s tbody tr:not(.more)')].filter(row => row.checkVisibility())
@@ -45,6 +46,7 @@ def page(browser, report):
     browser.complaints.clear()
     browser.requests.clear()
     browser.show(report)
+    browser.run(UNFOLD)
     yield browser
     browser.run("localStorage.clear()")
     assert browser.complaints == []
@@ -53,6 +55,7 @@ def page(browser, report):
 @pytest.mark.parametrize(("width", "dark"), WINDOWS)
 def test_nothing_is_wider_than_the_window(page, report, width, dark):
     page.show(report, width=width, dark=dark)
+    page.run(UNFOLD)
     assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     # With a run opened as well, whose configuration is the widest text there is.
     page.run("document.querySelector('button.open').click()")
@@ -176,6 +179,24 @@ def test_the_theme_can_be_chosen_and_is_kept(page, report):
     assert background() == dark
     page.run("document.getElementById('theme').click()")
     assert background() == light
+
+
+def test_what_is_folded_opens_by_link_by_key_and_in_print(page, report):
+    page.show(report)
+    folded = "document.querySelector('#study-costs table').checkVisibility({contentVisibilityAuto: true})"
+    is_open = "document.getElementById('study-costs').open"
+    assert page.run("document.querySelector('#study-sizes table').checkVisibility()") is True
+    assert page.run(f"{is_open} || {folded}") is False
+    page.run("document.querySelector('nav a[href=\"#study-costs\"]').click()")
+    page.run("new Promise((done) => setTimeout(done, 0))")
+    assert page.run(is_open) is True
+    page.run("document.querySelector('#study-costs > summary').focus()")
+    page.press("Enter", 13)
+    assert page.run(is_open) is False
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.run(is_open) is True
+    page.run("window.dispatchEvent(new Event('afterprint'))")
+    assert page.run(is_open) is False
 
 
 def test_printing_leaves_out_what_is_for_the_screen(page):

@@ -27,7 +27,8 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
-        self.text, self.open, self.found, self.words = text, [], [], []
+        self.text, self.open, self.found, self.words, self.unfolded = text, [], [], [], []
+        self.folds = []  # depths of what is folded or hidden
         self.feed(text)
         self.close()
         assert self.open == []
@@ -36,13 +37,21 @@ class Page(HTMLParser):
         self.found.append((tag, dict(attributes)))
         if tag not in VOID:
             self.open.append(tag)
+            given = dict(attributes)
+            if "hidden" in given or (tag == "details" and "open" not in given):
+                self.folds.append(len(self.open))
 
     def handle_endtag(self, tag):
+        if self.folds and self.folds[-1] == len(self.open):
+            self.folds.pop()
         assert self.open.pop() == tag
 
     def handle_data(self, data):
         if self.open and self.open[-1] not in ("style", "script"):
             self.words.append(data)
+            titled = len(self.open) > self.folds[-1] if self.folds else False
+            if not self.folds or (titled and self.open[self.folds[-1]] == "summary" and len(self.folds) == 1):
+                self.unfolded += data.split()
 
     def all(self, tag):
         return [attributes for name, attributes in self.found if name == tag]
@@ -110,6 +119,31 @@ def test_files_that_it_names_are_there(page, root):
     assert files == {name for name in written if not name.startswith("tables/alone")}
 
 
+def test_one_table_and_one_figure_are_seen_at_first(tmp_path):
+    """A study in which everything is asked for, and others that are folded behind a title and a sentence."""
+    for study in (MAIN, PAIR, FEW):
+        write_records(tmp_path, study, QUICK)
+    names = ("main", "pair", "few")
+    page = page_of(tmp_path, names)
+    seen = " ".join(page.unfolded)
+    assert len(page.unfolded) < 800 < len(page.words)
+    assert all(STUDIES[name].title in seen for name in names)
+    assert STUDIES["pair"].shows in seen
+    assert "p-values" not in seen
+    assert "p-values" in page.shown
+    assert "Seed 0 " in seen
+
+
+def test_what_captions_have_in_common_stands_there_once(page):
+    for words in (
+        QUICK.warning,
+        "One seed (0).",
+        "of them in a round, 40 rounds",
+        "weighted by their test samples",
+    ):
+        assert page.shown.count(words) == 1, words
+
+
 def test_every_run_is_there_with_its_figures_and_configuration(page, root):
     records = Store.scan(root).records()
     rows = [a for a in page.all("tbody") if "data-words" in a]
@@ -146,13 +180,13 @@ def test_what_is_missing_failed_or_damaged_is_listed(tmp_path):
     assert "Not run yet: 2 " in page.shown
     assert re.search(r"training diverged: 1 \S+ on \S+, seed 0: training diverged <b>", page.shown)
     assert f"not used: 1 {folders[2].name}: clients.csv" in page.shown
-    assert "3 of 4 cells have no record" in page.shown
+    assert "3 of 4 runs have no record" in page.shown
 
 
 def test_complete_studies_miss_nothing(tmp_path):
     write_records(tmp_path, FEW, QUICK)
     shown = page_of(tmp_path, ("few",)).shown
-    assert "every cell of these studies has a record" in shown
+    assert "Every run of these studies has a record" in shown
     assert "Incomplete" not in shown
     assert "Mixed" not in shown
 

@@ -303,3 +303,14 @@ def test_a_file_that_is_no_python_counts_byte_by_byte():
 
 def test_the_same_code_elsewhere_is_other_code():
     assert digest({"algorithms/a.py": b"x = 1"}) != digest({"algorithms/b.py": b"x = 1"})
+
+
+@pytest.mark.parametrize("name", ["group", "publication", "pseudocode"])
+def test_what_a_method_says_of_itself_is_no_code(name):
+    """But a variable of that name outside of a class is."""
+    bare = b"class A:\n    x = 1\n"
+    for value in (b"'a'", b"('a', 1)"):
+        assert digest({"algorithms/a.py": bare + b"    " + name.encode() + b" = " + value}) == digest(
+            {"algorithms/a.py": bare}
+        )
+    assert digest({"algorithms/a.py": bare + name.encode() + b" = 1"}) != digest({"algorithms/a.py": bare})

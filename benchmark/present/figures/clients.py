@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from pfl_benchmark.present.figures.style import color_of, panels
-from pfl_benchmark.render.picture import Picture, grey, styled
+from pfl_benchmark.present.figures.style import panels
+from pfl_benchmark.render.picture import Picture, styled
+from pfl_benchmark.render.style import GREY, SMALL, looks
 from pfl_benchmark.studies.results import Results
 
 
@@ -17,12 +18,11 @@ def client_accuracies(results: Results) -> Picture | None:
         return None
     rows = [row for row in results.rows if any(results.at(row, column) for column in columns)]
     with styled():
-        figure, axes = panels(
-            columns, width=2.9, height=0.26 * len(rows) + 0.2, left=0.15, right=0.25, first=0.95
-        )
+        first = 0.12 + 0.058 * max(map(len, rows))
+        figure, axes = panels(columns, 0.19 * len(rows) + 0.15, left=0.12, first=first)
         for index, (panel, column) in enumerate(zip(axes, columns, strict=True)):
             _panel(panel, results, column, rows)
-            if index % 3:
+            if index % (2 if len(columns) == 4 else 3):
                 panel.set_yticklabels([])
     caption = (
         "Test accuracy of every client after the last round, all seeds together. Boxes: from the lower to "
@@ -33,18 +33,18 @@ def client_accuracies(results: Results) -> Picture | None:
 
 def _panel(panel: Axes, results: Results, column: str, rows: list[str]) -> None:
     jitter = np.random.default_rng(0)
-    lost = results.lost(column)
+    lost, styles = results.lost(column), looks(results.rows)
     for place, row in enumerate(rows):
         records = results.at(row, column)
         if row in lost:
             across = panel.get_yaxis_transform()
-            panel.text(0.5, place, "diverged", transform=across, va="center", ha="center", fontsize=7.5)
+            panel.text(0.5, place, "diverged", transform=across, va="center", ha="center", fontsize=SMALL)
             continue
         if not records:
             continue
         values = 100 * np.concatenate([record.accuracies for record in records])
         worst = 100 * float(np.mean(results.values(row, column, "accuracy_worst10")))
-        color = color_of(row, place)
+        color = styles[row].color
         low, median, high = np.percentile(values, [25, 50, 75])
         height = place + jitter.uniform(-0.28, 0.28, len(values))
         # Dots go into an SVG as a picture: thousands of shapes would make it megabytes.
@@ -55,7 +55,7 @@ def _panel(panel: Axes, results: Results, column: str, rows: list[str]) -> None:
         panel.barh(place, high - low, left=low, height=0.62, facecolor="none", edgecolor=color, linewidth=0.9)
         panel.plot([median, median], [place - 0.31, place + 0.31], color=color, linewidth=2)
         panel.plot(
-            worst, place, "D", color="white", markeredgecolor=color, markersize=4.5, markeredgewidth=1.1
+            worst, place, "D", color="white", markeredgecolor=color, markersize=3.6, markeredgewidth=1.1
         )
     panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.set_yticks(range(len(rows)), rows)
@@ -64,5 +64,5 @@ def _panel(panel: Axes, results: Results, column: str, rows: list[str]) -> None:
     panel.spines["left"].set_visible(False)
     panel.margins(x=0.03)
     panel.set_xlim(right=min(panel.get_xlim()[1], 102))
-    panel.set_xlabel("test accuracy, %")
-    panel.axvline(100, color=grey, linewidth=0.5, zorder=0)
+    panel.set_xlabel("test accuracy, %", labelpad=2)
+    panel.axvline(100, color=GREY, linewidth=0.5, zorder=0)

@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from pfl_benchmark.present.figures.style import LINE_HEIGHT, panels
-from pfl_benchmark.render.picture import Picture, grey, styled
+from pfl_benchmark.render.picture import Picture, styled
+from pfl_benchmark.render.style import COLUMN, GREY, SMALL
 from pfl_benchmark.studies.friedman import groups
 from pfl_benchmark.studies.statistics import LEVEL
 
@@ -31,10 +32,10 @@ def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: fl
     levels = _levels([(ranks[group[0]], ranks[group[-1]]) for group in joined])
     bars = _BAR * (max(levels, default=-1) + 2)
     height = _HEAD + bars + _LINE * ((len(order) + 1) // 2) - _BELOW
-    side = 0.3 + 0.065 * max(len(methods[place]) + 6 for place in order)
-    width = max(3.4, 0.42 * len(order))
+    side = 0.2 + 0.055 * max(len(methods[place]) + 6 for place in order)
+    width = max(COLUMN - 2 * side, 0.16 * len(order), 1.2)
     with styled():
-        figure, (panel,) = panels(["Average ranks"], width=width, height=height, left=side, right=side)
+        figure, (panel,) = panels(["Average ranks"], height, width=width, left=side, right=side)
         panel.set_axis_off()
         panel.set_xlim(len(order) + 0.05, 0.95)
         panel.set_ylim(_HEAD - height, _HEAD)  # inches, the axis at 0
@@ -53,15 +54,15 @@ def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: fl
 
 
 def _axis(panel: Axes, methods: int, distance: float) -> None:
-    panel.plot([1, methods], [0, 0], color=grey, linewidth=0.9)
+    panel.plot([1, methods], [0, 0], color=GREY, linewidth=0.9)
     for rank in range(1, methods + 1):
-        panel.plot([rank, rank], [0, 0.05], color=grey, linewidth=0.9)
-        panel.text(rank, 0.07, str(rank), ha="center", va="bottom", fontsize=7.5)
+        panel.plot([rank, rank], [0, 0.05], color=GREY, linewidth=0.9)
+        panel.text(rank, 0.07, str(rank), ha="center", va="bottom", fontsize=SMALL)
     start, end = methods, methods - distance  # beyond the axis where no ranks can differ
     panel.plot([start, end], [0.27, 0.27], color="black", linewidth=1.3, clip_on=False)
     for x in (start, end):
         panel.plot([x, x], [0.24, 0.30], color="black", linewidth=0.9, clip_on=False)
-    panel.text((start + end) / 2, 0.31, f"CD = {distance:.2f}", ha="center", va="bottom", fontsize=7.5)
+    panel.text((start + end) / 2, 0.31, f"CD = {distance:.2f}", ha="center", va="bottom", fontsize=SMALL)
 
 
 def _labels(panel: Axes, names: Sequence[str], ranks: np.ndarray, bars: float) -> None:
@@ -72,11 +73,11 @@ def _labels(panel: Axes, names: Sequence[str], ranks: np.ndarray, bars: float) -
         best = place < right
         y = -bars - _LINE * (place if best else far - 1 - place)
         edge = 0.95 if best else far + 0.05
-        panel.plot([rank, rank, edge], [0, y, y], color=grey, linewidth=0.8, clip_on=False)
+        panel.plot([rank, rank, edge], [0, y, y], color=GREY, linewidth=0.8, clip_on=False)
         text = f"{rank:.2f}  {name}" if best else f"{name}  {rank:.2f}"
         panel.annotate(
             text, (edge, y), (4 if best else -4, 0), textcoords="offset points", va="center",
-            ha="left" if best else "right", fontsize=8, annotation_clip=False,
+            ha="left" if best else "right", fontsize=SMALL, annotation_clip=False,
         )  # fmt: skip
 
 

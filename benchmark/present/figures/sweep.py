@@ -8,8 +8,9 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from pfl_benchmark.present.figures.style import End, color_of, label_ends, name_lost, panels, tidy
+from pfl_benchmark.present.figures.style import labels_of, legend, name_lost, panels, sample, tidy
 from pfl_benchmark.render.picture import Picture, styled
+from pfl_benchmark.render.style import STRONG, looks
 from pfl_benchmark.studies.grid import Column, Grid, Variant
 from pfl_benchmark.studies.results import Results
 
@@ -26,9 +27,12 @@ def sweep(results: Results) -> Picture | None:
         groups.setdefault(column.group, []).append(column)
     with styled():
         titles = [group or study.title for group in groups]
-        figure, axes = panels(titles, width=4.2, height=2.9, right=1.0)
+        styles = looks(results.rows)
+        handles = [sample(row, styles[row], row == study.highlight) for row in results.rows]
+        figure, axes = panels(titles, 1.9, labels_of(handles))
         for panel, columns in zip(axes, groups.values(), strict=True):
             _panel(panel, results, columns)
+        legend(figure, handles)
     caption = (
         "Test accuracy after the last round, weighted by test samples. Mean over seeds, bars from the "
         "smallest to the largest."
@@ -59,13 +63,13 @@ def _turned(results: Results) -> Results:
 
 def _panel(panel: Axes, results: Results, columns: list[Column]) -> None:
     """The lines of some columns; bars from the smallest to the largest seed."""
-    study, ends = results.study, []
+    study, styles = results.study, looks(results.rows)
     ticks, labels = [column.x for column in columns], None
     if columns[0].group:
         labels = [f"{x:g}" for x in ticks]
         if min(ticks) > 0 and max(ticks) >= _WIDE * min(ticks):
             ticks = [math.log10(x) for x in ticks]
-    for index, row in enumerate(results.rows):
+    for row in results.rows:
         points = [
             (tick, 100 * np.array(values))
             for tick, column in zip(ticks, columns, strict=True)
@@ -76,18 +80,15 @@ def _panel(panel: Axes, results: Results, columns: list[Column]) -> None:
         x = [x for x, _ in points]
         mean = np.array([values.mean() for _, values in points])
         bars = [[values.mean() - values.min(), values.max() - values.mean()] for _, values in points]
-        color = color_of(row, index)
-        strong = row == study.highlight
-        width, order = (2.0, 4) if strong else (1.2, 3)
+        look, strong = styles[row], row == study.highlight
+        width, order = (STRONG, 4) if strong else (1.1, 3)
         panel.errorbar(
-            x, mean, np.transpose(bars), marker="o", markersize=3.5, color=color, linewidth=width,
-            elinewidth=0.8, zorder=order,
+            x, mean, np.transpose(bars), marker="o", markersize=3, color=look.color, linewidth=width,
+            linestyle=look.dashes, elinewidth=0.8, zorder=order,
         )  # fmt: skip
-        ends.append(End(x[-1], float(mean[-1]), row, color, strong))
     panel.margins(x=0.04, y=0.06)
     panel.set_xticks(ticks, labels)
     tidy(panel, study.axis, "test accuracy, %")
-    label_ends(panel, ends)
     name_lost(panel, _lost(results, columns))
 
 

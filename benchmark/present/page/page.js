@@ -54,6 +54,21 @@
     }));
   }
 
+  // What is folded opens for links to it, and for printing.
+  const unfold = () => {
+    const target = document.getElementById(location.hash.slice(1));
+    for (let node = target; node; node = node.parentElement) if (node.matches("details")) node.open = true;
+    target?.scrollIntoView();
+  };
+  window.addEventListener("hashchange", unfold);
+  unfold();
+  let closed = [];
+  window.addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const one of closed) one.open = true;
+  });
+  window.addEventListener("afterprint", () => { for (const one of closed) one.open = false; });
+
   // Runs: what a row opens, and the search.
   for (const opener of document.querySelectorAll("button.open")) {
     opener.addEventListener("click", () => {

@@ -14,6 +14,7 @@ from pfl_benchmark.console.terminal import duration, shown_path
 from pfl_benchmark.present.page import mixtures
 from pfl_benchmark.present.page.command import command
 from pfl_benchmark.present.page.runs import HEADS, MADE_WITH, RUNS, run_blocks, runs_csv
+from pfl_benchmark.present.page.section import without_common
 from pfl_benchmark.present.render import RenderedFiles, render, renderer_digest, section_file
 from pfl_benchmark.records.environment import foreign_rounds
 from pfl_benchmark.records.store import Record, Store
@@ -64,8 +65,9 @@ class _Content:
 
     @property
     def gaps(self) -> dict[str, list[str]]:
-        """The runs that have not been run, those that failed, and damaged records, under headings."""
+        """The runs that have not been run, those that failed or diverged, and damaged records, by heading."""
         failed, damaged = self.store.failed, self.store.damaged
+        lost = [record for record in self.records if record.diverged]
         waiting: dict[str, list[str]] = {}
         for run in self.missing:
             if run.config.hash not in failed:
@@ -78,6 +80,9 @@ class _Content:
             ],
             f"Stopped, since training diverged: {len(failed)}": [
                 f"{titles.get(key, f'run {key}')}: {reason}" for key, reason in failed.items()
+            ],
+            f"Finished, but training diverged: {len(lost)}": [
+                f"{titles.get(record.config.hash, record.folder.name)}" for record in lost
             ],
             f"Damaged records, not used: {len(damaged)}": [
                 f"{found.folder.name}: {found.reason}" for found in damaged
@@ -149,6 +154,9 @@ def write_page(
 
 def _html(content: _Content) -> str:
     records, total, missing = content.records, len(content.runs), len(content.missing)
+    seeds = sorted({record.config.seed for record in records})
+    studies = [_study(content, study) for study in content.studies]
+    parts, common = without_common([str(study["part"]) for study in studies])
     return template(_HERE / "page.html").render(
         name=f"grid {content.profile.name}" if content.profile.again else f"{content.profile.name} profile",
         profile=content.profile,
@@ -161,23 +169,24 @@ def _html(content: _Content) -> str:
         modified=mixtures.modified(records),
         damaged=len(content.store.damaged),
         facts={
-            "Cells": f"{total - missing} of {total} done" if total else "none",
-            "Runs": f"{len(records):,}",
-            "Seeds": ", ".join(map(str, sorted({record.config.seed for record in records}))) or "–",
+            "Planned runs": f"{total - missing} of {total} done" if total else "none",
+            "Records": f"{len(records):,}",
+            "Seed" if len(seeds) == 1 else "Seeds": ", ".join(map(str, seeds)) or "–",
             "Training time": duration(sum(record.summary["seconds"] for record in records)),
             "Bytes sent": size(sum(record.bytes_sent for record in records)),
             "Device": ", ".join(mixtures.counts(records, "device")) or "–",
         },
         flags=_flags(content),
         commit=_commit(records),
-        studies=[_study(content, study) for study in content.studies],
+        studies=[study | {"part": part} for study, part in zip(studies, parts, strict=True)],
+        common=[sentence for sentence in common if sentence != content.profile.warning],
         gaps=content.gaps,
         few=_FEW,
         planned=bool(content.planned),
         environment=mixtures.environment(records),
         heads=HEADS,
         runs=records,
-        users={key: cell.studies for key, cell in content.planned.items()},
+        users={key: run.studies for key, run in content.planned.items()},
         made_with=MADE_WITH,
         unknown=mixtures.UNKNOWN,
         setting=partial(setting_in_words, common=content.profile.changes),
@@ -206,4 +215,5 @@ def _commit(records: Sequence[Record]) -> str:
 def _study(content: _Content, study: Study) -> dict[str, object]:
     done, total = content.of(study)
     part = (content.store.root / section_file(study.name)).read_text(encoding="utf-8")
-    return {"name": study.name, "title": study.title, "done": done, "cells": total, "part": part}
+    about = {"name": study.name, "title": study.title, "shows": study.shows}
+    return {**about, "done": done, "runs": total, "part": part}

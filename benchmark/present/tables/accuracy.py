@@ -5,14 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pfl_benchmark.present.tables.captions import DEPENDENT, SELECTION, TEST, caption, costs, reason
+from pfl_benchmark.present.tables.captions import (
+    ACCURACY,
+    BEST,
+    DEPENDENT,
+    SELECTION,
+    TIED,
+    caption,
+    costs,
+    reason,
+)
 from pfl_benchmark.present.tables.places import Papers, bold, cells_of, facts_of, heads, places_table
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import Cell, Plain, Table
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import ranks_by_column
-
-_TEST = f"{TEST} between the best and every other method of a setting, Holm-corrected within the setting"
 
 
 def accuracy(results: Results) -> Table:
@@ -21,11 +28,11 @@ def accuracy(results: Results) -> Table:
     cells = cells_of(results, results.values, larger_is_better=True, papers=_papers(results), tested=True)
     parts = [
         f"Columns: {study.axis}." if study.axis and not results.grid.columns[0].group else "",
-        f"Test accuracy in % {SELECTION}, clients weighted by their test samples.",
+        ACCURACY,
         bold("best", "row" if study.settings_as_rows else "column", results),
     ]
     if any(cell.tied for cell in cells.values()):
-        parts.append(f"†: not significantly worse than the best (p ≥ 0.05; {_TEST}).")
+        parts.append(TIED)
     parts.append(costs(results))
     return places_table(results, "Test accuracy", cells, " ".join(filter(None, parts)))
 
@@ -78,7 +85,7 @@ def significance(results: Results) -> Table:
         "significant",
     )  # fmt: skip
     text = (
-        f"Corrected p-values: {_TEST}. †: p ≥ 0.05. The pairs are clients' test accuracies, unweighted; "
+        f"Corrected p-values: {BEST}. †: p ≥ 0.05. The pairs are clients' test accuracies, unweighted; "
         f"{DEPENDENT}. The best is chosen by the same figures, which makes p somewhat too small."
     )
     title = results.study.title

@@ -12,7 +12,10 @@ from pfl_benchmark.records.store import Record
 from pfl_benchmark.studies.results import Place, Results
 
 SELECTION = "after the last round (never the best round)"
+ACCURACY = f"Test accuracy in % {SELECTION}, clients weighted by their test samples."
 TEST = "paired two-sided Wilcoxon signed-rank test over clients and seeds"
+BEST = f"{TEST} between the best and every other method of a setting, Holm-corrected within the setting"
+TIED = f"†: not significantly worse than the best (p ≥ 0.05; {BEST})."
 DEPENDENT = "clients of a seed share a server, so they are not independent of each other"
 
 
@@ -43,20 +46,16 @@ def tuned(results: Results) -> str:
     return f"Tuned on a validation split: {', '.join(told)}." if told else ""
 
 
+def common(results: Results) -> tuple[str, ...]:
+    """The sentences of captions that most tables of a profile have, each kind in its place."""
+    about = _protocol(_configs(results)) or ("", "", "")
+    return (results.profile.warning, ACCURACY, seeds(results), *about, TIED)
+
+
 def protocol(results: Results) -> str:
     """Clients, participation, rounds, split, augmentation and dropout; where there are records, of these."""
-    configs = [results.configs[place] for place in results.records] or list(results.configs.values())
-    if not configs:
-        return ""
-    clients = _range(config.clients for config in configs)
-    share = _range(round(100 * config.participation, 6) for config in configs)
-    rounds = _range(config.rounds for config in configs)
-    split = " or ".join(sorted({config.partition for config in configs}))
-    images = " or ".join(sorted({augmentation(config) for config in configs}))
-    others = sorted({config.budget for config in configs} - {"rounds"})
-    fitted = f" or as many as equal {' or '.join(others)} allow" if others else ""
-    text = f"{clients} clients, {share} % of them in a round, {rounds} rounds{fitted}; split: {split}; "
-    text += f"{images}{_dropout(configs)}."
+    configs = _configs(results)
+    text = " ".join(_protocol(configs))
     held_out = [100 * config.validation for config in configs if config.validation]
     if held_out:
         where = "" if len(held_out) == len(configs) else ", in some runs"
@@ -65,6 +64,25 @@ def protocol(results: Results) -> str:
             "held out of training."
         )
     return text
+
+
+def _configs(results: Results) -> list[RunConfig]:
+    return [results.configs[place] for place in results.records] or list(results.configs.values())
+
+
+def _protocol(configs: Sequence[RunConfig]) -> tuple[str, ...]:
+    """Size, split and images, which together are a sentence; empty without runs."""
+    if not configs:
+        return ()
+    clients = _range(config.clients for config in configs)
+    share = _range(round(100 * config.participation, 6) for config in configs)
+    rounds = _range(config.rounds for config in configs)
+    split = " or ".join(sorted({config.partition for config in configs}))
+    images = " or ".join(sorted({augmentation(config) for config in configs}))
+    others = sorted({config.budget for config in configs} - {"rounds"})
+    fitted = f" or as many as equal {' or '.join(others)} allow" if others else ""
+    size = f"{clients} clients, {share} % of them in a round, {rounds} rounds{fitted};"
+    return size, f"split: {split};", f"{images}{_dropout(configs)}."
 
 
 def costs(results: Results) -> str:

@@ -43,6 +43,7 @@ def execute(arguments: argparse.Namespace) -> None:
     folder: Path = arguments.record
     out: Path = arguments.out or folder / "stages.png"
 
+    from pfl_benchmark.config.fields import setting_in_words
     from pfl_benchmark.records.store import named_record
 
     record = named_record(folder)
@@ -51,8 +52,11 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.papers.ppfe.figures.stage_record import stage_figure
     from pfl_benchmark.present.pictures import write_picture
     from pfl_benchmark.render.picture import Picture
+    from pfl_benchmark.resolve.run import titled
 
-    write_picture(Picture(out.stem, title, "", stage_figure(stages, title)), out)
+    config = record.config
+    about = f"{titled(record.method, config.algo)}, {setting_in_words(config)}, seed {config.seed}"
+    write_picture(Picture(out.stem, about, "", stage_figure(stages, about)), out)
     show(Text(title, "bold"), "", Padding(_table(stages), (0, 0, 0, 2)), "", *_remarks(record, stages))
     print(f"figure  {shown_path(out)}")
 

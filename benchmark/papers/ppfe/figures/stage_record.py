@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 
 from pfl_benchmark.papers.ppfe.figures.labels import stage_labels
 from pfl_benchmark.present.figures.style import tidy
-from pfl_benchmark.render.picture import grey, styled
+from pfl_benchmark.render.picture import styled
+from pfl_benchmark.render.style import GREY, LOOKS, PAGE
 
 __all__ = ["stage_figure"]
 
-_ALONE, _ENSEMBLE, _CLIENTS = "#cc6677", "#332288", "#117733"
+_ALONE, _ENSEMBLE, _CLIENTS = (LOOKS[place].color for place in (3, 1, 4))
 _LINES = (
     ("ensemble_train_accuracy", "ensemble so far, train", _ENSEMBLE, "--", "white"),
     ("ensemble_test_accuracy", "ensemble so far, test", _ENSEMBLE, "-", _ENSEMBLE),
@@ -33,15 +34,15 @@ def stage_figure(diagnostics: list[dict[str, Any]], title: str) -> Figure:
         title: what the run is.
     """
     with styled():
-        figure = Figure(figsize=(9.6, 3.6), layout="constrained")
-        figure.suptitle(title, x=0.008, ha="left", fontsize=10, fontweight="bold")
+        figure = Figure(figsize=(PAGE, 2.8), layout="constrained")
+        figure.suptitle(title, x=0.008, ha="left", fontsize=8.5, fontweight="bold")
         figure.text(
             0.995,
             0.965,
             "dots: clients   box: quartiles   line: median",
             ha="right",
-            fontsize=7.5,
-            color=grey,
+            fontsize=6.5,
+            color=GREY,
         )
         accuracy, betas, effective = figure.subplots(1, 3, width_ratios=[1.6, 1, 1])
         _accuracy(accuracy, diagnostics)
@@ -50,7 +51,7 @@ def stage_figure(diagnostics: list[dict[str, Any]], title: str) -> Figure:
         for axes, text, label in (
             (accuracy, "Accuracy", "%"),
             (betas, "Weight β in the ensemble", ""),
-            (effective, "Effective samples after the stage", "(Σω)²/Σω²"),
+            (effective, "Effective samples", "(Σω)²/Σω²"),
         ):
             axes.set_title(text, loc="left", pad=7)
             tidy(axes, "stage and its personal layers", label)
@@ -72,7 +73,7 @@ def _accuracy(axes: Axes, diagnostics: Sequence[Mapping[str, Any]]) -> None:
         values = [100 * stage[field] for stage in diagnostics]
         axes.plot(numbers, values, dashes, color=color, marker="o", ms=4.5, mfc=face, label=label)
     axes.margins(y=0.08)
-    axes.legend(frameon=False, fontsize=7.5, loc="lower right")
+    axes.legend(frameon=False, fontsize=6.5, loc="lower right")
 
 
 def _clients(axes: Axes, diagnostics: Sequence[Mapping[str, Any]], field: str) -> None:

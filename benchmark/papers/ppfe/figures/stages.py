@@ -7,16 +7,17 @@ from matplotlib.axes import Axes
 
 from pfl_benchmark.papers.ppfe.figures.labels import stage_labels
 from pfl_benchmark.papers.ppfe.recorded import stages_of
-from pfl_benchmark.present.figures.style import End, label_ends, name_lost, panels, tidy
+from pfl_benchmark.present.figures.style import labels_of, legend, name_lost, panels, sample, tidy
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.picture import Picture, styled
+from pfl_benchmark.render.style import LOOKS, Look
 from pfl_benchmark.studies.results import Results
 
 __all__ = ["ppfe_stages"]
 
 _LINES = (
-    ("stage_test_accuracy", "stage alone", "#cc6677", "--"),
-    ("ensemble_test_accuracy", "ensemble so far", "#332288", "-"),
+    ("stage_test_accuracy", "stage alone", Look(LOOKS[3].color, "--")),
+    ("ensemble_test_accuracy", "ensemble so far", LOOKS[1]),
 )
 
 
@@ -33,12 +34,14 @@ def ppfe_stages(results: Results) -> Picture | None:
     titles = {row for row, _ in found}
     names = [column if len(titles) == 1 else f"{row}, {column}" for row, column in found]
     with styled():
-        figure, axes = panels(names, width=2.5, height=2.0, right=1.1)
+        handles = [sample(text, look) for _, text, look in _LINES]
+        figure, axes = panels(names, 1.5, labels_of(handles))
         for panel, (place, records) in zip(axes, found.items(), strict=True):
             if results.diverged(*place):
                 name_lost(panel, [place[0]])
             else:
                 _panel(panel, records)
+        legend(figure, handles)
     caption = (
         "PPFE after each stage: test accuracy of that stage's model alone, and of the weighted ensemble of "
         "all stages so far, whose last point is the method's result. Mean over seeds, bands from the "
@@ -55,16 +58,13 @@ def _told(record: Record) -> bool:
 def _panel(panel: Axes, records: list[Record]) -> None:
     stages = [stages_of(record) for record in records]
     numbers = [stage["stage"] for stage in stages[0]]
-    ends = []
-    for field, text, color, dashes in _LINES:
+    for field, _, look in _LINES:
         values = 100 * np.array([[stage[field] for stage in run] for run in stages])  # [seeds, stages]
         mean = values.mean(axis=0)
         panel.fill_between(
-            numbers, values.min(axis=0), values.max(axis=0), color=color, alpha=0.2, linewidth=0
+            numbers, values.min(axis=0), values.max(axis=0), color=look.color, alpha=0.2, linewidth=0
         )
-        panel.plot(numbers, mean, dashes, color=color, marker="o", markersize=4)
-        ends.append(End(numbers[-1], float(mean[-1]), text, color))
+        panel.plot(numbers, mean, linestyle=look.dashes, color=look.color, marker="o", markersize=3)
     panel.margins(x=0.06, y=0.1)
     panel.set_xticks(numbers, stage_labels(stages[0]))
     tidy(panel, "stage", "test accuracy, %")
-    label_ends(panel, ends)

@@ -39,4 +39,5 @@ BUDGETS = Study(
     figures=("budgets-bytes", "budgets-samples"),
     highlight="PPFE",
     on_request=("quick", "lite", "paper"),
+    shows="Whether the order of methods stays if all may send, or compute, the same amount.",
 )

@@ -84,4 +84,8 @@ CLAIMS = ClaimsStudy(
     tables=("claims",),
     claims=_ALL,
     borrows=True,
+    shows=(
+        "Each claim of the paper as a test: what it says, what is found here, and "
+        "whether the data support it."
+    ),
 )

@@ -27,4 +27,5 @@ NEW_CLIENTS = Study(
     tables=("new-clients",),
     highlight="PPFE",
     on_request=("quick", "lite", "paper"),
+    shows="How well clients fare that come after the training, against those that took part.",
 )

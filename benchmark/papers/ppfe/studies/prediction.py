@@ -55,4 +55,5 @@ PREDICTION = Study(
     {"lite": Grid(METHODS, (*LITE_SIX, *LITE_DIRICHLET))},
     computed=_Beside("paper"),
     borrows=True,
+    shows="Whether differences at this scale have the sign of those at the paper's.",
 )

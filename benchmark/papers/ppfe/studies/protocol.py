@@ -74,6 +74,7 @@ CALIBRATION = Study(
     tables=("calibration",),
     paper=printed("main"),
     on_request=("quick", "paper"),
+    shows="Which choice for what the paper does not state comes closest to its figures.",
 )
 
 # -- protocols: what the choice does to every method ---------------------------------------------------
@@ -91,6 +92,7 @@ PROTOCOLS = Study(
     tables=("accuracy", "significance", "stages"),
     paper=printed("main"),
     on_request=("quick", "paper"),
+    shows="Every method and ablation under each protocol that fits the paper's words.",
 )
 
 # -- tuning: the same number of points for every method -----------------------------------------------
@@ -124,6 +126,7 @@ TUNING = Study(
     },
     tables=("tuning",),
     on_request=("quick", "paper"),
+    shows="Each method at equally many hyper-parameter points, chosen without test data.",
 )
 
 # -- rates and points: what of it two cores can pay for ------------------------------------------------
@@ -138,6 +141,7 @@ RATES = Study(
     },
     tables=("rates", "significance"),
     on_request=("quick", "paper"),
+    shows="Whether a method's learning rate suits it: three rates, compared without test data.",
 )
 
 OWN_POINTS = Study(
@@ -149,4 +153,5 @@ OWN_POINTS = Study(
     },
     tables=("points",),
     on_request=("quick", "paper"),
+    shows="Hyper-parameters of single methods, compared without test data.",
 )

@@ -103,6 +103,7 @@ SWITCHES = Study(
     tables=("accuracy", "significance", "stages"),
     paper=printed("main"),
     on_request=("paper",),
+    shows="The effect of each choice that the paper leaves open, one at a time.",
 )
 
 # -- tuned: what the validation split prefers, on test data ----------------------------------------------
@@ -145,6 +146,7 @@ TUNED = Study(
     tables=("accuracy", "significance"),
     paper=printed("main"),
     on_request=("paper",),
+    shows="Test accuracy at the points that held-out training samples prefer.",
 )
 
 # -- readings of PPFE, beside its ablations ------------------------------------------------------------
@@ -175,4 +177,5 @@ READINGS = Study(
     },
     tables=("accuracy", "significance", "stages"),
     on_request=("paper",),
+    shows="Variants of PPFE that fit the paper's words, compared without test data.",
 )

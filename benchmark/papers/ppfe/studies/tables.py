@@ -76,6 +76,7 @@ STUDIES = (
         figures=("learning-curves", "client-accuracies", "ppfe-stages"),
         highlight="PPFE",
         paper=printed("main"),
+        shows="Accuracy of every method of the paper's main table, beside the paper's figures.",
     ),
     CLAIMS,
     Study(
@@ -86,6 +87,10 @@ STUDIES = (
         figures=("learning-curves", "client-accuracies", "ppfe-stages"),
         highlight="PPFE",
         paper=printed("main"),
+        shows=(
+            "The main table again where every client gets exactly its number of classes and "
+            "images are not augmented."
+        ),
     ),
     Study(
         "sparse",
@@ -93,6 +98,7 @@ STUDIES = (
         _ablation(SPARSE),
         tables=("accuracy", "significance", "stages"),
         paper=printed("sparse"),
+        shows="Whether PPFE should shrink its shared layers by low rank or by dropping weights.",
     ),
     Study(
         "dirichlet",
@@ -105,6 +111,10 @@ STUDIES = (
         tables=("accuracy", "significance", "best-round"),
         paper=printed("dirichlet"),
         settings_as_rows=True,
+        shows=(
+            "Accuracy where class shares are drawn from a Dirichlet distribution: the "
+            "smaller α, the more clients differ."
+        ),
     ),
     Study(
         "reduction",
@@ -113,6 +123,7 @@ STUDIES = (
         tables=("accuracy", "significance", "stages"),
         paper=printed("no_mr"),
         settings_as_rows=True,
+        shows="What PPFE loses or gains in accuracy when its shared layers are sent whole.",
     ),
     Study(
         "fixed-heads",
@@ -120,6 +131,7 @@ STUDIES = (
         _ablation(FIXED_HEADS),
         paper=printed("fixed_heads"),
         settings_as_rows=True,
+        shows="Whether PPFE's growing personal part beats a personal part of fixed depth.",
     ),
     Study(
         "progression",
@@ -128,6 +140,7 @@ STUDIES = (
         tables=("accuracy", "significance", "stages"),
         paper=printed("progression"),
         settings_as_rows=True,
+        shows="What is left of PPFE's accuracy without its stages, and without its sample weights.",
     ),
     Study(
         "data-size",
@@ -136,6 +149,7 @@ STUDIES = (
         figures=("sweep",),
         highlight="PPFE",
         axis="training samples per client",
+        shows="How accuracy grows with the training samples that each client has.",
     ),
     Study(
         "heterogeneity",
@@ -144,12 +158,14 @@ STUDIES = (
         figures=("sweep",),
         highlight="PPFE",
         axis="classes per client S (at most)",
+        shows="How accuracy changes with the classes that each client has.",
     ),
     Study(
         "synthetic",
         "Synthetic linear data: test error of closed-form estimators",
         tables=(),
         computed=Kept("synthetic", "pfl_benchmark.papers.ppfe.studies.synthetic"),
+        shows="Ridge regressions with known optimum: when sharing a layer helps, and when it harms.",
     ),
     Study(
         "communication",
@@ -158,6 +174,7 @@ STUDIES = (
         tables=("stages-sent",),
         figures=("accuracy-bytes", "accuracy-samples"),
         highlight="PPFE",
+        shows="What each method sends and computes for its accuracy, stage by stage.",
     ),
     BUDGETS,
     TARGETS,

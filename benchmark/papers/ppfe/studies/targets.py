@@ -28,4 +28,5 @@ TARGETS = Study(
     figures=("learning-curves",),
     highlight="PPFE",
     on_request=("quick", "lite", "paper"),
+    shows="What each method spends until it is as good as FedAvg or as training alone.",
 )

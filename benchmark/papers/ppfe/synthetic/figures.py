@@ -11,15 +11,15 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from pfl_benchmark.papers.ppfe.synthetic.model import NOISE_VARIANCE, UNIFORM
 from pfl_benchmark.papers.ppfe.synthetic.study import METHODS
-from pfl_benchmark.present.figures.style import color_of
-from pfl_benchmark.render.picture import Picture, grey, styled
+from pfl_benchmark.render.picture import Picture, styled
+from pfl_benchmark.render.style import COLUMN, GREY, SMALL, looks
 
 __all__ = ["clients_picture", "ratio_picture"]
 
 _LOOKS: dict[str, dict[str, Any]] = {
     "local": {"marker": "s"},
     "fedavg": {"marker": "^"},
-    "fedavg-ft": {"marker": "v", "linewidth": 4.5, "markersize": 9},  # wide: PPFE is nearly the same
+    "fedavg-ft": {"marker": "v", "linewidth": 4.5, "markersize": 7},  # wide: PPFE is nearly the same
     "ppfe-one-lambda": {"marker": "D", "linestyle": "--", "markerfacecolor": "white"},
     "ppfe": {"marker": "o", "linewidth": 2},  # last, and so on top
 }
@@ -68,7 +68,7 @@ def ratio_picture(errors: pd.DataFrame) -> Picture:
 
 
 def _axes(label: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(5.4, 3.6), layout="constrained")
+    figure = Figure(figsize=(COLUMN, 2.7), layout="constrained")
     axes = figure.subplots()
     axes.set_xlabel(label)
     axes.set_ylabel("test MSE, mean over clients")
@@ -80,13 +80,13 @@ def _line(axes: Axes, method: str, place: pd.Series, mse: pd.Series, label: str 
     points = mse.groupby(place).agg(["mean", "std", "count"])
     spread = points["std"] if (points["count"] > 1).all() else None
     title = METHODS[method]
-    look = {"linewidth": 1.3, "markersize": 4.5, **_LOOKS[method]}
+    look = {"linewidth": 1.3, "markersize": 3.5, **_LOOKS[method]}
     axes.errorbar(
         points.index,
         points["mean"],
         spread,
         label=title if label is None else label,
-        color=color_of(title),
+        color=looks([*METHODS.values()])[title].color,
         elinewidth=0.9,
         capsize=2,
         **look,
@@ -94,8 +94,8 @@ def _line(axes: Axes, method: str, place: pd.Series, mse: pd.Series, label: str 
 
 
 def _finish(figure: Figure, axes: Axes) -> None:
-    axes.axhline(NOISE_VARIANCE, color=grey, linewidth=0.9, linestyle=":")
-    axes.set_ylim(bottom=0.88 * NOISE_VARIANCE)
+    axes.axhline(NOISE_VARIANCE, color=GREY, linewidth=0.9, linestyle=":")
+    axes.set_ylim(bottom=0.84 * NOISE_VARIANCE)
     axes.annotate(
         f"noise floor {NOISE_VARIANCE:g}",
         (1, NOISE_VARIANCE),
@@ -104,8 +104,8 @@ def _finish(figure: Figure, axes: Axes) -> None:
         textcoords="offset points",
         ha="right",
         va="top",
-        fontsize=7.5,
-        color=grey,
+        fontsize=SMALL,
+        color=GREY,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0},
     )
     lines, titles = axes.get_legend_handles_labels()
@@ -114,7 +114,7 @@ def _finish(figure: Figure, axes: Axes) -> None:
         [lines[i] for i in order],
         [titles[i] for i in order],
         loc="outside upper left",
-        ncols=len(order),
+        ncols=3,
         columnspacing=1.2,
         handlelength=1.6,
         frameon=False,
