@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace) -> None:
         for action in parser._actions:
             if action.choices:
                 choices = [str(choice) for choice in action.choices]
-                values |= {option: choices for option in action.option_strings}
+                values |= dict.fromkeys(action.option_strings, choices)
     print(
         _SCRIPT.format(commands=" ".join(command_names()), values=_cases(values, 4), flags=_cases(flags, 8)),
         end="",

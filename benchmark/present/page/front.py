@@ -36,8 +36,8 @@ _FRONT, _CURVES, _TABLE, _FIGURE = "main table", "main picture", "table ", "figu
 PICTURE = "front.png"  # in the results folder
 _CAPTION = (
     "Test accuracy in % after the last round (never the best round), ± standard deviation over seeds; "
-    "without ±: one seed. Bold: best of its column. †: not significantly worse than that (paired Wilcoxon test over "
-    "clients, p ≥ 0.05, Holm-corrected)."
+    "without ±: one seed. Bold: best of its column. †: not significantly worse than that (paired Wilcoxon "
+    "test over clients, p ≥ 0.05, Holm-corrected)."
 )
 
 
