@@ -16,8 +16,14 @@ from pfl_benchmark.datasets.layouts import Layout
 
 __all__ = ["PADDING", "UNKNOWN", "Dataset", "DatasetInfo", "Kind", "Reader", "Samples"]
 
-Kind = Literal["images", "words", "characters", "series"]
-_UNITS = {"images": "images", "words": "tweets", "characters": "characters", "series": "windows"}
+Kind = Literal["images", "words", "characters", "series", "rows"]
+_UNITS = {
+    "images": "images",
+    "words": "tweets",
+    "characters": "characters",
+    "series": "windows",
+    "rows": "rows",
+}
 
 PADDING, UNKNOWN = 0, 1  # rows of word vectors: behind the end of a text, and for words without a vector
 
@@ -28,7 +34,8 @@ class Samples:
 
     x: by the dataset's kind. Images: uint8 [N, C, H, W], values 0..255. Words: int32 [N, T], a row of the
         word vectors for every word, `PADDING` behind the last one. Characters: uint8 [N, T], numbers in an
-        alphabet. Series: float32 [N, C, T], measurements of C channels.
+        alphabet. Series: float32 [N, C, T], measurements of C channels. Rows: float64 [N, F], features as
+        they are in a table, which `standardise` turns into what is trained on.
     y: int64 [N], values 0..classes-1.
     """
 
@@ -129,7 +136,7 @@ class DatasetInfo:
     """A registered dataset: its constants, and where its files may be.
 
     shape: (channels, height, width) of images, (words,) or (characters,) of texts, (channels, steps) of
-        series.
+        series, (features,) of rows.
     sizes: official numbers of training and test samples (with a reader: of all, and 0); files with fewer are
         accepted and said to be partial.
     first_label: the label of class 0 in the files (files that do contain a 0 are taken as zero-based).
@@ -139,6 +146,7 @@ class DatasetInfo:
     builtin: makes (train, test) without any file; `layouts` and `download` are then unused.
     reader: reads a dataset whose samples belong to users; all of these are then unused.
     symbols: size of the alphabet of characters.
+    numeric: which features of rows are measured, and so standardised; the others stay as they are.
     network: what ``--network`` calls its own network; empty: it has none, or its plugin brings one.
     origin: where it comes from, in a few words.
     licence: of the data, as their source states it.
@@ -163,6 +171,7 @@ class DatasetInfo:
     citation: str = "not stated by the source"
     kind: Kind = "images"
     symbols: int = 0
+    numeric: tuple[int, ...] = ()
     network: str = ""
 
     @property

@@ -170,16 +170,16 @@ def default_setting(dataset: str) -> str:
     path = Path(place).expanduser()
     if place.lower() in OWN_KINDS:
         kind, place = place, "PATH"
-    elif not kind and path.is_file() and path.suffix != ".parquet":
+    elif not kind and path.is_file() and path.suffix not in (".parquet", ".csv"):
         raise UserError(
-            f"unknown dataset '{dataset}': it is a file; expected a name, folder:PATH or parquet:PATH; other "
-            "data come with a plugin (docs/site/extend/dataset.md)"
+            f"unknown dataset '{dataset}': it is a file; expected a name, folder:PATH, parquet:PATH or "
+            "csv:PATH; other data come with a plugin (docs/site/extend/dataset.md)"
         )
     elif not kind and (path.exists() or {*place} & {*"/\\"}):
-        kind = "parquet" if path.suffix == ".parquet" else "folder"
+        kind = path.suffix[1:] if path.suffix in (".parquet", ".csv") else "folder"
     if kind.lower() in OWN_KINDS:
         raise UserError(
-            f"unknown dataset '{dataset}'; images of your own are given as --dataset {kind.lower()}:{place}"
+            f"unknown dataset '{dataset}'; data of your own are given as --dataset {kind.lower()}:{place}"
         )
     known = sorted({setting.values["dataset"] for setting in SETTINGS.values()})
     raise unknown("dataset", dataset, [*known, *(f"{kind}:PATH" for kind in OWN_KINDS)])
