@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from pfl_benchmark.datasets.download import Download
+from pfl_benchmark.datasets.download import Archive, Download
 from pfl_benchmark.datasets.layouts import Layout
 
 __all__ = ["PADDING", "UNKNOWN", "Dataset", "DatasetInfo", "Kind", "Reader", "Samples"]
@@ -56,6 +56,7 @@ class Dataset:
     users: int64 [N], whose a sample is; `train` and `test` are then one and the same, and a split by users
         divides them.
     groups: int64 [N], parts of a user's samples that stand in the order of time, such as recordings.
+    held_out: bool [N], which samples of users are for testing; None where the data do not say.
     overlap: how many samples of a group that follow a sample share measurements with it.
     digest: changes with the arrays, where a split's indices would not tell.
     """
@@ -74,13 +75,14 @@ class Dataset:
     kind: Kind = "images"
     groups: np.ndarray | None = None
     overlap: int = 0
+    held_out: np.ndarray | None = None
 
     @cached_property
     def checksum(self) -> str:
         """First 16 hex digits of the sha256 of all samples, labels, word vectors and users."""
         digest = hashlib.sha256()
         parts = (self.train.x, self.train.y, self.test.x, self.test.y)
-        arrays = (*parts, self.vectors, self.users, self.groups)
+        arrays = (*parts, self.vectors, self.users, self.groups, self.held_out)
         for array in (one for one in arrays if one is not None):
             # Little-endian on every machine.
             plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
@@ -162,7 +164,7 @@ class DatasetInfo:
     std: tuple[float, ...]
     first_label: int = 0
     layouts: tuple[Layout, ...] = ()
-    download: Download | None = None
+    download: Download | Archive | None = None
     how_to_get: str = ""
     builtin: Callable[[], tuple[Samples, Samples]] | None = None
     reader: Reader | None = None
@@ -189,6 +191,7 @@ class DatasetInfo:
         digest: str = "",
         groups: np.ndarray | None = None,
         overlap: int = 0,
+        held_out: np.ndarray | None = None,
     ) -> Dataset:
         """The dataset with these samples; the rest as in `Dataset`."""
         return Dataset(
@@ -206,6 +209,7 @@ class DatasetInfo:
             kind=self.kind,
             groups=groups,
             overlap=overlap,
+            held_out=held_out,
         )
 
     def partial(self, train: int, test: int = 0) -> str:

@@ -7,6 +7,6 @@ samples are another dataset, and the same samples are the same dataset wherever 
 from __future__ import annotations
 
 from pfl_benchmark.datasets.own.describe import OWN_DATA, describe_own
-from pfl_benchmark.datasets.own.place import OWN_KINDS, is_own, with_columns
+from pfl_benchmark.datasets.own.place import OWN_KINDS, is_own, sized, with_columns
 
-__all__ = ["OWN_DATA", "OWN_KINDS", "describe_own", "is_own", "with_columns"]
+__all__ = ["OWN_DATA", "OWN_KINDS", "describe_own", "is_own", "sized", "with_columns"]

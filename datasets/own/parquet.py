@@ -13,8 +13,8 @@ import numpy as np
 
 from pfl_benchmark.datasets import cache
 from pfl_benchmark.datasets.layouts.base import one_line
+from pfl_benchmark.datasets.layouts.images import decode, describe
 from pfl_benchmark.datasets.own.found import Found
-from pfl_benchmark.datasets.own.images import decode, describe
 from pfl_benchmark.datasets.own.table import read_tables
 from pfl_benchmark.errors import UserError, nearest
 

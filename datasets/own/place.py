@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from pfl_benchmark.datasets.data import DatasetInfo
+from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError
 
 __all__ = ["OWN_KINDS", "is_own", "parts", "sized", "with_columns"]
@@ -22,8 +24,15 @@ _LEAST, _LARGEST = 4, 1024  # pixels a side
 
 
 def is_own(text: str) -> bool:
-    """Whether a dataset is called by where it lies: ``folder:PATH``."""
-    return text.partition(":")[0] in _ROLES and ":" in text
+    """Whether a dataset is called by where it lies, ``folder:PATH``, or by name and side, ``pacs@64``."""
+    kind, colon, _ = text.partition(":")
+    name, at, _ = text.partition("@")
+    return (kind in _ROLES and bool(colon)) or (bool(at) and name in DATASETS and _scales(DATASETS[name]))
+
+
+def _scales(info: DatasetInfo) -> bool:
+    """Whether a dataset's reader scales images."""
+    return hasattr(info.reader, "side")
 
 
 def with_columns(text: str, columns: Mapping[str, str]) -> str:
