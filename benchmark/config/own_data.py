@@ -31,7 +31,7 @@ def load_own(text: str, anew: bool = True) -> str:
     info, values = describe_own(text) if ":" in text else _scaled(text)
     if info.name not in DATASETS:
         register(info, describe_own.__module__)
-        shape = sample_shape(info)
+        shape = sample_shape(info, values.get("embedding", 0))
         NETWORKS[info.name] = find_architecture(info.network).build(shape, info.classes, info.kind)
         SETTINGS[info.name] = Setting(info.name, {"dataset": info.name, **values})
     _LOADED[text] = info.name

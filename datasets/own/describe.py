@@ -16,7 +16,9 @@ from pfl_benchmark.datasets.data import Dataset, DatasetInfo, Samples
 from pfl_benchmark.datasets.own.csv import read_csv
 from pfl_benchmark.datasets.own.folder import read_folder
 from pfl_benchmark.datasets.own.found import Found
+from pfl_benchmark.datasets.own.leaf import read_leaf_data
 from pfl_benchmark.datasets.own.parquet import read_parquet
+from pfl_benchmark.datasets.own.pfllib import read_pfllib
 from pfl_benchmark.datasets.own.place import parts
 from pfl_benchmark.errors import UserError
 
@@ -24,11 +26,19 @@ __all__ = ["OWN_DATA", "describe_own"]
 
 OWN_DATA = "PFL_OWN_DATA"  # of the environment: what a process has read, one a line
 
-_READERS: dict[str, Callable[..., Found]] = {"folder": read_folder, "parquet": read_parquet, "csv": read_csv}
+_READERS: dict[str, Callable[..., Found]] = {
+    "folder": read_folder,
+    "parquet": read_parquet,
+    "csv": read_csv,
+    "leaf": read_leaf_data,
+    "pfllib": read_pfllib,
+}
 _COARSE = 20  # test samples of a client below which its accuracy has coarse steps
 _TEST = 5  # one in so many samples is for testing where the data do not say
 _SMALL, _LEAST = 16, 4  # pixels a side: below the first the network for digits is the default
 _ONE = {"images": "image", "rows": "row"}  # what one sample is called
+_TITLES = {"rows": "table", "words": "text", "characters": "text"}
+_NETWORKS = {"rows": "mlp", "words": "rnn-tweets", "characters": "rnn-characters", "series": "cnn-series"}
 
 
 def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
@@ -53,7 +63,7 @@ def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
     told = f"{kind} {path}: {found.told}{f'; scaled to {side}x{side}' * (side > 0)}"
     info = DatasetInfo(
         name="",
-        title="own table" if found.kind == "rows" else "own images",
+        title=f"own {_TITLES.get(found.kind, found.kind)}",
         class_names=found.class_names,
         shape=found.x.shape[1:],
         sizes=(len(y), 0),
@@ -61,6 +71,7 @@ def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
         std=(),
         kind=found.kind,
         numeric=found.numeric,
+        symbols=found.symbols,
         network=_network(found),
     )
     if found.clients is not None:
@@ -69,8 +80,8 @@ def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
 
 
 def _network(found: Found) -> str:
-    if found.kind == "rows":
-        return "mlp"
+    if found.kind in _NETWORKS:
+        return _NETWORKS[found.kind]
     return "cnn-digits" if min(found.x.shape[2:]) < _SMALL else "cnn-cifar10"
 
 
@@ -80,7 +91,7 @@ def _check(path: Path, found: Found) -> None:
     if found.kind == "images" and min(found.x.shape[2:]) < _LEAST:
         height, width = found.x.shape[2:]
         raise UserError(f"{path} has images of {height}x{width} pixels; expected {_LEAST} a side or more")
-    if found.test is not None:
+    if found.test is not None and found.clients is None:
         labels = np.array(found.labels)
         if without := sorted(set(labels[found.test]) - set(labels[~found.test])):
             raise UserError(
@@ -103,6 +114,9 @@ def _named(
         digest.update(np.ascontiguousarray(array).data)
     stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:40] or _many(info)
     mean, std = _normalisation(parts[0]) if info.kind == "images" else ((), ())
+    if found.scale is not None:
+        mean, std = found.scale
+        digest.update(f"{found.scale}".encode())
     return dataclasses.replace(info, name=f"{stem}-{digest.hexdigest()[:8]}", mean=mean, std=std)
 
 
@@ -198,11 +212,21 @@ class _Theirs:
     samples: Samples
     users: np.ndarray
     digest: str
+    held_out: np.ndarray | None = None
+    vectors: np.ndarray | None = None
 
     def load(self, info: DatasetInfo, roots: Sequence[Path], download: bool, embedding: int) -> Dataset:
         """The dataset; nothing can fail any more."""
         source = f"{info.title} ({info.origin})"
-        return info.holding(self.samples, self.samples, source, users=self.users, digest=self.digest)
+        return info.holding(
+            self.samples,
+            self.samples,
+            source,
+            vectors=self.vectors,
+            users=self.users,
+            digest=self.digest,
+            held_out=self.held_out,
+        )
 
 
 def _with_clients(
@@ -210,6 +234,8 @@ def _with_clients(
 ) -> tuple[DatasetInfo, dict[str, Any]]:
     assert found.clients is not None
     names, users = np.unique(np.array(found.clients), return_inverse=True)
+    if found.test is not None:
+        return _as_given(info, path, found, y, told, list(map(str, names)), users.astype(np.int64))
     owned = np.bincount(users)
     clients = int((owned >= _TEST).sum())
     if clients < 2:
@@ -222,9 +248,10 @@ def _with_clients(
     if clients < len(names):
         told += f", of whom {len(names) - clients} have fewer than {_TEST} {_many(info)} and are left out"
     info = _named(info, path, found, [found.x, y, users], list(map(str, names)))
-    reader = _Theirs(Samples(found.x, y), users.astype(np.int64), info.name)
+    reader = _Theirs(Samples(found.x, y), users.astype(np.int64), info.name, vectors=found.vectors)
     info = dataclasses.replace(info, reader=reader, origin=told)
     return info, {
+        **_embedding(found),
         "partition": "natural",
         "test_share": 1 / _TEST,
         "least_test": 1,
@@ -233,3 +260,41 @@ def _with_clients(
         "test_samples_per_client": max(1, len(y) // _TEST // len(names)),
         **_protocol(clients),
     }
+
+
+def _as_given(
+    info: DatasetInfo,
+    path: Path,
+    found: Found,
+    y: np.ndarray,
+    told: str,
+    names: list[str],
+    users: np.ndarray,
+) -> tuple[DatasetInfo, dict[str, Any]]:
+    """Clients with training and test samples of their own, which the partitioner `given` leaves so."""
+    assert found.test is not None
+    trained, tested = (np.bincount(users[rows], minlength=len(names)) for rows in (~found.test, found.test))
+    clients = int(((trained > 0) & (tested > 0)).sum())
+    if clients < 2:
+        raise UserError(
+            f"{path} has {clients} client{'s' * (clients != 1)} with training and test samples; expected "
+            "two or more"
+        )
+    if clients < len(names):
+        told += f"; {len(names) - clients} clients lack training or test samples and are left out"
+    extra = [] if found.vectors is None else [found.vectors]
+    info = _named(info, path, found, [found.x, y, users, found.test, *extra], names)
+    reader = _Theirs(Samples(found.x, y), users, info.name, found.test, found.vectors)
+    info = dataclasses.replace(info, reader=reader, origin=f"{told}; {len(names):,} clients")
+    return info, {
+        **_embedding(found),
+        "partition": "given",
+        "clients": clients,
+        "samples_per_client": max(1, int(trained.sum()) // len(names)),
+        "test_samples_per_client": max(1, int(tested.sum()) // len(names)),
+        **_protocol(clients),
+    }
+
+
+def _embedding(found: Found) -> dict[str, Any]:
+    return {} if found.vectors is None else {"embedding": found.vectors.shape[1]}

@@ -17,6 +17,8 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "folder": (),
     "parquet": ("image", "label", "client", "ignore"),
     "csv": ("label", "client", "ignore"),
+    "leaf": (),
+    "pfllib": (),
 }
 OWN_KINDS = tuple(_ROLES)
 _SUCH = {"csv": "label=species,ignore=id", "parquet": "image=img,label=fine_label"}

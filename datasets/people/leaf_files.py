@@ -64,7 +64,11 @@ def read_leaf(files: dict[str, list[Path]]) -> People:
     for half, paths in files.items():
         for path in paths:
             content = _read(path)
-            people.extra |= content.get(EXTRA, {})
+            if (extra := content.get(EXTRA, {})) != people.extra and people.x:
+                raise UserError(
+                    f"{path} says of the data what other files beside it do not; write them together again"
+                )
+            people.extra = extra
             for user in content["users"]:
                 x, y = _samples(path, user, content["user_data"])
                 if half == "test" and user not in people.x:
