@@ -16,6 +16,7 @@ from pfl_benchmark.datasets.data import Dataset, DatasetInfo, Samples
 from pfl_benchmark.datasets.own.csv import read_csv
 from pfl_benchmark.datasets.own.folder import read_folder
 from pfl_benchmark.datasets.own.found import Found
+from pfl_benchmark.datasets.own.hub import read_hub
 from pfl_benchmark.datasets.own.leaf import read_leaf_data
 from pfl_benchmark.datasets.own.parquet import read_parquet
 from pfl_benchmark.datasets.own.pfllib import read_pfllib
@@ -30,6 +31,7 @@ _READERS: dict[str, Callable[..., Found]] = {
     "folder": read_folder,
     "parquet": read_parquet,
     "csv": read_csv,
+    "hf": read_hub,
     "leaf": read_leaf_data,
     "pfllib": read_pfllib,
 }

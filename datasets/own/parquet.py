@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["read_parquet"]
+__all__ = ["guessed", "read_images", "read_parquet"]
 
 _ROLES = ("image", "label", "client")
 
@@ -63,18 +63,31 @@ def read_parquet(root: Path, side: int, columns: Mapping[str, str] = MappingProx
         raise UserError(
             f"{root} holds images, of which no column is ignored; drop ignore={columns['ignore']}"
         )
+    return read_images(root, files, [False, True] if len(files) > 1 else None, side, columns)
+
+
+def read_images(
+    root: Path, files: list[Path], halves: list[bool] | None, side: int, columns: Mapping[str, str]
+) -> Found:
+    """Read files with a row for each image.
+
+    halves: which files are for testing; None: they do not say.
+
+    Raises:
+        UserError: as `read_parquet`.
+    """
     tables = [_table(file, columns) for file in files]
-    if len(files) > 1 and any("client" in table.column_names for table in tables):
+    if halves is not None and any("client" in table.column_names for table in tables):
         raise UserError(
             f"{root} has a column client and separate files for testing; a client's samples are divided by "
             "--test-share: put all rows into one file, or leave the column out"
         )
     labels: list[Any] = [label for table in tables for label in table.column("label").to_pylist()]
     numbers = all(isinstance(label, int) for label in labels)
-    clients = tables[0].column("client").to_pylist() if "client" in tables[0].column_names else None
-    test = None
-    if len(files) > 1:
-        test = np.repeat([False, True], [len(table) for table in tables])
+    clients: list[Any] | None = None
+    if "client" in tables[0].column_names:
+        clients = [client for table in tables for client in table.column("client").to_pylist()]
+    test = None if halves is None else np.repeat(halves, [len(table) for table in tables])
     arrays = cache.cached(
         "-".join(["parquet", root.stem, str(side), *_slug(columns.get("image", "image"))]),
         files,
@@ -85,7 +98,7 @@ def read_parquet(root: Path, side: int, columns: Mapping[str, str] = MappingProx
     names = sorted(set(labels), key=None if numbers else str)
     told = (
         " and ".join(file.name for file in files)
-        if len(files) > 1
+        if halves is not None
         else f"the columns {_columns(clients, columns)}"
     )
     told += describe(arrays)
@@ -220,6 +233,19 @@ def _guess(role: str, schema: pa.Schema) -> str:
         fit = [field.name for field in schema if not _of_name(field.type, "")]
     named = [name for name in fit if any(word in name.lower() for word in _HINTS[role])]
     return (named or fit * (role == "image" or len(fit) == 1) or [""])[0]
+
+
+def guessed(path: Path, columns: Mapping[str, str]) -> dict[str, str]:
+    """`columns`, with what image and label are probably called in a file where nobody says."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowException):
+        return dict(columns)  # `_table` says what is wrong
+    roles = [role for role in ("image", "label") if role not in columns and role not in schema.names]
+    return {**columns, **{role: name for role in roles if (name := _guess(role, schema))}}
 
 
 def _empty(column: pa.ChunkedArray) -> int | None:

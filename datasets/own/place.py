@@ -17,11 +17,16 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "folder": (),
     "parquet": ("image", "label", "client", "ignore"),
     "csv": ("label", "client", "ignore"),
+    "hf": ("image", "label", "client", "revision"),
     "leaf": (),
     "pfllib": (),
 }
 OWN_KINDS = tuple(_ROLES)
-_SUCH = {"csv": "label=species,ignore=id", "parquet": "image=img,label=fine_label"}
+_SUCH = {
+    "hf": "image=img,label=fine_label",
+    "csv": "label=species,ignore=id",
+    "parquet": "image=img,label=fine_label",
+}
 _LEAST, _LARGEST = 4, 1024  # pixels a side
 
 
@@ -46,7 +51,9 @@ def with_columns(text: str, columns: Mapping[str, str]) -> str:
     kind = text.partition(":")[0]
     roles = _ROLES.get(kind, ())
     if not roles or ":" not in text:
-        known = [f"{kind}:PATH" for kind, roles in _ROLES.items() if roles]
+        known = [
+            "hf:OWNER/NAME" if kind == "hf" else f"{kind}:PATH" for kind, roles in _ROLES.items() if roles
+        ]
         raise UserError(f"--columns is for --dataset {' or '.join(known)} alone; drop it")
     for role, name in columns.items():
         if role not in roles or not name or {*name} & {*",=?\n"}:
@@ -62,15 +69,22 @@ def with_columns(text: str, columns: Mapping[str, str]) -> str:
 def parts(kind: str, place: str) -> tuple[Path, int, dict[str, str]]:
     """Path, side and columns; a path with an @ or a ? that exists is meant as it is."""
     head, mark, query = place.rpartition("?")
-    if not _ROLES[kind] or not mark or "=" not in query or os.path.exists(os.path.expanduser(place)):
+    if not _ROLES[kind] or not mark or "=" not in query or _exists(kind, place):
         return *_path(kind, place), {}
     columns = dict(part.partition("=")[::2] for part in query.split(","))
     with_columns(f"{kind}:{head}", columns)
     return *_path(kind, head), columns
 
 
+def _exists(kind: str, place: str) -> bool:
+    return kind != "hf" and os.path.exists(os.path.expanduser(place))
+
+
 def _path(kind: str, place: str) -> tuple[Path, int]:
     """Path and side; a path with an @ that exists is meant as it is."""
+    if kind == "hf":
+        head, side = sized(f"{kind}:{place}")
+        return Path(head.partition(":")[2]), side
     if not place or "\0" in place or "\n" in place:
         raise UserError(f"--dataset {kind}: expected a path behind the colon, such as {kind}:PATH")
     path = Path(place).expanduser().absolute()

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -446,3 +447,8 @@ def test_other_laws_are_refused_for_clients(capsys, tmp_path):
 def test_a_name_that_is_too_long_is_one_line(kind, capsys):
     assert main(["--algo", "fedavg", "--dataset", f"{kind}:{'x' * 5000}"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_hub_without_its_package(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    refused(capsys, tmp_path, "hf:ylecun/mnist", ["needs the package huggingface-hub", "pip install"])
