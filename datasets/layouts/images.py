@@ -57,7 +57,8 @@ def decode(images: Sequence[Encoded], side: int) -> dict[str, np.ndarray]:
         (one, first), (other, second) = list(sizes.items())[:2]
         raise UserError(
             f"images have different sizes: {one[0]}x{one[1]} in {first}, {other[0]}x{other[1]} in {second}; "
-            f"add a side behind PATH to scale all; the median is {np.median(sides):g}: PATH@{_proposed(sides)}"
+            f"add a side behind PATH to scale all; the median is {np.median(sides):g}: "
+            f"PATH@{_proposed(sides)}"
         )
     width, height = (side, side) if side else next(iter(sizes))
     channels = 1 if modes <= {*_GREY} else 3

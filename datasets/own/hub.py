@@ -54,8 +54,8 @@ def read_hub(name: Path, side: int, columns: Mapping[str, str] = MappingProxyTyp
         raise
     except Exception as error:  # of the net, of the Hub, of the disk
         raise UserError(
-            f"--dataset hf:{name} could not be fetched ({type(error).__name__}: {one_line(error)}); check the "
-            "name, the network and, for data sets that ask for it, `hf auth login`"
+            f"--dataset hf:{name} could not be fetched ({type(error).__name__}: {one_line(error)}); check "
+            "the name, the network and, for data sets that ask for it, `hf auth login`"
         ) from error
     tested = [number > 0 for number, part in enumerate(halves) for _ in part]
     wanted = guessed(paths[0], wanted)
@@ -99,8 +99,8 @@ def _halves(repository: str, files: Sequence[str], split: str) -> list[list[str]
     for name in halves:
         if len(places := sorted({_place(file) for file in by_split[name]})) > 1:
             raise UserError(
-                f"hf:{repository} has {name} in several configurations ({', '.join(places[:5])}); download the "
-                "one that you mean, and give it as --dataset parquet:PATH"
+                f"hf:{repository} has {name} in several configurations ({', '.join(places[:5])}); download "
+                "the one that you mean, and give it as --dataset parquet:PATH"
             )
     return [by_split[name] for name in halves]
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
             shape, _, kind = read[version](file)
             if shape != () or kind != np.dtype(object):
                 raise ValueError(f"it holds {kind} {list(shape)}")
-            content = load_arrays(file)
+            content = load_arrays(cast(BinaryIO, file))
         if isinstance(content, np.ndarray):
             content = content.item()
         x, y = np.asarray(content["x"]), np.asarray(content["y"])

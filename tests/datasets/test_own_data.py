@@ -233,7 +233,10 @@ def test_columns_in_python(tmp_path):
 def test_columns_are_for_parquet(command, data, capsys):
     assert main([*command, *data, "--columns", "image=img"]) == 2
     error = capsys.readouterr().err
-    assert error == "error: --columns is for --dataset parquet:PATH or csv:PATH alone; drop it\n"
+    assert (
+        error
+        == "error: --columns is for --dataset parquet:PATH or csv:PATH or hf:OWNER/NAME alone; drop it\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -349,7 +352,7 @@ FOLDERS = {
     "an image alone": (_alone, ["class 'b'", "too few"]),
     "cut off": (_damaged, ["0000.png could not be read", "replace or remove"]),
     "no image": (_no_image, ["0000.png could not be read", "replace or remove"]),
-    "sizes": (_sizes, ["different sizes", "PATH@32"]),
+    "sizes": (_sizes, ["different sizes", "PATH@"]),
     "16 bits": (_deep_colours, ["16 bits", "8 bits"]),
     "tiny": (_tiny_images, ["3x3", "4 a side"]),
     "poor clients": (_few_images, ["3 clients, of whom 1", "two or more such clients"]),
