@@ -11,13 +11,19 @@ from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from pfl_benchmark.datasets.download import Download
+from pfl_benchmark.datasets.download import Archive, Download
 from pfl_benchmark.datasets.layouts import Layout
 
 __all__ = ["PADDING", "UNKNOWN", "Dataset", "DatasetInfo", "Kind", "Reader", "Samples"]
 
-Kind = Literal["images", "words", "characters", "series"]
-_UNITS = {"images": "images", "words": "tweets", "characters": "characters", "series": "windows"}
+Kind = Literal["images", "words", "characters", "series", "rows"]
+_UNITS = {
+    "images": "images",
+    "words": "tweets",
+    "characters": "characters",
+    "series": "windows",
+    "rows": "rows",
+}
 
 PADDING, UNKNOWN = 0, 1  # rows of word vectors: behind the end of a text, and for words without a vector
 
@@ -28,7 +34,8 @@ class Samples:
 
     x: by the dataset's kind. Images: uint8 [N, C, H, W], values 0..255. Words: int32 [N, T], a row of the
         word vectors for every word, `PADDING` behind the last one. Characters: uint8 [N, T], numbers in an
-        alphabet. Series: float32 [N, C, T], measurements of C channels.
+        alphabet. Series: float32 [N, C, T], measurements of C channels. Rows: float64 [N, F], features as
+        they are in a table, which `standardise` turns into what is trained on.
     y: int64 [N], values 0..classes-1.
     """
 
@@ -49,6 +56,7 @@ class Dataset:
     users: int64 [N], whose a sample is; `train` and `test` are then one and the same, and a split by users
         divides them.
     groups: int64 [N], parts of a user's samples that stand in the order of time, such as recordings.
+    held_out: bool [N], which samples of users are for testing; None where the data do not say.
     overlap: how many samples of a group that follow a sample share measurements with it.
     digest: changes with the arrays, where a split's indices would not tell.
     """
@@ -67,13 +75,14 @@ class Dataset:
     kind: Kind = "images"
     groups: np.ndarray | None = None
     overlap: int = 0
+    held_out: np.ndarray | None = None
 
     @cached_property
     def checksum(self) -> str:
         """First 16 hex digits of the sha256 of all samples, labels, word vectors and users."""
         digest = hashlib.sha256()
         parts = (self.train.x, self.train.y, self.test.x, self.test.y)
-        arrays = (*parts, self.vectors, self.users, self.groups)
+        arrays = (*parts, self.vectors, self.users, self.groups, self.held_out)
         for array in (one for one in arrays if one is not None):
             # Little-endian on every machine.
             plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
@@ -129,7 +138,7 @@ class DatasetInfo:
     """A registered dataset: its constants, and where its files may be.
 
     shape: (channels, height, width) of images, (words,) or (characters,) of texts, (channels, steps) of
-        series.
+        series, (features,) of rows.
     sizes: official numbers of training and test samples (with a reader: of all, and 0); files with fewer are
         accepted and said to be partial.
     first_label: the label of class 0 in the files (files that do contain a 0 are taken as zero-based).
@@ -139,6 +148,7 @@ class DatasetInfo:
     builtin: makes (train, test) without any file; `layouts` and `download` are then unused.
     reader: reads a dataset whose samples belong to users; all of these are then unused.
     symbols: size of the alphabet of characters.
+    numeric: which features of rows are measured, and so standardised; the others stay as they are.
     network: what ``--network`` calls its own network; empty: it has none, or its plugin brings one.
     origin: where it comes from, in a few words.
     licence: of the data, as their source states it.
@@ -154,7 +164,7 @@ class DatasetInfo:
     std: tuple[float, ...]
     first_label: int = 0
     layouts: tuple[Layout, ...] = ()
-    download: Download | None = None
+    download: Download | Archive | None = None
     how_to_get: str = ""
     builtin: Callable[[], tuple[Samples, Samples]] | None = None
     reader: Reader | None = None
@@ -163,6 +173,7 @@ class DatasetInfo:
     citation: str = "not stated by the source"
     kind: Kind = "images"
     symbols: int = 0
+    numeric: tuple[int, ...] = ()
     network: str = ""
 
     @property
@@ -180,6 +191,7 @@ class DatasetInfo:
         digest: str = "",
         groups: np.ndarray | None = None,
         overlap: int = 0,
+        held_out: np.ndarray | None = None,
     ) -> Dataset:
         """The dataset with these samples; the rest as in `Dataset`."""
         return Dataset(
@@ -197,6 +209,7 @@ class DatasetInfo:
             kind=self.kind,
             groups=groups,
             overlap=overlap,
+            held_out=held_out,
         )
 
     def partial(self, train: int, test: int = 0) -> str:

@@ -154,19 +154,21 @@ def _made(info: DatasetInfo, builtin: Callable[[], tuple[Samples, Samples]]) -> 
 
 def _misfit(info: DatasetInfo, x: np.ndarray, y: np.ndarray) -> str:
     """What is wrong with the arrays of one half, as they are used; empty if nothing is."""
-    if x.dtype != np.uint8 or y.dtype != np.int64:
-        return f"{x.dtype} images and {y.dtype} labels instead of uint8 and int64"
+    kind = np.dtype(np.float64 if info.kind == "rows" else np.uint8)
+    if x.dtype != kind or y.dtype != np.int64:
+        return f"{x.dtype} {info.unit} and {y.dtype} labels instead of {kind} and int64"
     if y.shape != x.shape[:1]:
-        return f"images {list(x.shape)} and labels {list(y.shape)} instead of one label an image"
+        one = {"images": "an image", "rows": "a row"}.get(info.kind, "a sample")
+        return f"{info.unit} {list(x.shape)} and labels {list(y.shape)} instead of one label {one}"
     return _problem(info, x, y, 0)
 
 
 def _problem(info: DatasetInfo, x: np.ndarray, y: np.ndarray, first: int) -> str:
     """What is wrong with images and labels that begin with `first`; empty if nothing is."""
     if len(x) == 0:
-        return "no images"
+        return f"no {info.unit}"
     if x.shape[1:] != info.shape:
-        return f"images of shape {x.shape[1:]} instead of {info.shape}"
+        return f"{info.unit} of shape {x.shape[1:]} instead of {info.shape}"
     if y.min() < first or y.max() >= first + info.classes:
         return f"labels {y.min()}..{y.max()} instead of {first}..{first + info.classes - 1}"
     return ""

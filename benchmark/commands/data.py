@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pfl_benchmark.config.fields import DATA_FIELDS, changes, describe_split
-from pfl_benchmark.config.flags import add_data, add_flag, config_of, file_of
+from pfl_benchmark.config.flags import add_data, add_flag, config_of, file_of, path
 from pfl_benchmark.console.terminal import columns, show, shown_path
-from pfl_benchmark.errors import UserError, flag, why
+from pfl_benchmark.datasets.export import FORMS, export
+from pfl_benchmark.errors import UserError, flag, nearest, why
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,8 @@ EXAMPLES = """\
   python -m benchmark data --dataset digits
   python -m benchmark data --setting cifar10-dir0.3 --seed 1 --full
   python -m benchmark data --dataset digits --dirichlet 0.1 --clients 10 --out split.png
-  python -m benchmark data --dataset folder:my_images      images of your own: what was read"""
+  python -m benchmark data --dataset folder:my_images      images of your own: what was read
+  python -m benchmark data --setting digits-s2 --export pfllib split      for PFLlib, a client a file"""
 
 _PICTURES = Path("results/splits")
 _ENDS = 6  # rows of a long table that are shown at its beginning and at its end
@@ -35,8 +37,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data(parser, (*DATA_FIELDS, "seed"))
     output = parser.add_argument_group("output")
     add_flag(output, "--out FILE.png", f"the picture (default: in {_PICTURES})", file_of(".png"))
+    add_export(output)
     add_flag(output, "--full", "show all rows of the table of clients")
     add_flag(output, "--json", "print one JSON object, with all clients, instead of the tables")
+
+
+def add_export(group: argparse._ActionsContainer) -> None:
+    """Declare ``--export FORM DIR``."""
+
+    class Export(argparse.Action):
+        """A form and a folder."""
+
+        def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+            form, folder = values
+            if form not in FORMS:
+                known = " or ".join(FORMS)
+                raise UserError(f"--export {form}: expected {known} and a folder{nearest(form, FORMS)}")
+            namespace.export = (form, path("--export", folder))
+
+    text = (
+        "write the split, as LEAF's or PFLlib's files that these and other programs read, into a new folder"
+    )
+    group.add_argument("--export", nargs=2, metavar=("FORM", "DIR"), action=Export, help=text)
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -53,6 +75,11 @@ def execute(arguments: argparse.Namespace) -> None:
     info = datasets.DATASETS[config.dataset]
     dataset = datasets.load(config.dataset, arguments.data_dir, embedding=config.embedding)
     split = split_of(config, dataset)
+    exported = ""
+    if arguments.export:
+        form, folder = arguments.export
+        export(form, folder, info, dataset, split)
+        exported = f"{shown_path(folder)} (read it by --dataset {form}:{shown_path(folder)})"
     name = f"{setting}-seed{config.seed}"
     if changes(setting, config, DATA_FIELDS):
         name = f"{slug(config)}-{split.checksum[:8]}"
@@ -82,6 +109,7 @@ def execute(arguments: argparse.Namespace) -> None:
         "checksum": split.checksum,
         "data_checksum": dataset.checksum,
         "picture": shown_path(picture),
+        **({"exported": exported} if exported else {}),
     }
     if arguments.json:
         rows = table.assign(class_names=table["class_names"].str.split(", ")).reset_index()
@@ -90,6 +118,8 @@ def execute(arguments: argparse.Namespace) -> None:
         print(_overview(facts, table, config.partitioner.tell(split.facts)))
         show("", _clients(table, arguments.full), "")
         print(f"picture  {facts['picture']}")
+        if exported:
+            print(f"exported {exported}")
 
 
 def _overview(facts: dict[str, Any], table: pd.DataFrame, told: str) -> str:

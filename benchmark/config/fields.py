@@ -10,12 +10,15 @@ from typing import Any
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS, find_setting
 from pfl_benchmark.datasets.partitioners import OPTIONS
+from pfl_benchmark.datasets.partitioners.base import in_units
+from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import flag
 
 _FIELDS = tuple(spec.name for spec in dataclasses.fields(RunConfig))
 
 DATA_FIELDS = (
     "dataset", "partition", *OPTIONS, "clients", "samples_per_client", "test_samples_per_client", "embedding",
+    "standardise",
 )  # fmt: skip
 # All other fields that have a flag of their own form; a new field joins them.
 PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper", "stop_after"))
@@ -62,7 +65,9 @@ def in_words(name: str, value: object) -> str:
 
 def describe_split(config: RunConfig) -> str:
     """A split in words: ``20 clients, 2 classes and 60 training images each``."""
-    return f"{config.clients} clients, {config.partitioner.describe()}"
+    told = f"{config.clients} clients, {config.partitioner.describe()}"
+    known = config.dataset in DATASETS and DATASETS[config.dataset].kind == "rows"
+    return in_units(told, "rows") if known else told
 
 
 def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> dict[str, Any]:

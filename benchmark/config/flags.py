@@ -22,8 +22,8 @@ from pfl_benchmark.errors import UserError, check_range, flag, is_plain
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _KINDS = get_type_hints(RunConfig)
 _MORE_HELP = {
-    "dataset": ", or images of your own, folder:PATH or parquet:PATH; without --setting, the first setting "
-    "with this dataset is used",
+    "dataset": ", or data of your own: folder:PATH, parquet:PATH, csv:PATH; without --setting, the first "
+    "setting with this dataset is used",
     "partition": "; an option of only one partition selects that partition",
 }
 
@@ -72,7 +72,7 @@ def add_data(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
     text = f"dataset, split and protocol: {', '.join(SETTINGS)} (default: {DEFAULT_SETTING})"
     add_flag(group, "--setting NAME", text)
     add_config_flags(group, names)
-    text = "with parquet:PATH: what its columns are called, such as image=img,label=fine_label"
+    text = "with parquet:PATH or csv:PATH: what its columns are called, such as image=img,label=fine_label"
     add_flag(group, "--columns NAMES", text, _columns)
     add_data_dir(group)
 
@@ -254,6 +254,11 @@ def config_from(
             raise UserError(f"{flag(field)} has an effect only under --budget {budget}; add that flag")
     if "adapt_epochs" in given and not given.get("new_clients"):
         raise UserError("--adapt-epochs has an effect only under --new-clients; add that flag")
+    if "standardise" in given and DATASETS[values["dataset"]].kind != "rows":
+        raise UserError(
+            f"--standardise is for tables, and '{values['dataset']}' holds "
+            f"{DATASETS[values['dataset']].unit}; drop it"
+        )
     config = dataclasses.replace(RunConfig(), **{**values, **given, "partition": _partition(values, given)})
     config.validate()
     if given.get("eval_adapted") and not config.eval_every:

@@ -1,14 +1,18 @@
-"""``--dataset folder:PATH``: images of one's own as a dataset, its network and a setting.
+"""``--dataset folder:PATH``: data of one's own as a dataset, its network and a setting; and ``pacs@64``.
 
 The environment's PFL_OWN_DATA, one a line, tells them to the processes begun by this one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Mapping
+from typing import Any, cast
 
-from pfl_benchmark.config.settings import SETTINGS, Setting
-from pfl_benchmark.datasets.own import OWN_DATA, describe_own
+from pfl_benchmark.config.settings import SETTINGS, Setting, default_setting, find_setting
+from pfl_benchmark.datasets.data import DatasetInfo
+from pfl_benchmark.datasets.own import OWN_DATA, describe_own, sized
 from pfl_benchmark.datasets.registry import DATASETS, register
 from pfl_benchmark.models import NETWORKS, find_architecture, sample_shape
 
@@ -16,7 +20,7 @@ _LOADED: dict[str, str] = {}  # names of datasets by what was given
 
 
 def load_own(text: str, anew: bool = True) -> str:
-    """Make known what ``folder:PATH`` or ``parquet:PATH`` names; UserError: unreadable.
+    """Make known what ``folder:PATH`` and the like, or ``NAME@SIDE``, names; UserError: unreadable.
 
     anew: read it again if this process has read it before: it may have changed since.
 
@@ -24,12 +28,25 @@ def load_own(text: str, anew: bool = True) -> str:
     """
     if text in _LOADED and not anew:
         return _LOADED[text]
-    info, values = describe_own(text)
+    info, values = describe_own(text) if ":" in text else _scaled(text)
     if info.name not in DATASETS:
         register(info, describe_own.__module__)
-        shape = sample_shape(info)
+        shape = sample_shape(info, values.get("embedding", 0))
         NETWORKS[info.name] = find_architecture(info.network).build(shape, info.classes, info.kind)
         SETTINGS[info.name] = Setting(info.name, {"dataset": info.name, **values})
     _LOADED[text] = info.name
     os.environ[OWN_DATA] = "\n".join(_LOADED)
     return info.name
+
+
+def _scaled(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
+    """A dataset by name with images of another side, and the values of the setting that is its own."""
+    name, side = sized(text)
+    info, values = DATASETS[name], find_setting(default_setting(name)).values
+    if side == info.shape[1]:
+        return info, values
+    reader = dataclasses.replace(cast(Any, info.reader), side=side)
+    shape = (info.shape[0], side, side)
+    network = info.network if side >= find_architecture(info.network).least else "cnn-digits"
+    info = dataclasses.replace(info, name=f"{name}-{side}", shape=shape, reader=reader, network=network)
+    return info, {**values, "dataset": info.name}

@@ -66,6 +66,13 @@ class RunConfig:
     lr: float = _doc(0.01, "learning rate of local SGD", within="(0, 1e30]")
     momentum: float = _doc(0.5, "momentum; the buffer is fresh at every local call", within="[0, 1)")
     weight_decay: float = _doc(0.0, "L2 penalty on weights, none on biases", within="[0, 1e30]")
+    standardise: str = _doc(
+        "all",
+        "tables: measured columns have mean 0 and deviation 1 over the training rows of all clients, or of "
+        "each client alone; no other data have this option",
+        choices=("all", "client"),
+        absent="all",
+    )
     augment: bool = _doc(False, "random horizontal flip and, by --crop-padding, crop of training images")
     crop_padding: int = _doc(
         4,  # FedRep's (utils/train_utils.py)
@@ -198,6 +205,8 @@ class RunConfig:
         others = [name for name in OPTIONS if name not in own]
         if self.dataset in DATASETS and DATASETS[self.dataset].network == self.network:
             others.append("network")
+        if self.dataset in DATASETS and DATASETS[self.dataset].kind != "rows":
+            others.append("standardise")
         others += [] if self.new_clients else ["adapt_epochs"]
         others += [] if self.eval_every else ["eval_adapted"]
         return (*others, *([] if self.augment else ["crop_padding"]))
@@ -232,8 +241,10 @@ class RunConfig:
         return hashlib.sha256(self.identity.encode()).hexdigest()[:10]
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields but options of other partitioners that records can do without, also if one is gone."""
+        """All fields but options of other partitioners or data, which records can do without."""
         needless = {*OPTIONS} & ({*self.idle} - {*self.identifying})
+        if self.dataset not in DATASETS or DATASETS[self.dataset].kind != "rows":
+            needless |= {"standardise"} - {*self.identifying}
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in needless}
 
     def keys(self) -> list[str]:

@@ -59,6 +59,7 @@ _TWEETS = {"participation": 0.25, "rounds": 24, "eval_every": 4, "lr": 0.3, "emb
 
 _SHAKESPEARE = {"participation": 0.05, "rounds": 60, "local_epochs": 2, "lr": 0.3}
 _FEW_ROLES = {**_SHAKESPEARE, "participation": 0.2, "rounds": 8, "eval_every": 4}
+_PACS = {"test_share": 0.2, "least_test": 1, "clients": 20, "participation": 0.25, "rounds": 100}
 _HAPT = {"test_share": 0.3, "clients": 30, "participation": 0.2, "rounds": 100, "local_epochs": 2, "lr": 0.03}
 
 # Sample counts: paper, section "Performance Comparison" and appendix "Data Partitioning"; test sizes are
@@ -108,6 +109,14 @@ SETTINGS: dict[str, Setting] = {
         _split("shakespeare", "chronological", 40, 20, test_share=0.2, **_users(10), **_FEW_ROLES),
     ),
     "fmnist-s2": Setting("Fashion-MNIST (100, 2)", _shards("fmnist", 150, 100, 2)),
+    "mnist-s2": Setting("MNIST (100, 2)", _shards("mnist", 150, 100, 2)),
+    "svhn-s2": Setting("SVHN (100, 2)", _shards("svhn", 150, 100, 2)),
+    "tiny-imagenet-s20": Setting("Tiny ImageNet (100, 20)", _shards("tiny-imagenet", 400, 100, 20)),
+    "femnist": Setting(
+        "FEMNIST (100)",
+        _split("femnist", "natural", 180, 45, test_share=0.2, least_test=5, clients=100),
+    ),
+    "pacs": Setting("PACS (4 domains, 5 each)", _split("pacs", "domains", 400, 100, **_PACS)),
     "digits-s2": Setting(
         "Digits (20, 2)", _split("digits", "distinct", 60, 20, classes_per_client=2, **_DIGITS)
     ),
@@ -170,16 +179,16 @@ def default_setting(dataset: str) -> str:
     path = Path(place).expanduser()
     if place.lower() in OWN_KINDS:
         kind, place = place, "PATH"
-    elif not kind and path.is_file() and path.suffix != ".parquet":
+    elif not kind and path.is_file() and path.suffix not in (".parquet", ".csv"):
         raise UserError(
-            f"unknown dataset '{dataset}': it is a file; expected a name, folder:PATH or parquet:PATH; other "
-            "data come with a plugin (docs/site/extend/dataset.md)"
+            f"unknown dataset '{dataset}': it is a file; expected a name, folder:PATH, parquet:PATH or "
+            "csv:PATH; other data come with a plugin (docs/site/extend/dataset.md)"
         )
     elif not kind and (path.exists() or {*place} & {*"/\\"}):
-        kind = "parquet" if path.suffix == ".parquet" else "folder"
+        kind = path.suffix[1:] if path.suffix in (".parquet", ".csv") else "folder"
     if kind.lower() in OWN_KINDS:
         raise UserError(
-            f"unknown dataset '{dataset}'; images of your own are given as --dataset {kind.lower()}:{place}"
+            f"unknown dataset '{dataset}'; data of your own are given as --dataset {kind.lower()}:{place}"
         )
     known = sorted({setting.values["dataset"] for setting in SETTINGS.values()})
     raise unknown("dataset", dataset, [*known, *(f"{kind}:PATH" for kind in OWN_KINDS)])

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.datasets.standardise import standardise
 from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.batches import check_batches
 from pfl_benchmark.engine.data import FederatedData
@@ -63,6 +64,16 @@ def _with_advice(divide: Callable[[RunConfig], D], config: RunConfig) -> D:
         raise UserError(f"{error}; another seed may do, such as --seed {seed}") from error
 
 
+def _trained_on(
+    config: RunConfig, dataset: datasets.Dataset, split: datasets.Split
+) -> tuple[datasets.Dataset, datasets.Split]:
+    """Data and split as clients train on them: tables are standardised by what the split says."""
+    if dataset.kind != "rows":
+        return dataset, split
+    numeric = datasets.DATASETS[config.dataset].numeric
+    return standardise(dataset, split, numeric, each=config.standardise == "client")
+
+
 @dataclass(frozen=True)
 class Prepared:
     """Everything of a run but its rounds; `make` builds the method for a number of rounds."""
@@ -95,7 +106,7 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     plain = dataset
     dataset, split = _with_advice(lambda same: _divided(same, plain), config)
     streams = Streams(config.seed)
-    data = FederatedData(dataset, split, device)
+    data = FederatedData(*_trained_on(config, dataset, split), device)
     executor = EXECUTORS[resolved.executor](config, data, streams, strict=execution.executor != "auto")
     initial = network.init(streams.get("init"), device)
     schedule = Schedule(data.clients, config.participation, streams)

@@ -12,14 +12,20 @@ from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.models.network import Network
 
 # Of a sample: channels, height and width of an image; channels and steps of a series; width of word vectors;
-# length of a text of characters and size of the alphabet.
+# length of a text of characters and size of the alphabet; features of a row.
 Shape = tuple[int, ...]
 Factory = Callable[[Shape, int], Network]  # makes the network for a shape and a number of classes
 
 ELSE = "choose another --network (python -m benchmark list networks)"
 
 
-KINDS = {"images": "images", "words": "texts", "characters": "texts of characters", "series": "series"}
+KINDS = {
+    "images": "images",
+    "words": "texts",
+    "characters": "texts of characters",
+    "series": "series",
+    "rows": "rows of a table",
+}
 
 
 @dataclass(frozen=True)

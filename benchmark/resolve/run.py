@@ -107,6 +107,8 @@ def check_data(config: RunConfig) -> None:
     config.partitioner.check(info.name, users=info.by_users)
     if config.augment and info.kind != "images":
         raise UserError(f"--augment is for images, {holds}")
+    if info.kind != "rows" and config.standardise != RunConfig.standardise:
+        raise UserError(f"--standardise is for tables, {holds}")
     side = min(info.shape[1:], default=0)
     if config.augment and config.crop_padding >= side:
         raise UserError(

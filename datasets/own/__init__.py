@@ -1,11 +1,12 @@
-"""Images of one's own: ``--dataset folder:PATH`` and ``--dataset parquet:PATH``.
+"""Data of one's own: ``--dataset folder:PATH``, ``parquet:PATH``, ``csv:PATH``.
 
 A folder or file becomes an ordinary `DatasetInfo`, whose name ends with a checksum of what was read: other
-images are another dataset, and the same images are the same dataset wherever they lie.
+samples are another dataset, and the same samples are the same dataset wherever they lie.
 """
 
 from __future__ import annotations
 
-from pfl_benchmark.datasets.own.describe import OWN_DATA, OWN_KINDS, describe_own, is_own, with_columns
+from pfl_benchmark.datasets.own.describe import OWN_DATA, describe_own
+from pfl_benchmark.datasets.own.place import OWN_KINDS, is_own, sized, with_columns
 
-__all__ = ["OWN_DATA", "OWN_KINDS", "describe_own", "is_own", "with_columns"]
+__all__ = ["OWN_DATA", "OWN_KINDS", "describe_own", "is_own", "sized", "with_columns"]

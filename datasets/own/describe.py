@@ -1,10 +1,9 @@
-"""From ``folder:PATH`` or ``parquet:PATH`` to a dataset and to values that suit it."""
+"""From ``folder:PATH`` and the like to a dataset and to values that suit it."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,32 +13,41 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pfl_benchmark.datasets.data import Dataset, DatasetInfo, Samples
+from pfl_benchmark.datasets.own.csv import read_csv
 from pfl_benchmark.datasets.own.folder import read_folder
 from pfl_benchmark.datasets.own.found import Found
-from pfl_benchmark.datasets.own.parquet import ROLES, read_parquet
+from pfl_benchmark.datasets.own.hub import read_hub
+from pfl_benchmark.datasets.own.leaf import read_leaf_data
+from pfl_benchmark.datasets.own.parquet import read_parquet
+from pfl_benchmark.datasets.own.pfllib import read_pfllib
+from pfl_benchmark.datasets.own.place import parts
 from pfl_benchmark.errors import UserError
 
-__all__ = ["OWN_DATA", "describe_own", "is_own", "with_columns"]
+__all__ = ["OWN_DATA", "describe_own"]
 
 OWN_DATA = "PFL_OWN_DATA"  # of the environment: what a process has read, one a line
 
-_READERS: dict[str, Callable[..., Found]] = {"folder": read_folder, "parquet": read_parquet}
-OWN_KINDS = tuple(_READERS)  # what stands before the colon
-_COARSE = 20  # test images of a client below which its accuracy has coarse steps
-_TEST = 5  # one in so many images is for testing where the data do not say
-_SMALL, _LEAST, _LARGEST = 16, 4, 1024  # pixels a side: below the first the network for digits is the default
-
-
-def is_own(text: str) -> bool:
-    """Whether a dataset is called by where it lies: ``folder:PATH``."""
-    return text.partition(":")[0] in _READERS and ":" in text
+_READERS: dict[str, Callable[..., Found]] = {
+    "folder": read_folder,
+    "parquet": read_parquet,
+    "csv": read_csv,
+    "hf": read_hub,
+    "leaf": read_leaf_data,
+    "pfllib": read_pfllib,
+}
+_COARSE = 20  # test samples of a client below which its accuracy has coarse steps
+_TEST = 5  # one in so many samples is for testing where the data do not say
+_SMALL, _LEAST = 16, 4  # pixels a side: below the first the network for digits is the default
+_ONE = {"images": "image", "rows": "row"}  # what one sample is called
+_TITLES = {"rows": "table", "words": "text", "characters": "text"}
+_NETWORKS = {"rows": "mlp", "words": "rnn-tweets", "characters": "rnn-characters", "series": "cnn-series"}
 
 
 def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
-    """Read what ``folder:PATH`` or ``parquet:PATH`` names; ``PATH@32`` scales all images to 32 × 32 pixels,
+    """Read what ``folder:PATH`` and the like name; ``PATH@32`` scales all images to 32 × 32 pixels,
     ``parquet:PATH?image=img`` says what columns are called.
 
-    Where the data do not say what is for testing, every fifth image of a class is, at even distances. A
+    Where the data do not say what is for testing, every fifth sample of a class is, at even distances. A
     dataset with clients has users, who are divided by the partitioner `natural`.
 
     Returns:
@@ -49,7 +57,7 @@ def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
         UserError: it cannot be read, or is not enough for training.
     """
     kind, _, place = text.partition(":")
-    path, side, columns = _place(kind, place)
+    path, side, columns = parts(kind, place)
     found = _READERS[kind](path, side, *([columns] if columns else []))
     _check(path, found)
     number = {name: label for label, name in enumerate(found.class_names)}
@@ -57,85 +65,60 @@ def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
     told = f"{kind} {path}: {found.told}{f'; scaled to {side}x{side}' * (side > 0)}"
     info = DatasetInfo(
         name="",
-        title="own images",
+        title=f"own {_TITLES.get(found.kind, found.kind)}",
         class_names=found.class_names,
         shape=found.x.shape[1:],
         sizes=(len(y), 0),
         mean=(),
         std=(),
-        network="cnn-digits" if min(found.x.shape[2:]) < _SMALL else "cnn-cifar10",
+        kind=found.kind,
+        numeric=found.numeric,
+        symbols=found.symbols,
+        network=_network(found),
     )
     if found.clients is not None:
         return _with_clients(info, path, found, y, told)
     return _pooled(info, path, found, y, told)
 
 
-def with_columns(text: str, columns: Mapping[str, str]) -> str:
-    """``parquet:PATH?image=img``: what was asked for by `--columns`, as one word.
-
-    Raises:
-        UserError: no parquet file, or no column for one of `ROLES`.
-    """
-    if not text.startswith("parquet:"):
-        raise UserError("--columns is for --dataset parquet:PATH alone; drop it")
-    for role, name in columns.items():
-        if role not in ROLES or not name or {*name} & {*",=?\n"}:
-            such = f"such as {ROLES[0]}=img,{ROLES[1]}=fine_label"
-            raise UserError(
-                f"--columns has {role}={name}; expected {', '.join(ROLES[:-1])} or {ROLES[-1]} and the name "
-                f"of a column, {such}"
-            )
-    if len({*columns.values()}) < len(columns):
-        raise UserError("--columns names a column twice; expected a column of its own for each")
-    return f"{text}?{','.join('='.join(item) for item in columns.items())}"
-
-
-def _place(kind: str, place: str) -> tuple[Path, int, dict[str, str]]:
-    """Path, side and columns; a path with an @ or a ? that exists is meant as it is."""
-    head, mark, query = place.rpartition("?")
-    if kind != "parquet" or not mark or "=" not in query or os.path.exists(os.path.expanduser(place)):
-        return *_sized(kind, place), {}
-    columns = dict(part.partition("=")[::2] for part in query.split(","))
-    with_columns(f"{kind}:{head}", columns)
-    return *_sized(kind, head), columns
-
-
-def _sized(kind: str, place: str) -> tuple[Path, int]:
-    """Path and side; a path with an @ that exists is meant as it is."""
-    if not place or "\0" in place or "\n" in place:
-        raise UserError(f"--dataset {kind}: expected a path behind the colon, such as {kind}:PATH")
-    path = Path(place).expanduser().absolute()
-    head, at, side = place.rpartition("@")
-    if os.path.exists(path) or not at or not head:  # False, where pathlib raises: too long a name
-        return path, 0
-    if not (side.isascii() and side.isdecimal()) or len(side) > 4 or not _LEAST <= int(side) <= _LARGEST:
-        raise UserError(
-            f"--dataset {kind}:{place}: the side behind the @ is '{side}'; expected a whole number of pixels "
-            f"from {_LEAST} to {_LARGEST}"
-        )
-    return Path(head).expanduser().absolute(), int(side)
+def _network(found: Found) -> str:
+    if found.kind in _NETWORKS:
+        return _NETWORKS[found.kind]
+    return "cnn-digits" if min(found.x.shape[2:]) < _SMALL else "cnn-cifar10"
 
 
 def _check(path: Path, found: Found) -> None:
-    height, width = found.x.shape[2:]
     if len(found.class_names) < 2:
         raise UserError(f"{path} has one class, '{found.class_names[0]}'; expected two or more")
-    if min(height, width) < _LEAST:
+    if found.kind == "images" and min(found.x.shape[2:]) < _LEAST:
+        height, width = found.x.shape[2:]
         raise UserError(f"{path} has images of {height}x{width} pixels; expected {_LEAST} a side or more")
-    if found.test is not None:
+    if found.test is not None and found.clients is None:
         labels = np.array(found.labels)
         if without := sorted(set(labels[found.test]) - set(labels[~found.test])):
-            raise UserError(f"{path} has test images of class '{without[0]}' and none for training; add some")
+            raise UserError(
+                f"{path} has test {_many(found)} of class '{without[0]}' and none for training; add some"
+            )
 
 
-def _named(info: DatasetInfo, path: Path, parts: Sequence[np.ndarray], names: Sequence[str]) -> DatasetInfo:
+def _many(found: Found | DatasetInfo) -> str:
+    """What samples are called."""
+    return f"{_ONE.get(found.kind, 'sample')}s"
+
+
+def _named(
+    info: DatasetInfo, path: Path, found: Found, parts: Sequence[np.ndarray], names: Sequence[str]
+) -> DatasetInfo:
     """`info` with its name and the constants of normalisation, from the training images."""
-    digest = hashlib.sha256("\n".join([*info.class_names, *names]).encode())
+    digest = hashlib.sha256("\n".join([*info.class_names, *names, *found.features]).encode())
     for array in parts:
         digest.update(f"{array.shape} ".encode())
         digest.update(np.ascontiguousarray(array).data)
-    stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:40] or "images"
-    mean, std = _normalisation(parts[0])
+    stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:40] or _many(info)
+    mean, std = _normalisation(parts[0]) if info.kind == "images" else ((), ())
+    if found.scale is not None:
+        mean, std = found.scale
+        digest.update(f"{found.scale}".encode())
     return dataclasses.replace(info, name=f"{stem}-{digest.hexdigest()[:8]}", mean=mean, std=std)
 
 
@@ -161,23 +144,26 @@ def _pooled(
     if test is None:
         test, told = (
             _held_out(y, len(found.class_names)),
-            f"{told}; one image in {_TEST} held out for testing",
+            f"{told}; one {_ONE.get(info.kind, 'sample')} in {_TEST} held out for testing",
         )
     halves = Samples(found.x[~test], y[~test]), Samples(found.x[test], y[test])
     classes = len(found.class_names)
     trained, held = (np.bincount(half.y, minlength=classes) for half in halves)
     if found.test is None and not min(trained.min(), held.min()):
         poor = found.class_names[int(np.argmin(np.minimum(trained, held)))]
-        raise UserError(f"{path} has too few images of class '{poor}'; expected two or more, one for testing")
+        raise UserError(
+            f"{path} has too few {_many(info)} of class '{poor}'; expected two or more, one for testing"
+        )
     if untested := [name for name, count in zip(found.class_names, held, strict=True) if not count]:
-        told += f"; no test images of class {', '.join(map(repr, untested[:5]))}{', …' * (len(untested) > 5)}"
+        listed = f"{', '.join(map(repr, untested[:5]))}{', …' * (len(untested) > 5)}"
+        told += f"; no test {_many(info)} of class {listed}"
     clients = int(np.clip(len(halves[0]) // 50, 2, 20))
     tested = max(1, len(halves[1]) // clients)
     if (smallest := int(held[held > 0].min())) < tested:  # a client may have that class alone
         tested = smallest
-        told += f"; at most {tested} test images a client, as many as the smallest class has"
-    told += _few(tested)
-    info = _named(info, path, [halves[0].x, halves[0].y, halves[1].x, halves[1].y], ())
+        told += f"; at most {tested} test {_many(info)} a client, as many as the smallest class has"
+    told += _few(tested, _many(info))
+    info = _named(info, path, found, [halves[0].x, halves[0].y, halves[1].x, halves[1].y], ())
     info = dataclasses.replace(
         info, sizes=(len(halves[0]), len(halves[1])), builtin=lambda: halves, origin=told
     )
@@ -191,14 +177,14 @@ def _pooled(
     }
 
 
-def _few(tested: int) -> str:
+def _few(tested: int, many: str) -> str:
     """A warning where accuracies of clients have large steps; empty: there is no reason."""
     if tested >= _COARSE:
         return ""
     step = 100 / tested
     return (
-        f"; few test images a client ({tested}: one is {step:.3g} % of its accuracy): give fewer --clients, "
-        "--test-samples-per-client, or more images for testing"
+        f"; few test {many} a client ({tested}: one is {step:.3g} % of its accuracy): give fewer --clients, "
+        f"--test-samples-per-client, or more {many} for testing"
     )
 
 
@@ -228,11 +214,21 @@ class _Theirs:
     samples: Samples
     users: np.ndarray
     digest: str
+    held_out: np.ndarray | None = None
+    vectors: np.ndarray | None = None
 
     def load(self, info: DatasetInfo, roots: Sequence[Path], download: bool, embedding: int) -> Dataset:
         """The dataset; nothing can fail any more."""
         source = f"{info.title} ({info.origin})"
-        return info.holding(self.samples, self.samples, source, users=self.users, digest=self.digest)
+        return info.holding(
+            self.samples,
+            self.samples,
+            source,
+            vectors=self.vectors,
+            users=self.users,
+            digest=self.digest,
+            held_out=self.held_out,
+        )
 
 
 def _with_clients(
@@ -240,21 +236,24 @@ def _with_clients(
 ) -> tuple[DatasetInfo, dict[str, Any]]:
     assert found.clients is not None
     names, users = np.unique(np.array(found.clients), return_inverse=True)
+    if found.test is not None:
+        return _as_given(info, path, found, y, told, list(map(str, names)), users.astype(np.int64))
     owned = np.bincount(users)
     clients = int((owned >= _TEST).sum())
     if clients < 2:
         raise UserError(
-            f"{path} has {len(names)} client{'s' * (len(names) != 1)}, of whom {clients} have {_TEST} images "
-            "or more; expected two or more such clients"
+            f"{path} has {len(names)} client{'s' * (len(names) != 1)}, of whom {clients} have {_TEST} "
+            f"{_many(info)} or more; expected two or more such clients"
         )
     listed = ", ".join(str(name) for name in names[:5]) + ", …" * (len(names) > 5)
     told += f"; {len(names)} clients ({listed})"
     if clients < len(names):
-        told += f", of whom {len(names) - clients} have fewer than {_TEST} images and are left out"
-    info = _named(info, path, [found.x, y, users], list(map(str, names)))
-    reader = _Theirs(Samples(found.x, y), users.astype(np.int64), info.name)
+        told += f", of whom {len(names) - clients} have fewer than {_TEST} {_many(info)} and are left out"
+    info = _named(info, path, found, [found.x, y, users], list(map(str, names)))
+    reader = _Theirs(Samples(found.x, y), users.astype(np.int64), info.name, vectors=found.vectors)
     info = dataclasses.replace(info, reader=reader, origin=told)
     return info, {
+        **_embedding(found),
         "partition": "natural",
         "test_share": 1 / _TEST,
         "least_test": 1,
@@ -263,3 +262,41 @@ def _with_clients(
         "test_samples_per_client": max(1, len(y) // _TEST // len(names)),
         **_protocol(clients),
     }
+
+
+def _as_given(
+    info: DatasetInfo,
+    path: Path,
+    found: Found,
+    y: np.ndarray,
+    told: str,
+    names: list[str],
+    users: np.ndarray,
+) -> tuple[DatasetInfo, dict[str, Any]]:
+    """Clients with training and test samples of their own, which the partitioner `given` leaves so."""
+    assert found.test is not None
+    trained, tested = (np.bincount(users[rows], minlength=len(names)) for rows in (~found.test, found.test))
+    clients = int(((trained > 0) & (tested > 0)).sum())
+    if clients < 2:
+        raise UserError(
+            f"{path} has {clients} client{'s' * (clients != 1)} with training and test samples; expected "
+            "two or more"
+        )
+    if clients < len(names):
+        told += f"; {len(names) - clients} clients lack training or test samples and are left out"
+    extra = [] if found.vectors is None else [found.vectors]
+    info = _named(info, path, found, [found.x, y, users, found.test, *extra], names)
+    reader = _Theirs(Samples(found.x, y), users, info.name, found.test, found.vectors)
+    info = dataclasses.replace(info, reader=reader, origin=f"{told}; {len(names):,} clients")
+    return info, {
+        **_embedding(found),
+        "partition": "given",
+        "clients": clients,
+        "samples_per_client": max(1, int(trained.sum()) // len(names)),
+        "test_samples_per_client": max(1, int(tested.sum()) // len(names)),
+        **_protocol(clients),
+    }
+
+
+def _embedding(found: Found) -> dict[str, Any]:
+    return {} if found.vectors is None else {"embedding": found.vectors.shape[1]}

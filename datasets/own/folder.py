@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from pfl_benchmark.datasets import cache
+from pfl_benchmark.datasets.layouts.images import decode, describe
 from pfl_benchmark.datasets.own.found import Found
-from pfl_benchmark.datasets.own.images import decode, describe
 from pfl_benchmark.errors import UserError, printable, why
 
 __all__ = ["read_folder"]

@@ -7,19 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Found"]
+from pfl_benchmark.datasets.data import Kind
+
+__all__ = ["Found", "in_order", "padded"]
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Images in the order in which they count as samples.
+    """Samples in the order in which they count.
 
-    x: uint8 [N, C, H, W].
+    x: as `Samples` has them, for their `kind`.
     labels: the class of each, by name.
     class_names: all classes in their order.
     clients: the client of each, by name; None where there are none.
     test: bool [N], which are for testing; None where the data do not say.
     told: what was found, in words.
+    kind: of the samples.
+    features: names of the columns of rows.
+    numeric: those of them that are measured, by number.
+    symbols: size of the alphabet of characters.
+    vectors: of words.
+    scale: mean and deviation by channel to normalise images by; None: those of the training images.
     """
 
     x: np.ndarray
@@ -28,3 +36,22 @@ class Found:
     clients: Sequence[str] | None
     test: np.ndarray | None
     told: str
+    kind: Kind = "images"
+    features: tuple[str, ...] = ()
+    numeric: tuple[int, ...] = ()
+    symbols: int = 0
+    vectors: np.ndarray | None = None
+    scale: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """Different names, by their numbers if they are whole numbers, else by the alphabet."""
+    if all(name.removeprefix("-").isdecimal() for name in names):
+        return sorted({*names}, key=int)
+    return sorted({*names})
+
+
+def padded(names: Sequence[str]) -> list[str]:
+    """Names whose order is that of the numbers, if they are whole numbers."""
+    width = max(map(len, names), default=0) if all(name.isdecimal() for name in names) else 0
+    return [name.zfill(width) for name in names]

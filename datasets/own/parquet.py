@@ -1,4 +1,4 @@
-"""Parquet files with a row for each image."""
+"""Parquet files with a row for each image, or with a row of features for each sample."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ import numpy as np
 
 from pfl_benchmark.datasets import cache
 from pfl_benchmark.datasets.layouts.base import one_line
+from pfl_benchmark.datasets.layouts.images import decode, describe
 from pfl_benchmark.datasets.own.found import Found
-from pfl_benchmark.datasets.own.images import decode, describe
+from pfl_benchmark.datasets.own.table import read_tables
 from pfl_benchmark.errors import UserError, nearest
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
-__all__ = ["ROLES", "read_parquet"]
+__all__ = ["guessed", "read_images", "read_parquet"]
 
-ROLES = ("image", "label", "client")
+_ROLES = ("image", "label", "client")
 
 _EXPECTED = (
     "the columns image (encoded bytes, or a struct with them), label (text or whole numbers) and, "
@@ -39,7 +41,8 @@ _HALVES = ("train.parquet", "test.parquet")
 def read_parquet(root: Path, side: int, columns: Mapping[str, str] = MappingProxyType({})) -> Found:
     """Read a file, or a folder with ``train.parquet`` and ``test.parquet``; rows are samples.
 
-    columns: what those of `ROLES` are called that have other names.
+    columns: what those of `_ROLES` are called that have other names, or, in a table of features, those of
+        `own.table.ROLES`.
 
     Raises:
         UserError: a file is missing or damaged, a column is missing or of another type, a cell is empty, or
@@ -52,18 +55,39 @@ def read_parquet(root: Path, side: int, columns: Mapping[str, str] = MappingProx
             raise UserError(
                 f"{root} is {what}; expected a parquet file, or a folder with {' and '.join(_HALVES)}"
             )
+    if "image" not in columns and all(map(_is_table, files)):
+        if side:
+            raise UserError(f"{root}@{side}: a table has no pixels to be scaled to; drop @{side}")
+        return read_tables(root, files, [_frame(file) for file in files], columns)
+    if "ignore" in columns:
+        raise UserError(
+            f"{root} holds images, of which no column is ignored; drop ignore={columns['ignore']}"
+        )
+    return read_images(root, files, [False, True] if len(files) > 1 else None, side, columns)
+
+
+def read_images(
+    root: Path, files: list[Path], halves: list[bool] | None, side: int, columns: Mapping[str, str]
+) -> Found:
+    """Read files with a row for each image.
+
+    halves: which files are for testing; None: they do not say.
+
+    Raises:
+        UserError: as `read_parquet`.
+    """
     tables = [_table(file, columns) for file in files]
-    if len(files) > 1 and any("client" in table.column_names for table in tables):
+    if halves is not None and any("client" in table.column_names for table in tables):
         raise UserError(
             f"{root} has a column client and separate files for testing; a client's samples are divided by "
             "--test-share: put all rows into one file, or leave the column out"
         )
     labels: list[Any] = [label for table in tables for label in table.column("label").to_pylist()]
     numbers = all(isinstance(label, int) for label in labels)
-    clients = tables[0].column("client").to_pylist() if "client" in tables[0].column_names else None
-    test = None
-    if len(files) > 1:
-        test = np.repeat([False, True], [len(table) for table in tables])
+    clients: list[Any] | None = None
+    if "client" in tables[0].column_names:
+        clients = [client for table in tables for client in table.column("client").to_pylist()]
+    test = None if halves is None else np.repeat(halves, [len(table) for table in tables])
     arrays = cache.cached(
         "-".join(["parquet", root.stem, str(side), *_slug(columns.get("image", "image"))]),
         files,
@@ -74,7 +98,7 @@ def read_parquet(root: Path, side: int, columns: Mapping[str, str] = MappingProx
     names = sorted(set(labels), key=None if numbers else str)
     told = (
         " and ".join(file.name for file in files)
-        if len(files) > 1
+        if halves is not None
         else f"the columns {_columns(clients, columns)}"
     )
     told += describe(arrays)
@@ -88,13 +112,56 @@ def read_parquet(root: Path, side: int, columns: Mapping[str, str] = MappingProx
     )
 
 
+def _is_table(path: Path) -> bool:
+    """Whether a file that can be read has no column that is, or should be, one of images."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowException):
+        return False  # `_table` says what is wrong
+    return "image" not in schema.names and all(map(_of_image, schema.types))
+
+
+def _frame(path: Path) -> pd.DataFrame:
+    """A table of features; what pandas keeps of an index is none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyarrow import types
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(
+            f"{path} could not be read: expected a complete parquet file, but {one_line(error)}; "
+            "write it again"
+        ) from error
+    for field in table.schema:
+        kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+        known = (
+            types.is_integer,
+            types.is_floating,
+            types.is_boolean,
+            types.is_string,
+            types.is_large_string,
+        )
+        if not any(fits(kind) for fits in (*known, types.is_null)):
+            raise UserError(
+                f"{path}: the column {field.name} is {field.type}; expected numbers or text: cast it, or "
+                "drop it from the file"
+            )
+    names = [name for name in table.column_names if not name.startswith("__index_level_")]
+    return table.select(names).replace_schema_metadata().to_pandas()
+
+
 def _slug(image: str) -> list[str]:
     """What tells decoded images of one column from those of another; nothing for the usual one."""
     return [] if image == "image" else [hashlib.sha256(image.encode()).hexdigest()[:8]]
 
 
 def _columns(clients: list[Any] | None, columns: Mapping[str, str]) -> str:
-    names = [columns.get(role, role) for role in ROLES[: 2 if clients is None else 3]]
+    names = [columns.get(role, role) for role in _ROLES[: 2 if clients is None else 3]]
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -139,22 +206,17 @@ def _table(path: Path, columns: Mapping[str, str]) -> pa.Table:
 
 
 def _places(path: Path, schema: pa.Schema, columns: Mapping[str, str]) -> dict[str, str]:
-    """Where a file has each of `ROLES`: the names given, else the roles' own."""
+    """Where a file has each of `_ROLES`: the names given, else the roles' own."""
     found = ", ".join(schema.names[:_SHOWN]) + ", …" * (len(schema.names) > _SHOWN)
     if twice := next((name for name in schema.names if schema.names.count(name) > 1), None):
         raise UserError(f"{path} has two columns called {twice}; rename one of them")
     if gone := next((name for name in columns.values() if name not in schema.names), None):
         raise UserError(f"{path} has no column {gone}{nearest(gone, schema.names)}; it has {found}")
-    places = {role: columns.get(role, role) for role in ROLES}
+    places = {role: columns.get(role, role) for role in _ROLES}
     places = {role: name for role, name in places.items() if name in schema.names}
     if {"image", "label"} <= {*places}:
         return places
     guesses = {role: places.get(role) or _guess(role, schema) for role in ("image", "label")}
-    if not guesses["image"]:
-        raise UserError(
-            f"{path} has no column of images: it has {found}; a table of features, pixels or text cannot be "
-            f"read. Expected {_EXPECTED}; other data come with a plugin (docs/site/extend/dataset.md)"
-        )
     words = [f"{role}={name or 'COLUMN'}" for role, name in guesses.items() if name != role]
     missing = " and ".join(role for role in guesses if role not in places)
     raise UserError(
@@ -171,6 +233,19 @@ def _guess(role: str, schema: pa.Schema) -> str:
         fit = [field.name for field in schema if not _of_name(field.type, "")]
     named = [name for name in fit if any(word in name.lower() for word in _HINTS[role])]
     return (named or fit * (role == "image" or len(fit) == 1) or [""])[0]
+
+
+def guessed(path: Path, columns: Mapping[str, str]) -> dict[str, str]:
+    """`columns`, with what image and label are probably called in a file where nobody says."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowException):
+        return dict(columns)  # `_table` says what is wrong
+    roles = [role for role in ("image", "label") if role not in columns and role not in schema.names]
+    return {**columns, **{role: name for role in roles if (name := _guess(role, schema))}}
 
 
 def _empty(column: pa.ChunkedArray) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -159,7 +160,12 @@ class ByLabels(Partitioner):
 
     def split(self, dataset: Dataset, rng: np.random.Generator) -> Split:
         self.check(dataset.name, dataset.users is not None)
-        return self.divide(dataset.train.y, dataset.test.y, dataset.classes, rng)
+        try:
+            return self.divide(dataset.train.y, dataset.test.y, dataset.classes, rng)
+        except UserError as error:
+            if dataset.kind != "rows":
+                raise
+            raise type(error)(in_units(str(error), dataset.unit)) from error
 
     def divide(
         self,
@@ -192,6 +198,11 @@ class ByLabels(Partitioner):
             )
         test = test_pools.take(apportion(shares, self.test_samples_per_client, rng))
         return Split(tuple(train), tuple(test))
+
+
+def in_units(text: str, unit: str) -> str:
+    """A partitioner's words, which speak of images, for samples that are called otherwise."""
+    return re.sub(r"\bimages\b", unit, re.sub(r"\bimage\b", unit.removesuffix("s"), text))
 
 
 L = TypeVar("L", bound=Partitioner)

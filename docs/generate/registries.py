@@ -200,12 +200,18 @@ def _networks() -> dict[str, str]:
     return {"networks/index.md": f"# Networks\n\n{intro} {more}\n\n{table}\n\n{example}\n", **found}
 
 
+# For networks that no registered dataset fits.
+_TABLE = dataclasses.replace(
+    DATASETS["digits"], name="csv:my.csv", title="64 features and ten classes", kind="rows", shape=(64,)
+)
+
+
 def _network(name: str) -> str:
     one = ARCHITECTURES[name]
     alike = [info for info in DATASETS.values() if info.kind == one.kind]
     fitting = [info for info in alike if min(info.shape[1:], default=one.least) >= one.least]
     own = [info for info in DATASETS.values() if info.network == name]
-    info = (own or [each for each in fitting if each.name == "cifar10"] or fitting)[0]
+    info = (own or [each for each in fitting if each.name == "cifar10"] or fitting or [_TABLE])[0]
     width = {"sent140": 300, "synth-tweets": 16}.get(info.name, 0)
     network = one.build(sample_shape(info, width), info.classes, info.kind)
     rows = [

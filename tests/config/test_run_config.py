@@ -32,6 +32,7 @@ OTHER = {  # another value of every field
     "lr": 0.1,
     "momentum": 0.9,
     "weight_decay": 1e-4,
+    "standardise": "client",
     "augment": True,
     "crop_padding": 0,
     "dropout": 0.6,

@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import re
+import shutil
 import sys
 import types
 import urllib.error
@@ -129,6 +130,44 @@ def idx(folder, prefixes, transposed=False, gz=False):
     return write
 
 
+def mat(folder):
+    """SVHN's files, in which the digit 0 is a 10."""
+
+    def write(root, halves):
+        from scipy.io import savemat
+
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        for half, (x, y) in zip(("train", "test"), halves, strict=True):
+            content = {"X": x.transpose(2, 3, 1, 0), "y": np.where(y == 0, 10, y)[:, None].astype(np.uint8)}
+            savemat(root / folder / f"{half}_32x32.mat", content)
+
+    return write
+
+
+def tiny(folder, sorted_by_class):
+    """Tiny ImageNet's folders, with lossless files that are called like the official ones."""
+
+    def write(root, halves):
+        classes, home = DATASETS["tiny-imagenet"].class_names, root / folder
+        (train_x, train_y), (test_x, test_y) = halves
+        for x, y in zip(train_x, train_y, strict=True):
+            path = home / "train" / classes[y] / "images" / f"{classes[y]}_0.JPEG"
+            path.parent.mkdir(parents=True)
+            path.write_bytes(png(x))
+        lines = []
+        for number, (x, y) in enumerate(zip(test_x, test_y, strict=True)):
+            within = f"{classes[y]}/images" if sorted_by_class else "images"
+            path = home / "val" / within / f"val_{number:04}.JPEG"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(png(x))
+            lines.append(f"{path.name}\t{classes[y]}\t0\t0\t62\t62\n")
+        if not sorted_by_class:
+            (home / "val" / "val_annotations.txt").write_text("".join(lines))
+        (home / "test" / "images").mkdir(parents=True)
+
+    return write
+
+
 LETTERS = ("emnist-letters-train", "emnist-letters-test")
 LAYOUTS = {  # dataset, writer, label of class 0 in the files
     "cifar10-parquet": ("cifar10", parquet("cifar10"), 0),
@@ -142,6 +181,14 @@ LAYOUTS = {  # dataset, writer, label of class 0 in the files
     "emnist-idx-gz": ("emnist", idx("EMNIST/raw", LETTERS, transposed=True, gz=True), 1),
     "fmnist-parquet": ("fmnist", parquet("fmnist", image="image"), 0),
     "fmnist-idx": ("fmnist", idx("FashionMNIST/raw", ("train", "t10k")), 0),
+    "mnist-parquet": ("mnist", parquet("mnist", image="image"), 0),
+    "mnist-idx": ("mnist", idx("MNIST/raw", ("train", "t10k")), 0),
+    "mnist-idx-gz": ("mnist", idx("mnist", ("train", "t10k"), gz=True), 0),
+    "svhn-parquet": ("svhn", parquet("svhn", image="image"), 0),
+    "svhn-mat": ("svhn", mat("svhn"), 0),
+    "svhn-mat-there": ("svhn", mat("."), 0),
+    "tiny-imagenet": ("tiny-imagenet", tiny("tiny-imagenet-200", False), 0),
+    "tiny-imagenet-sorted": ("tiny-imagenet", tiny("tiny-imagenet", True), 0),
     "fmnist-idx-gz": ("fmnist", idx("FashionMNIST/raw", ("train", "t10k"), gz=True), 0),
 }
 
@@ -387,6 +434,8 @@ def test_truncated_files(layout):
 
 def test_missing_file(layout):
     name, root, _ = layout
+    if name == "tiny-imagenet":
+        pytest.skip("a file an image: nobody says how many there are")
     path = max(path for path in root.rglob("*") if path.is_file())
     path.unlink()
     text = error_of(name, root)
@@ -523,11 +572,13 @@ def test_no_network(name, root, monkeypatch):
     text = error_of(name, root)
     assert "the download failed" in text
     assert f"of {DATASETS[name].download.what}" in text
-    (kind, call) = re.search(
-        r'python -c "import torchvision; torchvision.datasets.(\w+)\((.*?)\)"', text
-    ).groups()
-    given = eval(f"dict(root={call})")  # the command is one that torchvision understands
-    inspect.signature(getattr(import_torchvision("datasets"), kind)).bind(**given)
+    vision = import_torchvision("datasets")
+    command = re.search(r'python -c "(.*?)"', text)[1]  # which torchvision understands
+    for kind, call in re.findall(r"torchvision\.datasets\.(\w+)\((.*?)\)", command):
+        inspect.signature(getattr(vision, kind)).bind(**eval(f"dict(root={call})"))
+    for kind, call in re.findall(r"(download_and\w+)\((.*?)\)", command):
+        given = eval(f"[lambda *a, **k: (a, k)][0]({call})")
+        inspect.signature(getattr(vision.utils, kind)).bind(*given[0], **given[1])
     assert "Name or service not known" in text
     assert not list(root.iterdir())
 
@@ -549,6 +600,60 @@ def test_download_goes_into_the_data_folder(tmp_path, monkeypatch):
     root = tmp_path / "not" / "yet"
     assert_holds(load("cifar10", root), made("cifar10"))
     assert [path.name for path in root.iterdir()] == ["cifar-10-batches-py"]
+
+
+@pytest.mark.parametrize("name", ["svhn", "tiny-imagenet"])
+def test_downloads_of_several_files_and_of_archives(name, root, monkeypatch):
+    """What torchvision is asked for, in the folder that is moved."""
+    write, asked = {"svhn": mat("svhn"), "tiny-imagenet": tiny("tiny-imagenet-200", False)}[name], []
+
+    def svhn(folder, download, split):
+        asked.append(split)
+        if split == "test":
+            write(Path(folder).parent, made(name))
+
+    def unpack(url, folder, md5):
+        asked.append((url, md5))
+        write(Path(folder), made(name))
+
+    fake = types.SimpleNamespace(SVHN=svhn, utils=types.SimpleNamespace(download_and_extract_archive=unpack))
+    monkeypatch.setattr(pfl_benchmark.datasets.download, "_import_torchvision_datasets", lambda: fake)
+    assert_holds(load(name, root), made(name))
+    info = DATASETS[name].download
+    assert asked == (["train", "test"] if name == "svhn" else [(info.url, info.md5)])
+    assert [path.name for path in root.iterdir()] == [info.folder]
+
+
+DAMAGE = {
+    "svhn": (mat("svhn"), "svhn/test_32x32.mat", ["a MATLAB file with X and y"]),
+    "tiny-imagenet": (
+        tiny("tiny-imagenet-200", False),
+        "tiny-imagenet-200/val/images/val_0003.JPEG",
+        ["expected an image"],
+    ),
+    "tiny-imagenet notes": (
+        tiny("tiny-imagenet-200", False),
+        "tiny-imagenet-200/val/val_annotations.txt",
+        ["named in val_annotations.txt, but it is in none"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damaged_files_of_further_layouts(case, root):
+    write, path, parts = DAMAGE[case]
+    name = case.split()[0]
+    write(root, made(name))
+    (root / path).write_bytes(b"nothing")
+    text = error_of(name, root)
+    assert all(part in text for part in [path.split("/")[-1], *parts])
+
+
+@pytest.mark.parametrize("half", ["train", "val"])
+def test_half_of_tiny_imagenet(half, root):
+    tiny("tiny-imagenet-200", True)(root, made("tiny-imagenet"))
+    shutil.rmtree(root / "tiny-imagenet-200" / half)
+    assert f"are incomplete: {half} has no images" in error_of("tiny-imagenet", root)
 
 
 def test_download_for_a_read_only_data_folder(root, cache_home, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 from own_images import clients_folder, digits_folder, save, write_parquet
 from PIL import Image
 
+from pfl_benchmark.cli import main
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.own import describe_own
 from pfl_benchmark.datasets.partitioners import find_partitioner
@@ -269,3 +270,26 @@ def test_images_are_read_once_more_after_a_change_while_reading(tmp_path):
 
     cache.cached("some", [file], tmp_path, decode, ("x",))
     assert not list(tmp_path.rglob("*.npz"))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "side"),
+    [
+        ([(20, 30), (40, 50), (60, 33)], 40),
+        ([(9, 9), (10, 10)], 8),
+        ([(5, 4), (4, 4)], 8),
+        ([(1300, 2000)] * 3 + [(9, 9)], 1024),
+    ],
+)
+def test_a_side_is_proposed_for_images_of_different_sizes(sizes, side, tmp_path, capsys):
+    """The median, as a multiple of eight; with it they are read."""
+    for number, (width, height) in enumerate(sizes * 4):
+        path = tmp_path / "x" / "ab"[number % 2] / f"{number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (width, height), number).save(path)
+    assert main(["data", "--dataset", f"folder:{tmp_path / 'x'}"]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith(f"PATH@{side}\n")
+    assert error.count("\n") == 1
+    if side < 100:
+        assert describe_own(f"folder:{tmp_path / 'x'}@{side}")[0].shape == (1, side, side)

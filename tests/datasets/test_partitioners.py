@@ -37,7 +37,9 @@ def run_under(partitioner, **changes):
 @pytest.fixture(scope="module")
 def data():
     tweets = load("synth-tweets")
-    return {"digits": load("digits"), "synth-tweets": dataclasses.replace(tweets, groups=tweets.users)}
+    held_out = np.arange(len(tweets.users)) % 4 == 0
+    tweets = dataclasses.replace(tweets, groups=tweets.users, held_out=held_out)
+    return {"digits": load("digits"), "synth-tweets": tweets}
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -181,6 +181,10 @@ def folder(tmp_path, monkeypatch):
     pq.write_table(
         pa.table({"img": images, "fine_label": labels}), tmp_path / "cifar100.parquet"
     )  # as on the Hub
+    (tmp_path / "my.csv").write_text(
+        "label,client,species,site,id,size\n"
+        + "".join(f"{n % 2},{n % 3},{n % 2},{n % 3},{n},{n * n}\n" for n in range(30))
+    )
     registries_ = (ALGORITHMS, ARCHITECTURES, DATASETS, MODULES, NETWORKS, SETTINGS, SOURCES, LOADED)
     kept = [(one, dict(one)) for one in (*registries_, own_data._LOADED)]
     ALGORITHMS.pop("fast-head", None)  # of whoever has saved the example in algorithms/

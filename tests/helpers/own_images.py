@@ -1,12 +1,49 @@
 """Images of one's own for tests: folders and parquet files of scikit-learn's digits."""
 
 import io
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from PIL import Image
 
+from pfl_benchmark.cli import main
+from pfl_benchmark.config import own_data
+from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.datasets.own import OWN_DATA
+from pfl_benchmark.datasets.registry import DATASETS, MODULES
+from pfl_benchmark.models import NETWORKS
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch, tmp_path):
+    """Every test begins without own data, and with a cache of its own."""
+    monkeypatch.setenv(OWN_DATA, "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    kept = [(one, dict(one)) for one in (DATASETS, MODULES, SETTINGS, NETWORKS, own_data._LOADED)]
+    yield
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)
+
+
+def answer(capsys, *words):
+    capsys.readouterr()
+    assert main([str(word) for word in words]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def refused(capsys, tmp_path, text, parts):
+    capsys.readouterr()
+    runs = tmp_path / "runs"
+    assert main(["--algo", "fedavg", "--dataset", text, "--results-dir", str(runs)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    for part in parts:
+        assert part in err
+    assert not runs.exists()
 
 
 def save(pixels, path):

@@ -41,6 +41,7 @@ def decode(images: Sequence[Encoded], side: int) -> dict[str, np.ndarray]:
     """
     modes: set[str] = set()
     sizes: dict[tuple[int, int], str] = {}
+    sides: list[int] = []
     transparent = turned = 0
     for where, read in images:
         content = read()
@@ -51,11 +52,13 @@ def decode(images: Sequence[Encoded], side: int) -> dict[str, np.ndarray]:
             turned += (turn := _turn(image)) in _TURNS
             size = image.size[::-1] if turn in _QUARTERS else image.size
         sizes.setdefault(size, where)
+        sides += size
     if not side and len(sizes) > 1:
         (one, first), (other, second) = list(sizes.items())[:2]
         raise UserError(
             f"images have different sizes: {one[0]}x{one[1]} in {first}, {other[0]}x{other[1]} in {second}; "
-            "add a side behind PATH to scale all, such as PATH@32"
+            f"add a side behind PATH to scale all; the median is {np.median(sides):g}: "
+            f"PATH@{_proposed(sides)}"
         )
     width, height = (side, side) if side else next(iter(sizes))
     channels = 1 if modes <= {*_GREY} else 3
@@ -69,6 +72,11 @@ def decode(images: Sequence[Encoded], side: int) -> dict[str, np.ndarray]:
     for row, (where, read) in enumerate(images):
         x[row] = _pixels(where, read, channels, side)
     return {"x": x, "transparent": np.array(transparent), "turned": np.array(turned)}
+
+
+def _proposed(sides: Sequence[int]) -> int:
+    """The median side, as a multiple of eight that is allowed."""
+    return int(np.clip(round(float(np.median(sides)) / 8), 1, 128)) * 8
 
 
 def describe(decoded: Mapping[str, np.ndarray]) -> str:
