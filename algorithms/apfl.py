@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -99,6 +100,10 @@ class APFL(Algorithm):
     title = "APFL"
     reference = "Deng et al., arXiv 2003.13461; MLOPTPSU/FedTorch"
     Hyper = APFLHyper
+    refuses: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("optimizer", "clip_norm"),
+        "whose step takes the gradients of two models, one of them times its share of the mixture",
+    )
     tuning = ({"alpha": 0.25}, {"alpha": 0.75}, {"adaptive": True})
 
     def __init__(self, task: RunContext, hyper: APFLHyper) -> None:

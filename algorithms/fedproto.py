@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -105,6 +106,9 @@ class FedProto(Algorithm):
     title = "FedProto"
     reference = "Tan et al., AAAI 2022; yuetan031/FedProto"
     Hyper = FedProtoHyper
+    refuses: ClassVar[Mapping[str, str]] = {
+        "local_steps": "whose statistics are those of the features seen in whole epochs"
+    }
     too_large = ("lam",)
     tuning = ({"lam": 0.1}, {"lam": 10.0}, {"predict": "classifier"})
 

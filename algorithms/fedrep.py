@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pfl_benchmark.algorithms.fedper import FROZEN_EPOCHS, FedPer, FedPerHyper
 from pfl_benchmark.method import Phase, option, register
@@ -44,6 +46,9 @@ class FedRep(FedPer):
     title = "FedRep"
     reference = "Collins et al., ICML 2021; lgcollins/FedRep"
     Hyper = FedRepHyper
+    refuses: ClassVar[Mapping[str, str]] = {
+        "local_steps": "which divides --local-epochs between head and body"
+    }
     tuning = (
         {"head_epochs": 3, "body_epochs": 2},
         {"head_epochs": 1, "body_epochs": 4},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -86,6 +86,9 @@ class PFedFDA(Algorithm):
     images_only = True
     needs_bias = True
     Hyper = PFedFDAHyper
+    refuses: ClassVar[Mapping[str, str]] = {
+        "local_steps": "whose statistics are those of the features seen in whole epochs"
+    }
     tuning = ({"cov_reg": "eps_I"}, {"fda_feats": "eval_pass"}, {"single_beta": True})
     aggregation = "samples"
 
@@ -114,7 +117,7 @@ class PFedFDA(Algorithm):
         return ()
 
     def phases(self, round: int) -> list[Phase]:
-        body = Phase.of(self.shared_layers(), self.config.lr, self.config.local_epochs)
+        body = Phase.of(self.shared_layers(), self.config.lr, self.local_work)
         return [body if self.hyper.fda_feats == "eval_pass" else replace(body, collect=self._last)]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:

@@ -191,7 +191,7 @@ class PPFE(Decoupled):
         masks = self.reduction.masks(network, stage.personal) if stage.personal else None
         if masks is not None:
             masks = {key: mask.to(self.task.data.device) for key, mask in masks.items()}
-        return [Phase(rates, self.config.local_epochs, masks=masks, objective=self.weights.objective(stage))]
+        return [Phase(rates, self.local_work, masks=masks, objective=self.weights.objective(stage))]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)

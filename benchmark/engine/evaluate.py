@@ -18,6 +18,7 @@ from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.engine.scores import macro_auc, macro_f1
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.outputs import SavedOutputs
 
@@ -92,8 +93,13 @@ def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
     """The first `most` epochs of some phases."""
     found = []
     for phase in phases:
-        found.append(dataclasses.replace(phase, epochs=min(phase.epochs, most)))
-        most -= found[-1].epochs
+        if not isinstance(phase.epochs, int):
+            raise UserError(
+                "`adaptation` gives a phase by batches; expected epochs, which --adapt-epochs cuts"
+            )
+        epochs = min(phase.epochs, most)
+        found.append(dataclasses.replace(phase, epochs=epochs))
+        most -= epochs
     return found
 
 

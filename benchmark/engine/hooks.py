@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.engine.algorithm import Algorithm, RoundKind
-from pfl_benchmark.engine.local import LocalCall, LocalResult
+from pfl_benchmark.engine.local import Batches, LocalCall, LocalResult
 from pfl_benchmark.engine.message import Aggregator, Message
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Params
@@ -37,6 +37,14 @@ class Hooks:
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm, self._device = algorithm, algorithm.task.data.device
         self._layout: dict[tuple[str, int], dict[str, tuple]] = {}  # names and shapes of the first chunk
+        if algorithm.config.local_steps and not any(
+            isinstance(phase.epochs, Batches) for phase in algorithm.phases(1)
+        ):
+            raise self._error(
+                "phases",
+                "trains by epochs, and --local-steps asks for batches",
+                "`self.local_work` in place of `self.config.local_epochs`, or a reason in `refuses`",
+            )
         if algorithm.aggregation not in _AGGREGATIONS:
             raise self._error("aggregation", f"is {algorithm.aggregation!r:.40}", "uniform or samples")
 

@@ -186,9 +186,11 @@ class _Loop:
         message = hooks.message(cohort, number)
         ledger, aggregator, loss, done = Ledger(), hooks.aggregator(), 0.0, 0
         first = first_participants(algorithm, number) if message.first else 0
+        factor = algorithm.rate_factor(number)
         ledger.charge_message(message, len(cohort), first)
         for clients in chunks(cohort):
             call = hooks.begin(clients, message.part(slice(done, done + len(clients))), number)
+            call.factor = factor
             done += len(clients)
             outcome = self.executor.train(call)
             ledger.charge_training(outcome)
