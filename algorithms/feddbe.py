@@ -111,6 +111,7 @@ class FedDBE(Algorithm):
     name = "feddbe"
     title = "FedDBE"
     reference = "Zhang et al., NeurIPS 2023; TsingZ0/DBE"
+    aliases = ("dbe", "domain bias eliminator")
     needs_bias = True
     Hyper = FedDBEHyper
     too_large = ("kappa",)

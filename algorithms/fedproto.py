@@ -21,6 +21,7 @@ from pfl_benchmark.method import (
     RunContext,
     StackedModel,
     Step,
+    exact,
     option,
     register,
 )
@@ -67,12 +68,12 @@ class PrototypeMean(Aggregator):
 
     def __init__(self, like: Tensor) -> None:
         self._like = like
-        self._sums = torch.zeros_like(like, dtype=torch.float64)
+        self._sums = torch.zeros_like(exact(like))
         self._weights = self._sums.new_zeros(len(like))
 
     def add(self, clients: Sequence[int], uploads: Mapping[str, Tensor], weights: Tensor) -> None:
-        own = uploads["known"] * weights.to(self._sums)[:, None]
-        self._sums += (uploads["prototypes"].double() * own[..., None]).sum(0)
+        own = uploads["known"].to(self._sums.device) * weights.to(self._sums)[:, None]
+        self._sums += (exact(uploads["prototypes"]) * own[..., None]).sum(0)
         self._weights += own.sum(0)
 
     def value(self) -> Params:

@@ -38,6 +38,7 @@ class Local(Algorithm):
     name = "local"
     title = "Local Only"
     reference = "pFedFDA servers/server_local.py; FedRep main_local.py"
+    aliases = ("standalone",)
     Hyper = LocalHyper
     tuning = ({"total_epochs": 160},)
 

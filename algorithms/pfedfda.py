@@ -20,6 +20,7 @@ from pfl_benchmark.method import (
     Phase,
     RunContext,
     StackedModel,
+    finest,
     option,
     register,
 )
@@ -101,7 +102,7 @@ class PFedFDA(Algorithm):
         self.server["means"] = torch.from_numpy(means).to(weight)
         self.server["covariance"] = torch.eye(width).to(weight)
         # Coefficients of the last participation: what a failed search falls back on.
-        start = torch.tensor(START, dtype=torch.float64, device=weight.device)
+        start = torch.tensor(START, dtype=finest(weight.device), device=weight.device)
         self.clients = ClientStore({"coefficients": start}, task.data.clients)
         self._evaluated: dict[int, tuple[float, float]] = {}  # of the last evaluation, for the record only
 
@@ -132,7 +133,7 @@ class PFedFDA(Algorithm):
         sent = {name: model[name] for name in self.network.keys(self.shared_layers())}
         sent["means"] = torch.stack([mixed.means for _, mixed in fits]).to(like)
         sent["covariance"] = torch.stack([mixed.covariance for _, mixed in fits]).to(like)
-        chosen = torch.tensor([b for b, _ in fits], dtype=torch.float64, device=like.device)
+        chosen = torch.tensor([b for b, _ in fits], dtype=finest(like.device), device=like.device)
         outcome.found = {"coefficients": chosen}
         return sent
 
@@ -212,8 +213,8 @@ class PFedFDA(Algorithm):
 
 
 def _gaussians(message: Params) -> Gaussians:
-    return Gaussians(message["means"].double().cpu(), message["covariance"].double().cpu())
+    return Gaussians(message["means"].cpu().double(), message["covariance"].cpu().double())
 
 
 def _sample(features: Tensor, labels: Tensor) -> Sample:
-    return features.double().cpu(), labels.cpu()
+    return features.cpu().double(), labels.cpu()

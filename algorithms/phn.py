@@ -87,6 +87,7 @@ class PFedHN(Algorithm):
     name = "phn"
     title = "pFedHN"
     reference = "Shamsian et al., ICML 2021; AvivSham/pFedHN"
+    aliases = ("pfedhn", "hypernetwork")
     Hyper = PFedHNHyper
     too_large = ("hyper_rate",)
     evaluated = "personal"

@@ -243,7 +243,7 @@ class PPFE(Decoupled):
             return super().members(clients)
         if len(self.stages) == 1 or self.hyper.ensemble == "last":
             return [StackedModel(self.network, self._models(len(self.stages) - 1, clients))]
-        weights = ensemble_weights([*self._betas(clients).T]).to(self.task.data.device)
+        weights = ensemble_weights([*self._betas(clients).T], self.task.data.device)
         return [
             StackedModel(self.networks[stage.number], self._models(place, clients), weights[:, place])
             for place, stage in enumerate(self.stages)

@@ -17,6 +17,7 @@ from torch import Tensor
 from pfl_benchmark.engine.algorithm import Algorithm, RoundKind
 from pfl_benchmark.engine.local import Batches, LocalCall, LocalResult
 from pfl_benchmark.engine.message import Aggregator, Message
+from pfl_benchmark.engine.params import exact
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Params
 
@@ -205,7 +206,7 @@ def _finite(tensors: Iterable[Tensor]) -> bool:
         if tensor.is_floating_point() and tensor.numel():
             own.setdefault(tensor.device, []).append(tensor)
     for group in own.values():
-        sums = torch.stack([tensor.sum().double() for tensor in group])  # one answer to wait for
+        sums = torch.stack([exact(tensor.sum()) for tensor in group])  # one answer to wait for
         if not bool(sums.isfinite().all()) and not all(bool(t.isfinite().all()) for t in group):
             return False  # a sum of finite values may overflow
     return True

@@ -65,7 +65,7 @@ def run(
         columns: of ``parquet:PATH``, what they are called: ``{"image": "img", "label": "fine_label"}``.
         results_dir: where records lie.
         data_dir: folder that holds the datasets; None: the environment's PFL_DATA_DIR, else a cache folder.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto, cpu, cuda, cuda:N or mps.
         executor: auto, loop, threads or stacked.
         progress: show a bar (on a terminal or in a notebook) or lines.
         again: run anew; a finished record of this run stays unless the new one is finished.

@@ -97,7 +97,8 @@ def _read(config: RunConfig, ablation: str | None = None) -> Run:
     method, plain = find(config.algo), network_of(config)
     hyper = _parsed(method, plain, config.hyper, ablation)
     network = method.network_for(plain, config, hyper)
-    return Run(dataclasses.replace(config, hyper=recorded(hyper)), method, hyper, plain, network)
+    config = dataclasses.replace(config, algo=method.name, hyper=recorded(hyper))
+    return Run(config, method, hyper, plain, network)
 
 
 def method_of(config: RunConfig) -> tuple[type[Algorithm], Any, Network]:
@@ -218,8 +219,8 @@ def configure(arguments: argparse.Namespace) -> tuple[str, Run]:
     method = find(arguments.algo)
     setting, config = config_of(arguments)
     known = [spec.name for spec in dataclasses.fields(method.Hyper)]
-    given = parse_assignments(arguments.set, arguments.algo, known)
-    config = dataclasses.replace(config, algo=arguments.algo, hyper=given)
+    given = parse_assignments(arguments.set, method.name, known)
+    config = dataclasses.replace(config, algo=method.name, hyper=given)
     return setting, resolve(config, ablation=arguments.ablation)
 
 
