@@ -47,6 +47,7 @@ DOCUMENTS = {
     "docs/reliability.md": "reliability.md",
     "docs/board.md": "board.md",
     "docs/grid.md": "grid.md",
+    "docs/training.md": "training.md",
     "results/README.md": "results/index.md",
     **{f"results/{name}.md": f"results/{name}.md" for name in _RESULTS},
 }
@@ -87,7 +88,16 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
         {"Methods": all_of("methods")},
         {"Data": [*all_of("datasets"), "partitioners.md"]},
         {"Networks": all_of("networks")},
-        {"Running": ["commands.md", "grid.md", "running.md", "performance.md", "reliability.md"]},
+        {
+            "Running": [
+                "commands.md",
+                "training.md",
+                "grid.md",
+                "running.md",
+                "performance.md",
+                "reliability.md",
+            ]
+        },
         {"Results": [*all_of("results"), *(["board.md"] if "board.md" in made else [])]},
         {"Extending": [*all_of("extend"), "api.md"]},
     ]

@@ -213,7 +213,14 @@ def test_every_method_runs_under_what_it_takes_and_trains_on_what_was_planned(
     if "optimizer" not in method.refuses:
         changes = {name: value for name, value in changes.items() if name != "nesterov"} | OTHERS["optimizer"]
     config = tiny(
-        algo, budget="samples", rounds=8, partition="dirichlet", dirichlet=1.0, eval_every=0, **changes
+        algo,
+        budget="samples",
+        sample_budget=4000,
+        rounds=8,
+        partition="dirichlet",
+        dirichlet=1.0,
+        eval_every=0,
+        **changes,
     )
     config = config.settled()
     prepared = ready(config).prepared
