@@ -273,8 +273,11 @@ class RunConfig:
         return hashlib.sha256(self.identity.encode()).hexdigest()[:10]
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields but options of other partitioners that records can do without, also if one is gone."""
-        needless = {*OPTIONS} & ({*self.idle} - {*self.identifying})
+        """All fields that say something: no options of other partitioners, no unused ones of local training.
+
+        Records can do without those, also if one is gone.
+        """
+        needless = ({*OPTIONS} & {*self.idle} | {*TRAINING}) - {*self.identifying}
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in needless}
 
     @classmethod
