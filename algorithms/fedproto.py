@@ -79,7 +79,7 @@ class PrototypeMean(Aggregator):
     def value(self) -> Params:
         known = self._weights > 0
         means = self._sums / self._weights.where(known, torch.ones_like(self._weights))[:, None]
-        return {"prototypes": means.to(self._like), "known": known}
+        return {"prototypes": means.to(self._like), "known": known.to(self._like.device)}
 
 
 @register

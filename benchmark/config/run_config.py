@@ -273,12 +273,14 @@ class RunConfig:
         return hashlib.sha256(self.identity.encode()).hexdigest()[:10]
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields that say something: no options of other partitioners, no unused ones of local training.
-
-        Records can do without those, also if one is gone.
-        """
-        needless = ({*OPTIONS} & {*self.idle} | {*TRAINING}) - {*self.identifying}
+        """All fields but options of other partitioners that records can do without, also if one is gone."""
+        needless = {*OPTIONS} & ({*self.idle} - {*self.identifying})
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in needless}
+
+    def to_record(self) -> dict[str, Any]:
+        """As `to_dict`, without options of local training that are at their defaults."""
+        needless = {*TRAINING} - {*self.identifying}
+        return {name: value for name, value in self.to_dict().items() if name not in needless}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:

@@ -39,7 +39,7 @@ def test_flags_python_and_the_printed_command_mean_the_same_run(command, tmp_pat
     assert typed.code == 0, typed.err
     record = pfl_benchmark.run("FedPer", results_dir=tmp_path, progress=False, **SMALL, **GIVEN, **WHERE)
     assert [path.name for path in tmp_path.glob("fedper-*")] == [record.folder.name]  # nothing is run again
-    stored = json.loads((record.folder / "config.json").read_text())
+    stored = json.loads((record.folder / "config.json").read_text())["config"]
     assert {name: stored[name] for name in GIVEN} == GIVEN
     assert record.summary["steps"] == (3 + 6) * 4
     again = command_of(record.config).split()
@@ -61,7 +61,7 @@ def test_a_grid_varies_them_and_leaves_out_what_a_method_refuses(command, tmp_pa
 
 def test_tune_takes_them(command, tmp_path):
     pytest.importorskip("optuna")
-    done = command("tune --trials 1 --json --algo fedavg", words({**SMALL, **GIVEN}),
+    done = command("tune --trials 1 --json --algo fedprox", words({**SMALL, **GIVEN}),
                    ["--results-dir", str(tmp_path)], "--device cpu --executor loop")  # fmt: skip
     assert done.code == 0, done.err
     assert " ".join(words({"clip_norm": 2.0, "local_steps": 4})) in done.json["command"]

@@ -243,9 +243,11 @@ def test_what_a_method_does_not_take_is_refused_with_the_reason(name, algo, tiny
 
 def test_options_at_their_defaults_are_not_in_the_identity():
     assert {*TRAINING} == {*OTHERS}
-    assert not {*TRAINING} & {*RunConfig().identifying}
+    assert not {*TRAINING} & ({*RunConfig().identifying} | {*RunConfig().to_record()})
     for name, changes in OTHERS.items():
-        assert name in RunConfig(**changes).identifying
+        config = RunConfig(**changes)
+        assert {name} == {*TRAINING} & {*config.identifying} == {*TRAINING} & {*config.to_record()}
+        assert RunConfig.from_dict(config.to_record()) == config
 
 
 def test_a_method_that_trains_by_epochs_says_so_under_local_steps(tiny, ready, monkeypatch):
