@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -112,6 +113,10 @@ class APFL(Algorithm):
         "evaluate α v_k + (1 − α) w",
     )
     Hyper = APFLHyper
+    refuses: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("optimizer", "clip_norm"),
+        "whose step takes the gradients of two models, one of them times its share of the mixture",
+    )
     tuning = ({"alpha": 0.25}, {"alpha": 0.75}, {"adaptive": True})
 
     def __init__(self, task: RunContext, hyper: APFLHyper) -> None:

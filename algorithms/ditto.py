@@ -71,8 +71,9 @@ class Ditto(Algorithm):
     Defaults: λ = 1, as in the official run_fashion_clean_ditto_lam1.sh (main.py has 0). The personal model
     trains for as many epochs as the global one. Local work is twice that of FedAvg; the ledger shows it.
 
-    Deviations: local SGD has momentum. The two models train one after the other, each in an order of its own;
-    officially they alternate on the same batches.
+    Deviations: local SGD has momentum; the pull stays outside of other optimisers, and of clipping, too. The
+    two models train one after the other, each in an order of its own; officially they alternate on the same
+    batches.
 
     Traps: with ``--dynamic_lam 1`` the official code chooses λ among 0.1, 1 and 2 in every step, on
     validation data.
@@ -108,7 +109,7 @@ class Ditto(Algorithm):
         epochs = self.hyper.personal_epochs
         personal = replace(
             common,
-            epochs=self.config.local_epochs if epochs < 0 else epochs,
+            epochs=self.local_work if epochs < 0 else epochs,
             model="personal",
             stream=self.personal_stream,
             rule=Pull(self.hyper.lam),

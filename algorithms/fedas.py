@@ -24,6 +24,7 @@ from pfl_benchmark.method import (
     StackedModel,
     Step,
     WeightedMean,
+    exact,
     expand,
     option,
     register,
@@ -85,7 +86,7 @@ class TraceMean(WeightedMean):
 
     def add(self, clients: Sequence[int], uploads: Mapping[str, Tensor], weights: Tensor) -> None:
         body = {name: tensor for name, tensor in uploads.items() if name != TRACE}
-        traces = uploads[TRACE].flatten().double().clamp(min=LEAST)
+        traces = exact(uploads[TRACE]).flatten().clamp(min=LEAST)
         super().add(clients, body, weights.to(traces) * traces)
 
 

@@ -82,7 +82,7 @@ class FedBABU(Algorithm):
         return Message(self.server, first=select(self.task.initial, head))
 
     def phases(self, round: int) -> list[Phase]:
-        return [Phase.of(self.shared_layers(), self.config.lr * self._step(round), self.config.local_epochs)]
+        return [Phase.of(self.shared_layers(), self.config.lr * self._step(round), self.local_work)]
 
     def _step(self, round: int) -> float:
         """Factor of the learning rate in a round."""

@@ -125,6 +125,7 @@ class FedDBE(Algorithm):
         "(w_k, z_k) ← SGD on ℓ(head(body(x) + z_k)) + κ ‖mean of body(x) − z̄‖²",
         "w ← mean of the w_k, z_k stays",
     )
+    aliases = ("dbe", "domain bias eliminator")
     needs_bias = True
     Hyper = FedDBEHyper
     too_large = ("kappa",)
@@ -156,7 +157,7 @@ class FedDBE(Algorithm):
         rates = dict.fromkeys((*self.network.names, *beside), self.config.lr)
         given = {} if round == 1 else {"server": select(self.server, [MEAN])}
         rule = Debiased(self.hyper.kappa, self.hyper.mu)
-        return [Phase(rates, self.config.local_epochs, rule=rule, constants=given)]
+        return [Phase(rates, self.local_work, rule=rule, constants=given)]
 
     def message(self, clients: Sequence[int], round: int) -> Message:
         return Message(select(self.server, self.network.shapes()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from pfl_benchmark.method import (
     RunContext,
     StackedModel,
     Step,
+    exact,
     option,
     register,
 )
@@ -66,18 +68,18 @@ class PrototypeMean(Aggregator):
 
     def __init__(self, like: Tensor) -> None:
         self._like = like
-        self._sums = torch.zeros_like(like, dtype=torch.float64)
+        self._sums = torch.zeros_like(exact(like))
         self._weights = self._sums.new_zeros(len(like))
 
     def add(self, clients: Sequence[int], uploads: Mapping[str, Tensor], weights: Tensor) -> None:
-        own = uploads["known"] * weights.to(self._sums)[:, None]
-        self._sums += (uploads["prototypes"].double() * own[..., None]).sum(0)
+        own = uploads["known"].to(self._sums.device) * weights.to(self._sums)[:, None]
+        self._sums += (exact(uploads["prototypes"]) * own[..., None]).sum(0)
         self._weights += own.sum(0)
 
     def value(self) -> Params:
         known = self._weights > 0
         means = self._sums / self._weights.where(known, torch.ones_like(self._weights))[:, None]
-        return {"prototypes": means.to(self._like), "known": known}
+        return {"prototypes": means.to(self._like), "known": known.to(self._like.device)}
 
 
 @register
@@ -119,6 +121,9 @@ class FedProto(Algorithm):
         "C_y ← mean of the c_ky; predict the class of the nearest C_y",
     )
     Hyper = FedProtoHyper
+    refuses: ClassVar[Mapping[str, str]] = {
+        "local_steps": "whose statistics are those of the features seen in whole epochs"
+    }
     too_large = ("lam",)
     tuning = ({"lam": 0.1}, {"lam": 10.0}, {"predict": "classifier"})
 

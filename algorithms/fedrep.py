@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pfl_benchmark.algorithms.fedper import FROZEN_EPOCHS, FedPer, FedPerHyper
 from pfl_benchmark.method import Phase, option, register
@@ -57,6 +59,9 @@ class FedRep(FedPer):
         "θ ← mean of the θ_k, h_k stays",
     )
     Hyper = FedRepHyper
+    refuses: ClassVar[Mapping[str, str]] = {
+        "local_steps": "which divides --local-epochs between head and body"
+    }
     tuning = (
         {"head_epochs": 3, "body_epochs": 2},
         {"head_epochs": 1, "body_epochs": 4},

@@ -82,7 +82,7 @@ class FedRoD(Algorithm):
 
     def phases(self, round: int) -> list[Phase]:
         rates = dict.fromkeys((*self.network.names, "personal"), self.config.lr)
-        return [Phase(rates, self.config.local_epochs, objective=two_heads)]
+        return [Phase(rates, self.local_work, objective=two_heads)]
 
     def message(self, clients: Sequence[int], round: int) -> Message:
         return Message(self.server, first=self.clients.initial)

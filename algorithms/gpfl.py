@@ -144,7 +144,7 @@ class GPFL(Algorithm):
     def phases(self, round: int) -> list[Phase]:
         rates = dict.fromkeys((*self.network.names, *SIDES, "classes"), self.config.lr)
         given, objective = {"server": select(self.server, [EMBEDDING])}, Guided(self.hyper)
-        return [Phase(rates, self.config.local_epochs, objective=objective, constants=given)]
+        return [Phase(rates, self.local_work, objective=objective, constants=given)]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)

@@ -57,7 +57,7 @@ def head_weights(variances: Tensor, means: Tensor) -> Tensor:
 
     Those of client i minimise ``Σ_j α_j² v_j + ‖Σ_j α_j (h_i − h_j)‖²``; ones below 0.001 become 0.
     """
-    flat, v = means.flatten(1).double().cpu().numpy(), variances.double().cpu().numpy()
+    flat, v = means.flatten(1).cpu().double().numpy(), variances.cpu().double().numpy()
     rows = []
     for own in flat:
         gaps = own - flat

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pfl_benchmark.method import Algorithm, Between, Part, StackedModel, option, register, row
+from pfl_benchmark.method import Algorithm, Between, Part, StackedModel, exact, option, register, row
 
 LEAST = 1e-12  # probability in place of 0, whose logarithm has to be finite
 
@@ -38,10 +38,11 @@ def neighbour_shares(store: Tensor, labels: Tensor, features: Tensor, count: int
 
     A neighbour at squared distance s counts exp(−s/d).
     """
-    squares = torch.cdist(features.double(), store.double()).square()
+    squares = torch.cdist(exact(features), exact(store)).square()
     nearest, places = squares.topk(min(count, len(store)), largest=False)
     weights = (-nearest / store.shape[1]).softmax(1)  # the same shares, also where all are far away
-    return weights.new_zeros(len(features), classes).scatter_add_(1, labels[places], weights)
+    whose = labels.to(places.device)[places]
+    return weights.new_zeros(len(features), classes).scatter_add_(1, whose, weights)
 
 
 @register
@@ -92,6 +93,6 @@ class KNNPer(Algorithm):
             shares = neighbour_shares(
                 store.flatten(1), data.labels(client), x.flatten(1), self.hyper.neighbours, logits.shape[1]
             )
-            mixed = weight * shares + (1 - weight) * F.softmax(logits.double(), 1)
+            mixed = weight * shares + (1 - weight) * F.softmax(exact(logits), 1)
             found.append(mixed.clamp_min(LEAST).log().to(logits))
         return found

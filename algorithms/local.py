@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pfl_benchmark.method import Algorithm, Phase, option, register
+from pfl_benchmark.method import Algorithm, Network, Phase, RunConfig, UserError, option, register
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,25 @@ class Local(Algorithm):
         "v_k ← SGD(v_k) on client k",
         "evaluate v_k",
     )
+    aliases = ("standalone",)
     Hyper = LocalHyper
     tuning = ({"total_epochs": 160},)
 
     def shared_layers(self) -> tuple[str, ...]:
         return ()
+
+    @classmethod
+    def check(cls, config: RunConfig, network: Network, hyper: LocalHyper) -> None:
+        changed = [
+            f"--{name.replace('_', '-')}"
+            for name in ("local_steps", "lr_schedule")
+            if getattr(config, name) != getattr(RunConfig, name)
+        ]
+        if hyper.total_epochs and changed:
+            raise UserError(
+                f"total_epochs={hyper.total_epochs} trains so many epochs in the last round alone, where "
+                f"{changed[0]} means nothing; drop one of the two"
+            )
 
     def phases(self, round: int) -> list[Phase]:
         if not self.hyper.total_epochs:

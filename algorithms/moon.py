@@ -83,7 +83,7 @@ class MOON(Algorithm):
     Deviations: The features are the inputs of the last layer, as under the official ``--use_project_head 0``
     and in PFLlib; by default main.py puts a projection of two layers before the last one, for all methods.
     The mean is unweighted unless ``--aggregation samples``. Dropout and batch normalisation are in training
-    mode in all three models, there in the trained one alone. The passes of the two frozen models are metered.
+    mode in all three models, there in the trained one alone. The passes of the two frozen models count, too.
 
     Traps: In the first round there is no previous model and nothing is contrasted, as here. With a part of
     the clients in a round, one that takes part later for the first time contrasts with a random model of
@@ -120,15 +120,13 @@ class MOON(Algorithm):
     def phases(self, round: int) -> list[Phase]:
         objective = Contrastive(self.hyper.mu, self.hyper.temperature)
         return [
-            replace(phase, objective=objective, constants={"received": self.server})
+            replace(phase, objective=objective, constants={"received": self.server}, passes=1 + FROZEN)
             for phase in super().phases(round)
         ]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call, kept = super().begin(clients, message, round), self.clients.gather(clients)
         call.constants |= {PREVIOUS: strip_prefix(PREVIOUS, kept), "client": {"known": kept[KNOWN]}}
-        sizes = self.task.data.train_sizes
-        self.meter.charge(FROZEN * self.config.local_epochs * sum(sizes[client] for client in clients))
         return call
 
     def upload(self, outcome: LocalResult) -> Params:

@@ -103,12 +103,10 @@ class PerFedAvg(Algorithm):
         return [replace(phase, rule=rule) for phase in super().phases(round)]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
-        # The second-order term differentiates a third of the samples twice.
-        sizes, part = (
-            self.task.data.train_sizes,
-            self.config.local_epochs / 3 if self.hyper.second_order else 0,
-        )
-        self.meter.charge(sum(math.ceil(part * sizes[client]) for client in clients))
+        if self.hyper.second_order:  # whose term differentiates a third of the samples twice
+            sizes = {client: self.task.data.train_sizes[client] for client in clients}
+            parts = [self.local_samples(client) / size / 3 * size for client, size in sizes.items()]
+            self.meter.charge(sum(map(math.ceil, parts)))
         return super().begin(clients, message, round)
 
     def adaptation(self) -> list[Phase]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from pfl_benchmark.method import (
     Phase,
     RunContext,
     StackedModel,
+    finest,
     option,
     register,
 )
@@ -99,6 +100,9 @@ class PFedFDA(Algorithm):
     images_only = True
     needs_bias = True
     Hyper = PFedFDAHyper
+    refuses: ClassVar[Mapping[str, str]] = {
+        "local_steps": "whose statistics are those of the features seen in whole epochs"
+    }
     tuning = ({"cov_reg": "eps_I"}, {"fda_feats": "eval_pass"}, {"single_beta": True})
     aggregation = "samples"
 
@@ -111,7 +115,7 @@ class PFedFDA(Algorithm):
         self.server["means"] = torch.from_numpy(means).to(weight)
         self.server["covariance"] = torch.eye(width).to(weight)
         # Coefficients of the last participation: what a failed search falls back on.
-        start = torch.tensor(START, dtype=torch.float64, device=weight.device)
+        start = torch.tensor(START, dtype=finest(weight.device), device=weight.device)
         self.clients = ClientStore({"coefficients": start}, task.data.clients)
         self._evaluated: dict[int, tuple[float, float]] = {}  # of the last evaluation, for the record only
 
@@ -127,7 +131,7 @@ class PFedFDA(Algorithm):
         return ()
 
     def phases(self, round: int) -> list[Phase]:
-        body = Phase.of(self.shared_layers(), self.config.lr, self.config.local_epochs)
+        body = Phase.of(self.shared_layers(), self.config.lr, self.local_work)
         return [body if self.hyper.fda_feats == "eval_pass" else replace(body, collect=self._last)]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
@@ -142,7 +146,7 @@ class PFedFDA(Algorithm):
         sent = {name: model[name] for name in self.network.keys(self.shared_layers())}
         sent["means"] = torch.stack([mixed.means for _, mixed in fits]).to(like)
         sent["covariance"] = torch.stack([mixed.covariance for _, mixed in fits]).to(like)
-        chosen = torch.tensor([b for b, _ in fits], dtype=torch.float64, device=like.device)
+        chosen = torch.tensor([b for b, _ in fits], dtype=finest(like.device), device=like.device)
         outcome.found = {"coefficients": chosen}
         return sent
 
@@ -222,8 +226,8 @@ class PFedFDA(Algorithm):
 
 
 def _gaussians(message: Params) -> Gaussians:
-    return Gaussians(message["means"].double().cpu(), message["covariance"].double().cpu())
+    return Gaussians(message["means"].cpu().double(), message["covariance"].cpu().double())
 
 
 def _sample(features: Tensor, labels: Tensor) -> Sample:
-    return features.double().cpu(), labels.cpu()
+    return features.cpu().double(), labels.cpu()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -111,6 +112,10 @@ class PFedMe(Algorithm):
     )
     Hyper = PFedMeHyper
     too_large = ("personal_rate", "lam")
+    refuses: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("optimizer", "nesterov", "clip_norm"),
+        "whose steps are gradient descent on a proximal problem of their own",
+    )
     tuning = ({"lam": 5.0}, {"personal_rate": 0.03}, {"personal_rate": 0.003})
 
     def __init__(self, task: RunContext, hyper: PFedMeHyper) -> None:

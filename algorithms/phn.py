@@ -100,6 +100,7 @@ class PFedHN(Algorithm):
         "Δ_k ← SGD(w_k) − w_k",
         "(φ, e_k) ← (φ, e_k) + α (∂w_k / ∂(φ, e_k))ᵀ Δ_k",
     )
+    aliases = ("pfedhn", "hypernetwork")
     Hyper = PFedHNHyper
     too_large = ("hyper_rate",)
     evaluated = "personal"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -81,6 +82,10 @@ class Scaffold(Algorithm):
     Hyper = ScaffoldHyper
     too_large = ("global_rate",)
     evaluated = "global"
+    refuses: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("optimizer", "clip_norm"),
+        "whose control variates are mean gradients, found by how far SGD has moved",
+    )
     learns_little = True  # messages of twice the size: half of the rounds under a byte budget
 
     def __init__(self, task: RunContext, hyper: ScaffoldHyper) -> None:
@@ -110,20 +115,21 @@ class Scaffold(Algorithm):
             strip_prefix(CONTROL, self.clients.gather(outcome.clients)),
             strip_prefix(CONTROL, self.server),
         )
-        moves = self._moves(outcome.clients)
+        moves = self._moves(outcome.clients, outcome.round)
         for name, control in old.items():
             gradient = (self.server[name] - model[name]) / along(moves, control)
             sent[name] = gradient - common[name]  # c_k⁺ − c_k
         outcome.found = add_prefix(CONTROL, {name: old[name] + change for name, change in sent.items()})
         return {**select(model, self.network.shapes()), **add_prefix(CONTROL, sent)}
 
-    def _moves(self, clients: Sequence[int]) -> Tensor:
+    def _moves(self, clients: Sequence[int], round: int) -> Tensor:
         """How far a gradient of 1 in every step moves each client's model [m]: K η without momentum."""
         config, found = self.config, []
         for client in clients:
-            steps = config.local_epochs * -(-self.task.data.train_sizes[client] // config.batch_size)
-            factors = [(1 - config.momentum**s) / (1 - config.momentum) for s in range(1, steps + 1)]
-            found.append(config.lr * sum(factors))
+            steps = range(1, self.local_steps(client) + 1)
+            powers = [config.momentum ** (step + config.nesterov) for step in steps]
+            factors = [(1 - power) / (1 - config.momentum) for power in powers]
+            found.append(config.lr * self.rate_factor(round) * sum(factors))
         return torch.tensor(found, device=self.task.data.device)
 
     def keep(self, outcome: LocalResult) -> None:

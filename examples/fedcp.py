@@ -124,7 +124,7 @@ class FedCP(Algorithm):
         width = self.server[HEAD[0]].shape[1]
         objective, noise = Gated(self.hyper.lam), {"gumbel": (2, width)}
         given = {"received": {**self.task.initial, **select(self.server, self.shared_tensors())}}
-        return [Phase(rates, self.config.local_epochs, objective=objective, constants=given, uniform=noise)]
+        return [Phase(rates, self.local_work, objective=objective, constants=given, uniform=noise)]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)

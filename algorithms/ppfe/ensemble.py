@@ -8,15 +8,20 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from pfl_benchmark.method import summand
+from pfl_benchmark.method import finest, summand
 
 _PARTS = 10  # weights looked through are multiples of a tenth,
 _MOST = 1001  # or of a larger part where that is more than so many combinations (from six stages on)
 
 
-def ensemble_weights(betas: Sequence[Tensor]) -> Tensor:
-    """Weights [K, stages] from the stages' β [K]; clients whose β are all 0 get equal weights."""
+def ensemble_weights(betas: Sequence[Tensor], device: torch.device | None = None) -> Tensor:
+    """Weights [K, stages] from the stages' β [K]; clients whose β are all 0 get equal weights.
+
+    On `device`, as precisely as it can.
+    """
     stacked = torch.stack(list(betas), dim=1)
+    if device is not None:
+        stacked = stacked.to(device, finest(device))
     return torch.where((stacked == 0).all(dim=1, keepdim=True), torch.ones_like(stacked), stacked)
 
 

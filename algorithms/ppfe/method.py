@@ -204,7 +204,7 @@ class PPFE(Decoupled):
         masks = self.reduction.masks(network, stage.personal) if stage.personal else None
         if masks is not None:
             masks = {key: mask.to(self.task.data.device) for key, mask in masks.items()}
-        return [Phase(rates, self.config.local_epochs, masks=masks, objective=self.weights.objective(stage))]
+        return [Phase(rates, self.local_work, masks=masks, objective=self.weights.objective(stage))]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
@@ -256,7 +256,7 @@ class PPFE(Decoupled):
             return super().members(clients)
         if len(self.stages) == 1 or self.hyper.ensemble == "last":
             return [StackedModel(self.network, self._models(len(self.stages) - 1, clients))]
-        weights = ensemble_weights([*self._betas(clients).T]).to(self.task.data.device)
+        weights = ensemble_weights([*self._betas(clients).T], self.task.data.device)
         return [
             StackedModel(self.networks[stage.number], self._models(place, clients), weights[:, place])
             for place, stage in enumerate(self.stages)

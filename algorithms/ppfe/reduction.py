@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.algorithms.ppfe.hyper import FIRST_REDUCED_STAGE, PPFEHyper
-from pfl_benchmark.method import Layer, Linear, LowRank, Network, Params, Streams, UserError
+from pfl_benchmark.method import Layer, Linear, LowRank, Network, Params, Streams, UserError, exact
 
 # Ranks of the first and second reduced model by the widths of the fully connected layers. The first is the
 # paper's; 200 follows from its 83.8 %, the others keep its reductions of about 6 % and 18 % where they can.
@@ -47,7 +47,7 @@ def factor(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     if weight.stride(0) == 0 and len(weight) > 1:  # views of one matrix: once is enough
         first, second = factor(weight[:1], rank)
         return first.expand(len(weight), -1, -1), second.expand(len(weight), -1, -1)
-    u, s, vh = torch.linalg.svd(weight.to(torch.float64), full_matrices=False)
+    u, s, vh = torch.linalg.svd(exact(weight), full_matrices=False)
     largest = u.abs().argmax(dim=1, keepdim=True)
     sign = u.gather(1, largest).sign()  # [m, 1, min(out, in)]
     root = s[:, :rank].sqrt()
@@ -57,7 +57,7 @@ def factor(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     if missing > 0:
         first = torch.nn.functional.pad(first, (0, 0, 0, missing))
         second = torch.nn.functional.pad(second, (0, missing))
-    return first.to(weight.dtype), second.to(weight.dtype)
+    return first.to(weight), second.to(weight)
 
 
 def product(layer: Layer, params: Mapping[str, Tensor]) -> Tensor:

@@ -36,12 +36,12 @@ def execute(arguments: argparse.Namespace) -> None:
     Raises:
         UserError: unknown method, ablation or check.
     """
-    from pfl_benchmark.algorithms import ALGORITHMS
+    from pfl_benchmark.algorithms import ALGORITHMS, find
     from pfl_benchmark.check.report import check_method
 
     if not arguments.algo:
         raise UserError(f"--algo is required; known methods: {', '.join(sorted(ALGORITHMS))}")
-    results = check_method(arguments.algo, arguments.ablation, arguments.only)
+    results = check_method(find(arguments.algo).name, arguments.ablation, arguments.only)
     if arguments.json:
         print(json.dumps([vars(result) for result in results]))
     else:

@@ -28,11 +28,16 @@ PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "
 _CALLED = {
     "alpha": "dirichlet", "beta": "dirichlet", "concentration": "dirichlet", "dir_alpha": "dirichlet",
     "learning_rate": "lr", "local_lr": "lr", "step_size": "lr", "seeds": "seed", "random_seed": "seed",
-    "epochs": "local_epochs", "n_epochs": "local_epochs", "local_steps": "local_epochs", "bs": "batch_size",
+    "epochs": "local_epochs", "n_epochs": "local_epochs", "bs": "batch_size",
     "n_clients": "clients", "num_clients": "clients", "num_users": "clients", "frac": "participation",
     "fraction": "participation", "join_ratio": "participation", "sample_rate": "participation",
     "wd": "weight_decay", "l2": "weight_decay", "num_rounds": "rounds", "global_rounds": "rounds",
     "iterations": "rounds", "method": "algo", "algorithm": "algo", "model": "network", "arch": "network",
+    "optim": "optimizer", "optimiser": "optimizer", "opt": "optimizer", "scheduler": "lr_schedule",
+    "lr_scheduler": "lr_schedule", "lr_decay": "lr_schedule", "learning_rate_decay": "lr_schedule",
+    "max_norm": "clip_norm", "clip": "clip_norm", "grad_clip": "clip_norm", "clip_grad_norm": "clip_norm",
+    "max_grad_norm": "clip_norm", "steps": "local_steps", "n_steps": "local_steps",
+    "local_iterations": "local_steps", "local_updates": "local_steps", "smoothing": "label_smoothing",
     "shards": "classes_per_client", "classes": "classes_per_client", "split": "partition",
 }  # fmt: skip
 

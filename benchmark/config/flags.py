@@ -93,7 +93,8 @@ def add_config_flags(group: _Group, names: Iterable[str]) -> None:
             group.add_argument(flag(name), action=_YesOrNo, default=None, help=text)
             continue
         choices = spec.metadata.get("choices")
-        metavar = f"{{{','.join(choices)}}}" if choices else {int: "N", float: "X", str: "NAME"}[kind]
+        usual = spec.metadata.get("metavar") or {int: "N", float: "X", str: "NAME"}[kind]
+        metavar = f"{{{','.join(choices)}}}" if choices else usual
         group.add_argument(flag(name), type=partial(read_field, name), metavar=metavar, help=text)
 
 
@@ -259,8 +260,18 @@ def config_from(
             f"--standardise is for tables, and '{values['dataset']}' holds "
             f"{DATASETS[values['dataset']].unit}; drop it"
         )
+    if given.get("local_steps") and "local_epochs" in given:
+        raise UserError(
+            "--local-steps and --local-epochs say twice how long a participation trains; give one of them"
+        )
+    elif "local_epochs" in given:
+        given["local_steps"] = 0  # whatever the setting has
     config = dataclasses.replace(RunConfig(), **{**values, **given, "partition": _partition(values, given)})
     config.validate()
+    if "momentum" in given and config.optimizer != "sgd":
+        raise UserError(
+            f"--momentum {config.momentum:g} has no effect under --optimizer {config.optimizer}; drop it"
+        )
     if given.get("eval_adapted") and not config.eval_every:
         raise UserError("--eval-adapted does nothing under --eval-every 0; drop one of the two flags")
     if "crop_padding" in given and not config.augment:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from pfl_benchmark.config.lr_schedule import CONSTANT, lr_schedule
 from pfl_benchmark.datasets.partitioners import OPTIONS, PARTITIONERS, Partitioner, find_partitioner
 from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError, check_range, flag, nearest, unknown
@@ -72,6 +73,44 @@ class RunConfig:
         "each client alone; no other data have this option",
         choices=("all", "client"),
         absent="all",
+    )
+    optimizer: str = _doc(
+        "sgd",
+        "optimiser of local training, fresh at every local call; adam and adamw have PyTorch's betas, and no "
+        "momentum",
+        choices=("sgd", "adam", "adamw"),
+        absent="sgd",
+        training=True,
+    )
+    nesterov: bool = _doc(False, "Nesterov's momentum, as in torch.optim.SGD", absent=False, training=True)
+    lr_schedule: str = _doc(
+        CONSTANT,
+        "learning rate over rounds: constant, exponential:G (times G after every round), step:N:G (times G "
+        "after every N rounds) or cosine (to 0 at the end)",
+        absent=CONSTANT,
+        training=True,
+        metavar="FORM",
+    )
+    clip_norm: float = _doc(
+        0.0,
+        "largest norm of a client's gradient in a step, over all that is trained; 0: any",
+        absent=0.0,
+        within="[0, 1e30]",
+        training=True,
+    )
+    local_steps: int = _doc(
+        0,
+        "batches of a participation in place of --local-epochs, going on over the client's epochs; 0: epochs",
+        absent=0,
+        within="[0, 1e6]",
+        training=True,
+    )
+    label_smoothing: float = _doc(
+        0.0,
+        "label smoothing of the cross-entropy that is trained on; evaluations have none",
+        absent=0.0,
+        within="[0, 1)",
+        training=True,
     )
     augment: bool = _doc(False, "random horizontal flip and, by --crop-padding, crop of training images")
     crop_padding: int = _doc(
@@ -174,6 +213,15 @@ class RunConfig:
                 )
             if "within" in spec.metadata and spec.name not in OPTIONS:
                 check_range(spec.name, value, spec.metadata["within"])
+        _ = lr_schedule(self.lr_schedule)
+        if self.nesterov and self.optimizer != "sgd":
+            raise UserError(
+                f"--nesterov is for --optimizer sgd, and it is {self.optimizer}; drop one of the two flags"
+            )
+        if self.nesterov and not self.momentum:
+            raise UserError(
+                "--nesterov needs momentum, and --momentum is 0; give one, such as --momentum 0.9"
+            )
         left = self.clients - self.new_count
         if self.new_count and left < 2:
             raise UserError(
@@ -207,6 +255,8 @@ class RunConfig:
             others.append("network")
         if self.dataset in DATASETS and DATASETS[self.dataset].kind != "rows":
             others.append("standardise")
+        others += ["local_epochs"] if self.local_steps else []
+        others += [] if self.optimizer == "sgd" else ["momentum"]
         others += [] if self.new_clients else ["adapt_epochs"]
         others += [] if self.eval_every else ["eval_adapted"]
         return (*others, *([] if self.augment else ["crop_padding"]))
@@ -218,7 +268,8 @@ class RunConfig:
 
     def settled(self) -> RunConfig:
         """The same run, such that what means nothing in it does not make it another one."""
-        return dataclasses.replace(self, **{name: getattr(RunConfig, name) for name in self.idle})
+        idle = {name: getattr(RunConfig, name) for name in self.idle}
+        return dataclasses.replace(self, **idle, lr_schedule=lr_schedule(self.lr_schedule).text)
 
     @property
     def identifying(self) -> dict[str, Any]:
@@ -255,6 +306,11 @@ class RunConfig:
         """The value of a field."""
         return getattr(self, name)
 
+    def to_record(self) -> dict[str, Any]:
+        """As `to_dict`, without options of local training that are at their defaults."""
+        needless = {*TRAINING} - {*self.identifying}
+        return {name: value for name, value in self.to_dict().items() if name not in needless}
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
         """Build a configuration; what records did not have yet is filled in, UserError for what is wrong."""
@@ -270,6 +326,8 @@ class RunConfig:
         return config
 
 
+# How local training takes its steps; a method may refuse some (`Algorithm.refuses`).
+TRAINING = tuple(spec.name for spec in dataclasses.fields(RunConfig) if spec.metadata.get("training"))
 _KINDS = {spec.name: str(spec.type) for spec in dataclasses.fields(RunConfig)}
 _TYPES = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
 

@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from pfl_benchmark.config.lr_schedule import lr_schedule
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.clients import ClientStore
 from pfl_benchmark.engine.data import FederatedData, Part
 from pfl_benchmark.engine.ensemble import as_logits, ensemble_scores
 from pfl_benchmark.engine.executors import Executor
 from pfl_benchmark.engine.ledger import Ledger, Meter
-from pfl_benchmark.engine.local import LocalCall, LocalResult, Phase, StackedModel
+from pfl_benchmark.engine.local import Batches, LocalCall, LocalResult, Phase, StackedModel
 from pfl_benchmark.engine.message import Aggregator, Message, WeightedMean
 from pfl_benchmark.engine.params import clone, expand, select
 from pfl_benchmark.engine.schedule import Schedule
@@ -118,6 +119,7 @@ class Algorithm:
     group: ClassVar[str] = ""  # one of `experiment.card.GROUPS`
     publication: ClassVar[tuple[str, str, str, int, str] | None] = None  # title, authors, venue, year, link
     pseudocode: ClassVar[tuple[str, ...]] = ()  # the update, in about three lines
+    aliases: ClassVar[tuple[str, ...]] = ()  # other names that people know it by, beside name and title
     Hyper: ClassVar[type] = NoHyper
     ablations: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # name -> hyper-parameters it sets
     # What the tuning study tries beside the default and other learning rates: at most six points.
@@ -134,6 +136,8 @@ class Algorithm:
     # What a method is, where it is not what most are. Executors and the tests over the registry read it.
     images_only: ClassVar[bool] = False  # it is not defined for text
     needs_bias: ClassVar[bool] = False  # it reads or sets the bias of the last layer
+    # Options of local training (`TRAINING`) that it does not take, and why: its own step has no use for them.
+    refuses: ClassVar[Mapping[str, str]] = {}
     no_newcomers: ClassVar[str] = ""  # why a client cannot begin after the training; empty: it can (`admit`)
     not_stackable: ClassVar[str] = (
         ""  # why its steps cannot be computed for several clients at once; empty: they can
@@ -176,8 +180,8 @@ class Algorithm:
         return [name for name in self.network.keys(layers) if name not in shared]
 
     def phases(self, round: int) -> list[Phase]:
-        """The local training of a participation."""
-        return [Phase.of(self.network.names, self.config.lr, self.config.local_epochs)]
+        """The local training of a participation; the round loop multiplies all rates by `rate_factor`."""
+        return [Phase.of(self.network.names, self.config.lr, self.local_work)]
 
     def adaptation(self) -> list[Phase]:
         """Training on copies of the final model before it is evaluated; nothing of it is sent."""
@@ -383,6 +387,25 @@ class Algorithm:
         self.clients.load(state["clients"])
 
     # -- helpers --------------------------------------------------------------------------------
+
+    @property
+    def local_work(self) -> int | Batches:
+        """How long a participation trains: --local-epochs, or --local-steps in place of them."""
+        steps = self.config.local_steps
+        return Batches(steps) if steps else self.config.local_epochs
+
+    def rate_factor(self, round: int) -> float:
+        """What --lr-schedule multiplies the rates of a round's phases by."""
+        return lr_schedule(self.config.lr_schedule).factor(round, self.task.rounds)
+
+    def local_samples(self, client: int) -> int:
+        """Samples of `local_work`, in a step of one batch."""
+        phase = Phase({}, self.local_work)
+        return phase.samples(self.task.data.train_sizes[client], self.config.batch_size)
+
+    def local_steps(self, client: int) -> int:
+        """Steps of `local_work`, of one batch each."""
+        return Phase({}, self.local_work).steps(self.task.data.train_sizes[client], self.config.batch_size)
 
     def assemble(self, clients: Sequence[int], message: Params) -> Params:
         """Whole models of `clients`, stacked: received, kept, or else still at θ_0.

@@ -56,9 +56,9 @@ def plan_rounds(config: RunConfig, make: Callable[[int], Algorithm]) -> Plan:
     usual = make(config.rounds)
     if config.budget == "bytes":
         limit = config.byte_budget or whole_model_bytes(usual.task)
-        most_epochs = config.compute_cap * config.local_epochs * _participations(usual.task)
+        most_epochs = config.compute_cap * _ordinary_epochs(usual) * _participations(usual.task)
     else:
-        limit = config.sample_budget or ordinary_samples(usual.task)
+        limit = config.sample_budget or ordinary_samples(usual)
         most_epochs = math.inf
 
     known = Costs()
@@ -140,11 +140,18 @@ def whole_model_bytes(task: RunContext) -> int:
     return 4 * task.network.count() * (2 * _participations(task) + task.data.clients)
 
 
-def ordinary_samples(task: RunContext) -> int:
-    """Samples of ``task.rounds`` rounds in which every participant trains for ``config.local_epochs``."""
-    sizes, last = task.data.train_sizes, task.rounds
+def ordinary_samples(algorithm: Algorithm) -> int:
+    """Samples of a run's rounds in which every participant does the protocol's local work."""
+    task, last = algorithm.task, algorithm.task.rounds
     cohorts = (task.schedule.cohort(round, round == last) for round in range(1, last + 1))
-    return task.config.local_epochs * sum(sizes[client] for cohort in cohorts for client in cohort)
+    return sum(algorithm.local_samples(client) for cohort in cohorts for client in cohort)
+
+
+def _ordinary_epochs(algorithm: Algorithm) -> float:
+    """Epochs of the protocol's local work, of the largest client."""
+    sizes, steps = algorithm.task.data.train_sizes, algorithm.config.local_steps
+    largest = max(range(len(sizes)), key=sizes.__getitem__)
+    return algorithm.local_samples(largest) / sizes[largest] if steps else algorithm.config.local_epochs
 
 
 def planned_samples(algorithm: Algorithm, costs: Costs | None = None) -> int:
@@ -153,7 +160,7 @@ def planned_samples(algorithm: Algorithm, costs: Costs | None = None) -> int:
     sizes, last = task.data.train_sizes, task.rounds
     for round, cost in costs.of(algorithm):
         cohort = task.schedule.cohort(round, algorithm.kind(round).full_participation)
-        total += cost.epochs * sum(sizes[client] for client in cohort)
+        total += cost.samples([sizes[client] for client in cohort], task.config.batch_size)
     everyone = sum(sizes[client] for client in task.schedule.cohort(last, True))
     return math.ceil(total + costs.evaluation(algorithm) * everyone - 1e-6)
 
@@ -181,10 +188,14 @@ def first_participants(algorithm: Algorithm, round: int) -> int:
 
 
 def planned_epochs(algorithm: Algorithm, last: int | None = None, costs: Costs | None = None) -> float:
-    """Local epochs of a run up to round `last` (default: its end), over all participations."""
-    last = algorithm.task.rounds if last is None else last
+    """Local epochs of a run up to round `last` (default: its end), over all participations.
+
+    Batches in place of epochs (``--local-steps``) count as what they are of the largest client's samples.
+    """
+    last, size = algorithm.task.rounds if last is None else last, max(algorithm.task.data.train_sizes)
     return sum(
-        algorithm.task.schedule.size(algorithm.kind(round).full_participation) * cost.epochs
+        algorithm.task.schedule.size(algorithm.kind(round).full_participation)
+        * cost.passes(size, algorithm.config.batch_size)
         for round, cost in (costs or Costs()).of(algorithm)
         if round <= last
     )

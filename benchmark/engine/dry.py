@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.data import Part
 from pfl_benchmark.engine.executors import Executor
 from pfl_benchmark.engine.hooks import Hooks
-from pfl_benchmark.engine.local import LocalCall, LocalResult
+from pfl_benchmark.engine.local import LocalCall, LocalResult, Phase
 from pfl_benchmark.engine.params import nbytes, row
 from pfl_benchmark.engine.sgd import forward
 from pfl_benchmark.models import Network, Params
@@ -27,6 +27,9 @@ class Cost:
         first: bytes received besides in the first participation of the stage.
         closing: bytes that every client receives after a round that closes a stage, else 0.
         epochs: passes over the client's data, those charged to the meter included.
+        by_batches: phases that take batches in place of epochs, whose samples `epochs` leaves out.
+        metered: under --local-steps, samples charged to the meter before training, by the client's size;
+            `epochs` leaves them out.
     """
 
     down: int
@@ -34,6 +37,18 @@ class Cost:
     first: int
     closing: int
     epochs: float
+    by_batches: tuple[Phase, ...] = ()
+    metered: Mapping[int, int] = field(default_factory=dict)
+
+    def samples(self, sizes: Sequence[int], batch_size: int) -> float:
+        """Samples of a participation of clients of these sizes."""
+        more = sum(p.passes * p.samples(size, batch_size) for p in self.by_batches for size in sizes)
+        return self.epochs * sum(sizes) + more + sum(self.metered.get(size, 0) for size in sizes)
+
+    def passes(self, size: int, batch_size: int) -> float:
+        """All passes over the data of a client of `size` samples."""
+        beside = self.by_batches or self.metered
+        return self.samples([size], batch_size) / size if beside else self.epochs
 
 
 _Kind = tuple[int, bool, bool, bool]
@@ -73,18 +88,37 @@ class Costs:
         for kind, number in sorted(rounds.items(), key=lambda item: item[1]):
             dry.start_round(number)
             message = hooks.message([client], number)
-            call = hooks.begin([client], message, number)
+            call, metered = hooks.begin([client], message, number), {}
+            if task.config.local_steps and (begun := dry.meter.collect()[0]):
+                metered = {size: begun, **self._metered(dry, hooks, number, size)}
             upload = hooks.upload(dry.task.executor.train(call))
             closing = hooks.closing([client]).nbytes(1) if dry.kind(number).closing else 0
-            phases = sum(phase.epochs * phase.passes for phase in call.phases if phase.rates)
+            phases, by_batches = _divided(call.phases)
             epochs = phases + dry.meter.collect()[0] / size
             down, first = message.nbytes(1), nbytes(message.first)
-            self._found[kind] = Cost(down, nbytes(upload), first, closing, epochs)
+            up = nbytes(upload)
+            self._found[kind] = Cost(down, up, first, closing, epochs, by_batches, metered)
             dry.finish_round(number)
         dry.meter.collect()
-        adaptation = sum(phase.epochs * phase.passes for phase in dry.adaptation())
+        adaptation, _ = _divided(dry.adaptation())
         dry.scores(dry.members([client]), [client], "test")
         self._evaluation = adaptation + dry.meter.collect()[0] / size
+
+    def _metered(self, dry: Algorithm, hooks: Hooks, number: int, known: int) -> dict[int, int]:
+        """What the meter is charged before training, by the sizes of clients other than the known one."""
+        found, sizes = {}, dry.task.data.train_sizes[: dry.task.data.clients]
+        for size in {*sizes} - {known}:
+            client = sizes.index(size)
+            hooks.begin([client], hooks.message([client], number), number)
+            found[size] = dry.meter.collect()[0]
+        return found
+
+
+def _divided(phases: Sequence[Phase]) -> tuple[int, tuple[Phase, ...]]:
+    """Passes of the phases by epochs, and the phases by batches."""
+    trained = [phase for phase in phases if phase.rates]
+    epochs = sum(phase.epochs * phase.passes for phase in trained if isinstance(phase.epochs, int))
+    return epochs, tuple(phase for phase in trained if not isinstance(phase.epochs, int))
 
 
 def _kinds(algorithm: Algorithm) -> Iterator[_Kind]:

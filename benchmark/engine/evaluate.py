@@ -16,8 +16,9 @@ from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.clients import chunks
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
-from pfl_benchmark.engine.params import expand
+from pfl_benchmark.engine.params import exact, expand
 from pfl_benchmark.engine.scores import macro_auc, macro_f1
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.outputs import SavedOutputs
 
@@ -92,8 +93,13 @@ def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
     """The first `most` epochs of some phases."""
     found = []
     for phase in phases:
-        found.append(dataclasses.replace(phase, epochs=min(phase.epochs, most)))
-        most -= found[-1].epochs
+        if not isinstance(phase.epochs, int):
+            raise UserError(
+                "`adaptation` gives a phase by batches; expected epochs, which --adapt-epochs cuts"
+            )
+        epochs = min(phase.epochs, most)
+        found.append(dataclasses.replace(phase, epochs=epochs))
+        most -= epochs
     return found
 
 
@@ -111,7 +117,7 @@ def _measure(
         if kept is not None:
             true = own.cpu().numpy()
             f1 = macro_f1(predicted.cpu().numpy(), true)
-            auc = macro_auc(torch.softmax(scores.double(), 1).cpu().numpy(), true)
+            auc = macro_auc(torch.softmax(exact(scores), 1).cpu().numpy(), true)
         loss = float(F.cross_entropy(scores, own))
         rows.append((int((predicted == own).sum()), len(own), loss, f1, auc))
     return rows

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.engine.algorithm import Algorithm, RoundKind
-from pfl_benchmark.engine.local import LocalCall, LocalResult
+from pfl_benchmark.engine.local import Batches, LocalCall, LocalResult
 from pfl_benchmark.engine.message import Aggregator, Message
+from pfl_benchmark.engine.params import exact
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Params
 
@@ -37,6 +38,14 @@ class Hooks:
     def __init__(self, algorithm: Algorithm) -> None:
         self._algorithm, self._device = algorithm, algorithm.task.data.device
         self._layout: dict[tuple[str, int], dict[str, tuple]] = {}  # names and shapes of the first chunk
+        if algorithm.config.local_steps and not any(
+            isinstance(phase.epochs, Batches) for phase in algorithm.phases(1)
+        ):
+            raise self._error(
+                "phases",
+                "trains by epochs, and --local-steps asks for batches",
+                "`self.local_work` in place of `self.config.local_epochs`, or a reason in `refuses`",
+            )
         if algorithm.aggregation not in _AGGREGATIONS:
             raise self._error("aggregation", f"is {algorithm.aggregation!r:.40}", "uniform or samples")
 
@@ -197,7 +206,7 @@ def _finite(tensors: Iterable[Tensor]) -> bool:
         if tensor.is_floating_point() and tensor.numel():
             own.setdefault(tensor.device, []).append(tensor)
     for group in own.values():
-        sums = torch.stack([tensor.sum().double() for tensor in group])  # one answer to wait for
+        sums = torch.stack([exact(tensor.sum()) for tensor in group])  # one answer to wait for
         if not bool(sums.isfinite().all()) and not all(bool(t.isfinite().all()) for t in group):
             return False  # a sum of finite values may overflow
     return True

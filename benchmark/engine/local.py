@@ -19,28 +19,40 @@ from pfl_benchmark.models import Network, Params
 
 
 @dataclass(frozen=True)
+class Batches:
+    """So many batches in place of epochs; they go on over epochs, the last of which may end early.
+
+    A rule that takes several batches a step takes as many steps as hold them, each of full size.
+    """
+
+    count: int
+
+
+@dataclass(frozen=True)
 class Phase:
-    """Some epochs of SGD on one of the call's models.
+    """Some epochs, or some batches, of training one of the call's models.
 
     Attributes:
         rates: learning rate by layer name; a layer not named is frozen and its gradients are not computed.
             Tensors beside the network (`StackedModel`) are named by what stands before their first dot.
-        epochs: passes over the client's training data.
+        epochs: passes over the client's training data, or `Batches`. ``Algorithm.local_work`` is what the
+            protocol asks for.
         model: which of the call's models is trained.
         stream: the random stream of batch orders; phases that name the same one continue it.
         masks: optional 0/1 tensors by parameter name, common to the cohort, applied to the gradients, so
             that masked entries never move.
         collect: name of a layer whose inputs are collected at every step, before the step.
         objective: each client's loss in a step (`Step`), in place of cross-entropy.
-        rule: what a step does (`Rule`), in place of SGD with momentum.
+        rule: what a step does (`Rule`), in place of a step of the run's optimiser.
         constants: tensors for objective and rule by name, common to the cohort (one model each, not stacked).
-        passes: how often a step computes the gradients of its batch: samples are counted so many times.
+        passes: how often a step computes the gradients of its batch, or runs models on it: samples are
+            counted so many times.
         uniform, normal: random numbers of a step by name, and the shape of those of one sample; objective and
             rule read them by `Step.uniform` and `Step.normal`. Each name is a stream of its own.
     """
 
     rates: Mapping[str, float]
-    epochs: int
+    epochs: int | Batches
     model: str = "model"
     stream: str = "batches-main"
     masks: Params | None = None
@@ -53,7 +65,7 @@ class Phase:
     normal: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @staticmethod
-    def of(layers: Iterable[str], lr: float, epochs: int) -> Phase:
+    def of(layers: Iterable[str], lr: float, epochs: int | Batches) -> Phase:
         """A phase that trains `layers` at one learning rate."""
         return Phase(dict.fromkeys(layers, lr), epochs)
 
@@ -73,6 +85,29 @@ class Phase:
     def batches(self) -> int:
         """Batches that a step takes."""
         return 1 if self.rule is None else self.rule.batches
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing is trained."""
+        return not self.rates or self.epochs in (0, Batches(0))
+
+    def steps(self, size: int, batch_size: int) -> int:
+        """Steps of a client of `size` samples."""
+        if isinstance(self.epochs, int):
+            return self.epochs * -(-size // (batch_size * self.batches))
+        return -(-self.epochs.count // self.batches)
+
+    def samples(self, size: int, batch_size: int) -> int:
+        """Samples of these steps, each counted once."""
+        if isinstance(self.epochs, int):
+            return self.epochs * size
+        places = batch_size * self.batches
+        whole, rest = divmod(self.steps(size, batch_size), -(-size // places))
+        return whole * size + min(rest * places, size)
+
+    def at(self, factor: float) -> Phase:
+        """The phase with all rates multiplied by a factor."""
+        return replace(self, rates={name: rate * factor for name, rate in self.rates.items()})
 
 
 @dataclass
@@ -117,6 +152,7 @@ class LocalCall:
         chances: per client [n_k], on the host: every epoch draws n_k samples with replacement, in proportion
             to these. None: every epoch takes each sample once.
         constants: each client's own tensors for objectives and rules, by name, stacked [m, ...].
+        factor: what all rates of the phases are multiplied by; the round loop sets it (``--lr-schedule``).
     """
 
     round: int
@@ -126,6 +162,7 @@ class LocalCall:
     sample_weights: list[Tensor] | Mapping[str, list[Tensor]] | None = None
     chances: list[Tensor] | None = None
     constants: dict[str, Params] = field(default_factory=dict)
+    factor: float = 1.0
 
     def weights(self, model: str) -> list[Tensor] | None:
         """The sample weights of one of the call's models."""
@@ -169,8 +206,9 @@ class LocalCall:
             known = dict.fromkeys([*model.network.names, *(name.partition(".")[0] for name in model.params)])
             if strange := next((name for name in phase.rates if name not in known), None):
                 raise UserError(f"a phase has a rate for '{strange}'; the model has {', '.join(known)}")
-            if type(phase.epochs) is not int or phase.epochs < 0:
-                raise UserError(f"a phase has {phase.epochs!r:.20} epochs; expected a number of at least 0")
+            count = phase.epochs.count if isinstance(phase.epochs, Batches) else phase.epochs
+            if type(count) is not int or count < 0:
+                raise UserError(f"a phase has {count!r:.20} epochs; expected a number of at least 0")
             for name, rate in phase.rates.items():
                 if not (math.isfinite(rate) and rate >= 0):
                     raise UserError(f"a phase trains '{name}' at rate {rate!r:.20}; expected at least 0")
@@ -182,8 +220,8 @@ class LocalResult:
 
     Attributes:
         models: trained parameters by model name, stacked [m, ...].
-        loss: mean training loss (the phase's objective) of each client over the call's last epoch [m]; 0 if
-            nothing was trained.
+        loss: mean training loss (the phase's objective) of each client over the call's last epoch (as far
+            as it went) [m]; 0 if nothing was trained.
         samples, steps: samples processed and SGD steps taken, over all clients.
         features: per client, inputs of the collected layer [N, d] and their labels [N], if asked for.
         found: stacked tensors [m, ...] that the method's `upload` computes and its `keep` needs.

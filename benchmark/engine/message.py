@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.engine.clients import chunks
-from pfl_benchmark.engine.params import nbytes
+from pfl_benchmark.engine.params import exact, nbytes
 from pfl_benchmark.models import Params
 
 
@@ -60,20 +60,21 @@ class WeightedMean(Aggregator):
 
     def __init__(self) -> None:
         self._sums: Params = {}
-        self._dtypes: dict[str, torch.dtype] = {}
+        self._likes: Params = {}  # of the messages' precision, on their device
         self._total = 0.0
 
     def add(self, clients: Sequence[int], uploads: Mapping[str, Tensor], weights: Tensor) -> None:
-        weights = weights.to(torch.float64)
+        weights = exact(weights)
         self._total += float(weights.sum())
         for name, tensor in uploads.items():
-            part = torch.tensordot(weights.to(tensor.device), tensor.to(torch.float64), dims=1)
-            self._dtypes[name] = tensor.dtype
+            own = exact(tensor)
+            part = torch.tensordot(weights.to(own.device), own, dims=1)
+            self._likes[name] = tensor.new_empty(0)
             self._sums[name] = self._sums[name] + part if name in self._sums else part
 
     def value(self) -> Params:
         """The mean in the messages' own precision; empty if nothing was added."""
-        return {name: (total / self._total).to(self._dtypes[name]) for name, total in self._sums.items()}
+        return {name: (total / self._total).to(self._likes[name]) for name, total in self._sums.items()}
 
 
 class Gathered(Aggregator):
@@ -89,7 +90,7 @@ class Gathered(Aggregator):
         self._parts: list[Params] = []
 
     def add(self, clients: Sequence[int], uploads: Mapping[str, Tensor], weights: Tensor) -> None:
-        cohort = {self.CLIENTS: torch.tensor(clients), self.WEIGHTS: weights.double()}
+        cohort = {self.CLIENTS: torch.tensor(clients), self.WEIGHTS: exact(weights)}
         self._parts.append({**uploads, **cohort})
 
     def value(self) -> Params:

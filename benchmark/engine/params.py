@@ -30,6 +30,24 @@ def row(params: Mapping[str, Tensor], index: int) -> Params:
     return {name: tensor[index] for name, tensor in params.items()}
 
 
+WITHOUT_FLOAT64 = {"mps"}  # types of devices
+
+
+def finest(device: torch.device) -> torch.dtype:
+    """The most precise type that a device has."""
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+
+
+def precisely(tensor: Tensor) -> Tensor:
+    """The tensor where there is float64: on its device, or else on the host."""
+    return tensor if finest(tensor.device) == torch.float64 else tensor.cpu()
+
+
+def exact(tensor: Tensor) -> Tensor:
+    """In float64, there."""
+    return precisely(tensor).to(torch.float64)
+
+
 def nbytes(params: Mapping[str, Tensor]) -> int:
     """Bytes that the tensors hold: what a message of them costs."""
     return sum(tensor.numel() * tensor.element_size() for tensor in params.values())

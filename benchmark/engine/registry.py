@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TypeVar
 
+from pfl_benchmark.config.run_config import TRAINING
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError, check_name, unknown
 
@@ -36,16 +38,42 @@ def register(cls: type[A]) -> type[A]:
     for spec in dataclasses.fields(cls.Hyper):
         if "doc" not in spec.metadata or spec.default is dataclasses.MISSING:
             raise ValueError(f"{spec.name} of {cls.Hyper.__name__} is no `option(default, doc)`")
+    if strange := [name for name in cls.refuses if name not in TRAINING]:
+        raise ValueError(
+            f"'{cls.name}' refuses '{strange[0]}'; expected options of local training: {', '.join(TRAINING)}"
+        )
+    if not isinstance(cls.aliases, tuple) or not all(isinstance(name, str) for name in cls.aliases):
+        raise ValueError(f"aliases of '{cls.name}' are {cls.aliases!r:.60}; expected a tuple of names")
     ALGORITHMS[cls.name] = cls
     return cls
 
 
+def _plain(name: str) -> str:
+    """A name without what people type in different ways: capitals, hyphens, blanks and the like."""
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def called(name: str) -> str:
+    """The registered name of the method that is called so, in whatever spelling; the same where none is.
+
+    Names come before titles and aliases. A name that means several methods is nobody's.
+    """
+    if name in ALGORITHMS or not (word := _plain(name)):
+        return name
+    for names in (lambda method: (method.name,), lambda method: (method.title, *method.aliases)):
+        found = [method.name for method in ALGORITHMS.values() if word in map(_plain, names(method))]
+        if found:
+            return found[0] if len(found) == 1 else name
+    return name
+
+
 def find(name: str) -> type[Algorithm]:
-    """The method of that name.
+    """The method of that name, as `called`.
 
     Raises:
         UserError: unknown; suggests the nearest.
     """
+    name = called(name)
     if name not in ALGORITHMS:
         if name.endswith(".py"):
             raise UserError(

@@ -19,6 +19,7 @@ from pfl_benchmark.engine.hooks import Diverged, Hooks
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.local import LocalCall
 from pfl_benchmark.engine.newcomers import Newcomers, admit
+from pfl_benchmark.engine.params import precisely
 from pfl_benchmark.engine.shared_rounds import SharedRoundsStore, shared_rounds_of
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Params
@@ -190,9 +191,11 @@ class _Loop:
         message = hooks.message(cohort, number)
         ledger, aggregator, loss, done = Ledger(), hooks.aggregator(), 0.0, 0
         first = first_participants(algorithm, number) if message.first else 0
+        factor = algorithm.rate_factor(number)
         ledger.charge_message(message, len(cohort), first)
         for clients in chunks(cohort):
             call = hooks.begin(clients, message.part(slice(done, done + len(clients))), number)
+            call.factor = factor
             done += len(clients)
             outcome = self.executor.train(call)
             ledger.charge_training(outcome)
@@ -202,7 +205,7 @@ class _Loop:
             ledger.charge_upload(upload)
             hooks.add(aggregator, clients, upload, mean_weights(algorithm, clients))
             hooks.keep(outcome, upload)
-            loss += float(outcome.loss.sum(dtype=torch.float64))  # whatever the chunks
+            loss += float(precisely(outcome.loss).sum(dtype=torch.float64))  # whatever the chunks
         hooks.aggregate(aggregator)
         ledger.charge_metered(algorithm.meter)
         return {

@@ -1,16 +1,17 @@
-"""Local SGD of one client: the single definition of what local training means.
+"""Local training of one client: the single definition of what it means.
 
-Mini-batch SGD with momentum as in PyTorch (no Nesterov, no dampening), a fresh momentum buffer for
-every phase, a fresh permutation (or a fresh draw by chances) for every epoch, the last short batch kept.
-With sample weights ω (mean 1) a batch's loss is ``(1/|batch|) Σ ω_i ℓ_i``: dividing by Σω would undo the
-weighting. A phase may have another objective, or another rule for its steps (`engine.step`).
+Mini-batches of a fresh permutation (or a fresh draw by chances) for every epoch, the last short batch kept; a
+phase by batches may end within an epoch. Steps are those of the run's optimiser (`engine.update`; SGD with
+momentum unless asked otherwise), whose state is fresh for every phase. With sample weights ω (mean 1) a
+batch's loss is ``(1/|batch|) Σ ω_i ℓ_i``: dividing by Σω would undo the weighting. A phase may have another
+objective, or another rule for its steps (`engine.step`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from pfl_benchmark.engine.local import LocalCall, LocalResult, Phase
 from pfl_benchmark.engine.params import along, expand, gradients, row
 from pfl_benchmark.engine.step import Draw, Noise, Step
 from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.engine.update import Recipe, Update
 from pfl_benchmark.models import DropoutSource, Network, Params
 
 FORWARD_BATCH = 128  # bounds the memory of passes that need no gradient
@@ -46,6 +48,14 @@ def epoch_order(rng: np.random.Generator, size: int, chances: Tensor | None = No
     return rng.choice(size, size, p=shares / shares.sum())
 
 
+def epoch_parts(phase: Phase, size: int, batch_size: int) -> Iterator[int]:
+    """Samples that each epoch of a phase takes of a client's `size`: all, but maybe of the last epoch."""
+    left = phase.samples(size, batch_size)
+    while left > 0:
+        yield min(left, size)
+        left -= size
+
+
 def step_stream(draw: Draw) -> str:
     """The stream of random numbers of steps: one for each kind and name, that no other purpose has."""
     return f"step {draw.kind} {draw.name}"
@@ -63,6 +73,11 @@ class LocalWork:
     ) -> None:
         self.config, self.data, self.streams = config, data, streams
         self._format = torch.channels_last if channels_last else torch.contiguous_format
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """How steps are taken."""
+        return Recipe.of(self.config)
 
     def layout(self, tensor: Tensor) -> Tensor:
         """`tensor` in this executor's memory format (images and kernels only)."""
@@ -95,8 +110,9 @@ class LocalWork:
         result = LocalResult(call.round, [client], {}, torch.zeros(1, device=self.data.device), 0, 0)
         collected: list[tuple[Tensor, Tensor]] = []
         for phase in call.phases:
-            if not phase.rates or not phase.epochs:
+            if phase.idle:
                 continue
+            phase = phase if call.factor == 1 else phase.at(call.factor)
             if phase.stream not in orders:
                 orders[phase.stream] = self.streams.get(phase.stream, call.round, client)
             network = call.models[phase.model].network
@@ -138,7 +154,7 @@ class LocalWork:
         order: Callable[[], np.ndarray],
         augment: np.random.Generator,
     ) -> Iterator[tuple[Tensor, Tensor, int]]:
-        """Yield (input, order of the samples, first layer to run) of each epoch.
+        """Yield (input, order of the samples, first layer to run) of each epoch, as far as it goes.
 
         Layers before the first trained one are run once per phase where nothing random lies between.
         """
@@ -146,8 +162,8 @@ class LocalWork:
         x = raw if self.config.augment else self.layout(self.data.encode(raw))
         if start > 0:
             x = forward(network, params, x, stop=start)
-        for _ in range(phase.epochs):
-            positions = torch.from_numpy(order()).to(raw.device)
+        for taken in epoch_parts(phase, len(raw), self.config.batch_size):
+            positions = torch.from_numpy(order()).to(raw.device)[:taken]
             if self.config.augment:
                 padding = self.config.crop_padding
                 images = self.data.augment(raw, draw_crops(len(raw), augment, padding), padding)
@@ -171,7 +187,8 @@ class LocalWork:
     ) -> None:
         # For rules and objectives a stack of one, in the same memory.
         stack = params if phase.plain else {n: tensor.detach().unsqueeze(0) for n, tensor in params.items()}
-        update = Update(network, stack, phase, self.config.momentum, self.config.weight_decay)
+        update = self.recipe.update(network, stack, phase, 0 if phase.plain else 1)
+        smoothing = self.recipe.label_smoothing
         cut = network.index(phase.collect) if phase.collect is not None else None
         constants = {name: expand(tensors, 1) for name, tensors in {**phase.constants, **given}.items()}
         leaves = [params[n].requires_grad_() for n in update.names] if quick(network, phase, update) else []
@@ -184,7 +201,8 @@ class LocalWork:
                     if cut is not None:
                         hidden = network.apply(params, hidden, start, cut, noise)
                         collected.append((hidden.detach().flatten(1), targets))
-                    loss = _loss(network, params, hidden, targets, own, start if cut is None else cut, noise)
+                    first = start if cut is None else cut
+                    loss = _loss(network, params, hidden, targets, own, first, noise, smoothing)
                     update(gradients(loss, update.leaves))
                 else:
                     ones = torch.ones_like(targets, dtype=hidden.dtype) if own is None else own
@@ -193,10 +211,11 @@ class LocalWork:
                         hidden.unsqueeze(0), targets.unsqueeze(0), (ones / len(batch)).unsqueeze(0),
                         torch.full((1,), len(batch), device=self.data.device),
                         Noise(noise, len(batch), 0), update.descend, phase.objective, cut, single=True,
+                        smoothing=smoothing,
                         drawn={(d.kind, d.name): self._drawn(d, rng, len(batch)) for d, rng in draws},
                     )  # fmt: skip
                     if leaves:
-                        inputs = (network, params, hidden, targets, own, start, noise)
+                        inputs = (network, params, hidden, targets, own, start, noise, smoothing)
                         step = replace(step, quick=partial(_gradients, update.names, leaves, inputs))
                     loss = take(step, phase, update)
                     if cut is not None:
@@ -218,9 +237,11 @@ def _loss(
     weights: Tensor | None,
     start: int,
     noise: DropoutSource,
+    smoothing: float,
 ) -> Tensor:
     """The weighted mean cross-entropy of one client's batch, a scalar."""
-    losses = F.cross_entropy(network.apply(params, x, start, None, noise), targets, reduction="none")
+    logits = network.apply(params, x, start, None, noise)
+    losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
     return (losses if weights is None else losses * weights).mean()
 
 
@@ -259,77 +280,6 @@ def take(step: Step, phase: Phase, update: Update, present: Tensor | None = None
             for leaf, old in zip(update.leaves, before, strict=True):
                 leaf.copy_(torch.where(along(present, leaf) > 0, leaf, old))
     return losses
-
-
-class Update:
-    """The update rule of one phase, in place, on one client's tensors or on stacked ones.
-
-    Attributes:
-        names: of the trained tensors: those of the phase's layers, and what it trains beside the network.
-        leaves: the trained tensors, whose gradients it takes.
-        rates: their learning rates, by name.
-        buffers: their momentum, zero at first.
-    """
-
-    def __init__(
-        self, network: Network, params: Params, phase: Phase, momentum: float, weight_decay: float
-    ) -> None:
-        self._momentum, self._decay = momentum, weight_decay
-        own, fixed = network.shapes(), network.buffers
-        beside = [
-            name
-            for name in params
-            if name not in own and name.split(".")[0] in phase.rates and name.partition(".")[2] not in fixed
-        ]
-        self.names = [*(name for name in network.keys(phase.rates) if name not in fixed), *beside]
-        self.leaves = [params[name].requires_grad_() for name in self.names]
-        self.rates = {name: phase.rates[name.split(".")[0]] for name in self.names}
-        self.buffers = [torch.zeros_like(leaf, requires_grad=False) for leaf in self.leaves]
-        # One entry per learning rate: positions of the tensors that have it.
-        self._groups: dict[float, list[int]] = {}
-        for position, rate in enumerate(self.rates.values()):
-            self._groups.setdefault(rate, []).append(position)
-        self._decayed = [i for i, name in enumerate(self.names) if ".bias" not in name]
-        masks = phase.masks or {}
-        self._masked = [(i, masks[name]) for i, name in enumerate(self.names) if name in masks]
-
-    def descend(self, gradients: Mapping[str, Tensor], present: Tensor | None = None) -> None:
-        """One step, by gradients under the tensors' names."""
-        self([gradients[name] for name in self.names], present)
-
-    @torch.no_grad()
-    def __call__(self, gradients: Sequence[Tensor], present: Tensor | None = None) -> None:
-        """One step.
-
-        Args:
-            present: of stacked tensors, 1 for each client that has a batch and 0 for the others, which keep
-                their parameters and momentum [m]; None stands for ones.
-        """
-        grads = list(gradients)
-        if self._decay:
-            for i in self._decayed:
-                grads[i] = grads[i].add(self.leaves[i], alpha=self._decay)
-        for i, mask in self._masked:
-            grads[i] = grads[i] * mask
-        changes = self.buffers
-        if present is None:
-            torch._foreach_mul_(self.buffers, self._momentum)
-            torch._foreach_add_(self.buffers, grads)
-        else:
-            here = [along(present, leaf) for leaf in self.leaves]
-            fresh = torch._foreach_mul(self.buffers, self._momentum)
-            torch._foreach_add_(fresh, grads)
-            for buffer, new, one in zip(self.buffers, fresh, here, strict=True):
-                buffer.copy_(torch.where(one > 0, new, buffer))
-            changes = list(torch._foreach_mul(self.buffers, here))
-        for rate, members in self._groups.items():
-            leaves = [self.leaves[i] for i in members]
-            torch._foreach_add_(leaves, [changes[i] for i in members], alpha=-rate)
-
-    def release(self) -> None:
-        """End of the phase: the tensors become plain values again."""
-        for leaf in self.leaves:
-            leaf.requires_grad_(False)
 
 
 def first_layer(network: Network, phase: Phase, augment: bool) -> int:

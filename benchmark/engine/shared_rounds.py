@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from pfl_benchmark.config.lr_schedule import lr_schedule
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
 from pfl_benchmark.errors import UserError
@@ -48,6 +49,8 @@ def shared_rounds_of(algorithm: Algorithm) -> list[SharedRounds]:
     """
     if algorithm.config.eval_adapted and algorithm.adaptation():
         return []  # what the lines of its rounds tell is of adapted models
+    if lr_schedule(algorithm.config.lr_schedule).needs_length:
+        return []  # rounds of a longer run have other rates
     cls = type(algorithm)
     home = next(base for base in cls.__mro__ if "shared_rounds" in vars(base))
     names = {name for name in dir(home) if name == "__init__" or not name.startswith("__")} - _AFTERWARDS

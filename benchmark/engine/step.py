@@ -81,10 +81,11 @@ class Step:
         sample_weights: weight of each place in a client's mean: (sample weight) / (batch size) where it holds
             a sample, else 0 [m, B].
         count: samples in each client's batch [m]; 0 for a client that sits out the step.
-        descend: ``descend(gradients)`` takes the engine's own step (decay, masks, momentum, learning rate)
-            on all tensors in `rates`, in place. For rules.
+        descend: ``descend(gradients)`` takes the engine's own step (clipping, decay, masks, the run's
+            optimiser, learning rate) on all tensors in `rates`, in place. For rules.
         objective: the phase's, None for cross-entropy.
         collect: index of the phase's layer to collect the inputs of, if any.
+        smoothing: of labels, in `cross_entropy`.
         single: computed by the layers' `apply`, not by `apply_stacked` (m is 1).
     """
 
@@ -101,6 +102,7 @@ class Step:
     objective: Callable[[Step], Tensor] | None = None
     collect: int | None = None
     single: bool = False
+    smoothing: float = 0.0
     places: slice | None = None  # of the whole batch, None for all
     drawn: Mapping[tuple[str, str], Tensor] = field(default_factory=dict, repr=False)  # by kind and name
     quick: Callable[[], tuple[Params, Tensor]] | None = None  # `gradient` without arguments, if there is one
@@ -170,9 +172,9 @@ class Step:
     def cross_entropy(self, logits: Tensor | None = None) -> Tensor:
         """Each client's mean cross-entropy [m], of the model's logits or of others [m, B, C]."""
         logits = self.logits() if logits is None else logits
-        return self.mean(
-            F.cross_entropy(logits.flatten(0, 1), self.y.flatten(), reduction="none").view_as(self.y)
-        )
+        y, smoothing = self.y.flatten(), self.smoothing
+        losses = F.cross_entropy(logits.flatten(0, 1), y, reduction="none", label_smoothing=smoothing)
+        return self.mean(losses.view_as(self.y))
 
     def squared_distance(self, others: Mapping[str, Tensor]) -> Tensor:
         """Each client's squared Euclidean distance [m] between the model's tensors and `others` [m, ...].
@@ -231,7 +233,7 @@ Objective = Callable[[Step], Tensor]
 
 
 class Rule(ABC):
-    """A step other than "gradient, momentum, subtract".
+    """A step other than "gradient, optimiser, subtract".
 
     Attributes:
         batches: how many batches a step takes (`Step.split`); it is given so many times the batch size.
@@ -243,8 +245,9 @@ class Rule(ABC):
     def __call__(self, step: Step) -> Tensor:
         """Change those of ``step.params`` that are in ``step.rates``, in place, without recording gradients.
 
-        Of a client that sits out the step all changes are undone. Momentum, weight decay and masks are those
-        of ``step.descend``: a rule that does not call it has none.
+        Of a client that sits out the step all changes are undone. Optimiser, clipping, weight decay and masks
+        are those of ``step.descend``: a rule that does not call it has none, and its method refuses what
+        asks for them (`Algorithm.refuses`).
 
         Returns:
             Each client's loss [m] before the step, for the record.

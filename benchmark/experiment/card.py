@@ -17,6 +17,7 @@ from pfl_benchmark.engine.budget import planned_bytes, planned_epochs
 from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.engine.local import LocalResult
 from pfl_benchmark.engine.message import Message
+from pfl_benchmark.errors import flag
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import Prepared, prepare
 from pfl_benchmark.experiment.unrecorded import Quiet, run_unrecorded
@@ -61,7 +62,20 @@ def card_of(method: type[Algorithm]) -> Card:
         error.add_note(f"in the short run for the card of '{method.name}'")
         raise
     costs = {name: own[name] / fedavg[name] for name in own}
-    return Card(method.name, summary, parts, flow, costs)
+    return Card(method.name, summary, {**parts, **_declared(method)}, flow, costs)
+
+
+def _declared(method: type[Algorithm]) -> dict[str, str]:
+    """What it is called besides, and what options of local training it does not take."""
+    parts, by_reason = {}, dict[str, list[str]]()
+    for name, reason in method.refuses.items():
+        by_reason.setdefault(reason, []).append(f"`{flag(name)}`")
+    if by_reason:
+        refused = [f"{', '.join(flags)}: not for '{method.name}', {why}" for why, flags in by_reason.items()]
+        parts["Options that it does not take"] = "; ".join(refused)
+    if method.aliases:
+        parts["Other names"] = ", ".join(f"`{name}`" for name in method.aliases)
+    return parts
 
 
 def read_docstring(method: type[Algorithm]) -> tuple[str, dict[str, str]]:

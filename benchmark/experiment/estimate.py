@@ -130,8 +130,8 @@ class Estimator:
                 asides = config.new_count * config.adapt_epochs * each  # which are no cost of the training
                 if config.eval_adapted and config.eval_every:
                     evaluations = (algorithm.task.rounds - 1) // config.eval_every
-                    epochs = sum(phase.epochs for phase in algorithm.adaptation())
-                    asides += evaluations * epochs * algorithm.task.data.clients * each
+                    adapted = sum(p.samples(each, config.batch_size) for p in algorithm.adaptation())
+                    asides += evaluations * adapted * algorithm.task.data.clients
                 costs, beginnings = Costs(), shared_rounds_of(algorithm)
                 self._planned[config.hash] = _Planned(
                     planned_samples(algorithm, costs) + asides,

@@ -15,6 +15,8 @@ from pfl_benchmark.errors import UserError, nearest
 from pfl_benchmark.models import Network
 from pfl_benchmark.track.base import Tracking
 
+_DEVICES = "auto, cpu, cuda, cuda:N or mps"
+
 
 @dataclass(frozen=True)
 class Execution:
@@ -35,23 +37,30 @@ class Execution:
         """The device to use; UserError where it is unknown or not here."""
         name = self.device
         if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
+            name = "cuda" if torch.cuda.is_available() else "cpu"  # mps only where it is asked for
         try:
             device = torch.device(name)
         except RuntimeError:
             number = re.sub(r"\D", "", name)
             likely = "cpu" if name.lower() == "cpu" else f"cuda:{number}" if number else ""
             likely = likely or ("cuda" if name.lower() in ("gpu", "cuda", "nvidia") else "")
+            likely = likely or ("mps" if name.lower() in ("mps", "apple", "metal", "m1", "m2", "m3") else "")
             guess = f" (did you mean '{likely}'?)" if likely else ""
-            raise UserError(f"unknown device '{name}'{guess}; expected auto, cpu, cuda or cuda:N") from None
+            raise UserError(f"unknown device '{name}'{guess}; expected {_DEVICES}") from None
         if device.type == "cuda" and not torch.cuda.is_available():
             raise UserError("--device cuda: PyTorch finds no CUDA GPU here; use --device cpu")
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise UserError(f"--device {name}: only {torch.cuda.device_count()} CUDA device(s) here")
-        if device.type == "cpu" and device.index is not None:
-            raise UserError(f"--device {name}: the CPUs are one device; use --device cpu")
-        if device.type not in ("cpu", "cuda"):
-            raise UserError(f"--device {name} is not supported; expected auto, cpu, cuda or cuda:N")
+        if device.type in ("cpu", "mps") and device.index is not None:
+            what = "the CPUs are" if device.type == "cpu" else "an Apple machine's GPU is"
+            raise UserError(f"--device {name}: {what} one device; use --device {device.type}")
+        if device.type == "mps" and not torch.backends.mps.is_available():
+            raise UserError(
+                "--device mps: PyTorch finds no Apple GPU here (a Mac with Apple silicon has one); use "
+                "--device cpu"
+            )
+        if device.type not in ("cpu", "cuda", "mps"):
+            raise UserError(f"--device {name} is not supported; expected {_DEVICES}")
         return device
 
     def check_executor(self) -> None:

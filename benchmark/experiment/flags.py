@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def add_execution(group: argparse._ArgumentGroup) -> None:
     """Add the flags that say how runs are carried out: fields of `Execution` (see `execution_of`)."""
-    add_flag(group, "--device NAME", "cpu, cuda or cuda:N (default: auto, a GPU where there is one)")
+    text = "cpu, cuda, cuda:N or mps (default: auto, an NVIDIA GPU where there is one)"
+    add_flag(group, "--device NAME", text)
     add_flag(group, "--executor NAME", "how clients are trained (default: auto, the fastest for the device)")
     add_tf32(group)
 

@@ -72,4 +72,4 @@ def _is_number(text: str) -> bool:
 def _words() -> set[str]:
     """Values that are words."""
     choices = {word for spec in _FIELDS.values() for word in spec.metadata.get("choices") or ()}
-    return {*choices, *ALGORITHMS, *DATASETS, *SETTINGS, *EXECUTORS, "auto", "cpu", "cuda"}
+    return {*choices, *ALGORITHMS, *DATASETS, *SETTINGS, *EXECUTORS, "auto", "cpu", "cuda", "mps"}

@@ -179,7 +179,9 @@ class RunRecord:
                 "or remove that folder to begin again"
             )
         (self.folder / "failed.json").unlink(missing_ok=True)
-        write_json(self.folder / "config.json", {"format": FORMAT, "config": self.config.to_dict(), **about})
+        write_json(
+            self.folder / "config.json", {"format": FORMAT, "config": self.config.to_record(), **about}
+        )
 
     def _same_data(self, split: Mapping[str, Any]) -> bool:
         """Whether config.json tells of these data (old ones may leave them out); UserError: it is damaged."""

@@ -14,10 +14,10 @@ from typing import Any, Protocol, get_type_hints
 import torch
 
 from pfl_benchmark.algorithms import ALGORITHMS, find
-from pfl_benchmark.config.fields import as_typed, meant
+from pfl_benchmark.config.fields import as_typed, as_words, meant
 from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.network import knows_network, network_of
-from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.config.run_config import TRAINING, RunConfig
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.hyper import parse_hyper, recorded
@@ -82,6 +82,12 @@ def resolve(config: RunConfig, execution: Places | None = None, ablation: str | 
             f"--new-clients: clients cannot begin later with '{method.name}', {method.no_newcomers}; drop "
             "the flag or choose another --algo"
         )
+    for name in TRAINING:
+        if name in method.refuses and getattr(config, name) != getattr(RunConfig, name):
+            raise NotDefined(
+                f"{' '.join(as_words(name, getattr(config, name)))}: this is not for '{method.name}', "
+                f"{method.refuses[name]}; drop the flag or choose another --algo"
+            )
     method.check(config, run.network, run.hyper)
     return run if execution is None else run.placed(execution)
 
@@ -91,7 +97,8 @@ def _read(config: RunConfig, ablation: str | None = None) -> Run:
     method, plain = find(config.algo), network_of(config)
     hyper = _parsed(method, plain, config.hyper, ablation)
     network = method.network_for(plain, config, hyper)
-    return Run(dataclasses.replace(config, hyper=recorded(hyper)), method, hyper, plain, network)
+    config = dataclasses.replace(config, algo=method.name, hyper=recorded(hyper))
+    return Run(config, method, hyper, plain, network)
 
 
 def method_of(config: RunConfig) -> tuple[type[Algorithm], Any, Network]:
@@ -220,8 +227,8 @@ def configure(arguments: argparse.Namespace) -> tuple[str, Run]:
     method = find(arguments.algo)
     setting, config = config_of(arguments)
     known = [spec.name for spec in dataclasses.fields(method.Hyper)]
-    given = parse_assignments(arguments.set, arguments.algo, known)
-    config = dataclasses.replace(config, algo=arguments.algo, hyper=given)
+    given = parse_assignments(arguments.set, method.name, known)
+    config = dataclasses.replace(config, algo=method.name, hyper=given)
     return setting, resolve(config, ablation=arguments.ablation)
 
 

@@ -58,7 +58,9 @@ class PlainTrainer:
         optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=self.config.momentum)
         x, y = self.data.inputs(client), self.data.labels(client)
         order, steps, total = self.streams.get(phase.stream, call.round, client), 0, torch.zeros(())
-        for _ in range(phase.epochs):
+        epochs = phase.epochs
+        assert isinstance(epochs, int), "what is measured trains by epochs"
+        for _ in range(epochs):
             permutation = torch.from_numpy(order.permutation(len(x))).to(self.data.device)
             total = torch.zeros((), device=self.data.device)
             for batch in permutation.split(self.config.batch_size):
@@ -70,4 +72,4 @@ class PlainTrainer:
                 steps += 1
         trained = (parameter.detach().unsqueeze(0) for parameter in model.parameters())
         models, loss = {slot: dict(zip(names, trained, strict=True))}, (total / len(x)).view(1)
-        return LocalResult(call.round, [client], models, loss, len(x) * phase.epochs, steps)
+        return LocalResult(call.round, [client], models, loss, len(x) * epochs, steps)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pfl_benchmark.algorithms import called
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, setting_in_words
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.records.store import Record
@@ -101,6 +102,7 @@ def blocks_of(records: Iterable[Record], methods: Sequence[str] = ()) -> Blocks:
     """
     records = list(records)
     known = sorted({record.method for record in records})
+    methods = [name if name in known else called(name) for name in methods]
     for name in methods:
         if name not in known:
             raise unknown("method", name, known)

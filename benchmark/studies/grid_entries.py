@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pfl_benchmark.algorithms import find
+from pfl_benchmark.algorithms import called, find
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed, meant
 from pfl_benchmark.config.flags import read_field
 from pfl_benchmark.config.run_config import RunConfig
@@ -143,7 +143,7 @@ def method_of(text: str) -> Variant:
         known = f"known: {', '.join(method.ablations)}" if method.ablations else "it has none"
         close = nearest(ablation, method.ablations)
         raise UserError(f"unknown ablation '{ablation}' of '{name}'{close}; {known}")
-    return Variant(f"{method.title}, {ablation}" if colon else method.title, name, ablation or None)
+    return Variant(f"{method.title}, {ablation}" if colon else method.title, method.name, ablation or None)
 
 
 def varied(entries: Entries, methods: Sequence[str], fixed: Mapping[str, Any]) -> list[Varied]:
@@ -152,7 +152,7 @@ def varied(entries: Entries, methods: Sequence[str], fixed: Mapping[str, Any]) -
     Raises:
         UserError: no values, one twice, one of the wrong type; a name that no method of the grid has.
     """
-    used = {text.partition(":")[0] for text in methods}
+    used = {called(text.partition(":")[0]) for text in methods}
     found = []
     for key, entry in entries.items():
         if not key.startswith("vary."):
@@ -175,6 +175,7 @@ def _of_method(method: str, name: str, entry: Entry, used: Iterable[str]) -> Var
     if method in FIELDS:
         raise UserError(f"expected values of {method}, such as {{{method}: [0.01, 0.1]}}")
     kind, name = find(method), name.replace("-", "_")
+    method = kind.name
     if method not in used:
         raise UserError(f"'{method}' is not in the grid; add it to the methods, or drop this")
     values = tuple(getattr(parse_hyper(kind.Hyper, {name: text}, method), name) for text in entry.values)

@@ -12,7 +12,7 @@ from pfl_benchmark.config.fields import DATA_FIELDS, as_typed, changes, in_words
 from pfl_benchmark.config.flags import config_from, few
 from pfl_benchmark.config.loaded import INSTALLED, LOADED
 from pfl_benchmark.config.own_data import load_own
-from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.config.run_config import TRAINING, RunConfig
 from pfl_benchmark.config.settings import SETTINGS, find_setting
 from pfl_benchmark.datasets.own import is_own
 from pfl_benchmark.errors import UserError, flag
@@ -36,8 +36,8 @@ from pfl_benchmark.studies.grid_file import Entries
 
 # Of a method's own training: what may be chosen for each method. Others say what is compared.
 CHOSEN = (
-    "lr", "momentum", "weight_decay", "batch_size", "local_epochs", "dropout", "augment", "crop_padding",
-    "aggregation",
+    "lr", "momentum", "weight_decay", *TRAINING, "batch_size", "local_epochs", "dropout", "augment",
+    "crop_padding", "aggregation",
 )  # fmt: skip
 _VALIDATION = 0.2
 

@@ -46,6 +46,7 @@ DOCUMENTS = {
     "docs/reliability.md": "reliability.md",
     "docs/board.md": "board.md",
     "docs/grid.md": "grid.md",
+    "docs/training.md": "training.md",
     "results/README.md": "results/index.md",
     **{f"results/{name}.md": f"results/{name}.md" for name in _RESULTS},
 }
@@ -86,7 +87,16 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
         {"Methods": methods.menu()},
         {"Data": [*all_of("datasets"), "partitioners.md"]},
         {"Networks": all_of("networks")},
-        {"Running": ["commands.md", "grid.md", "running.md", "performance.md", "reliability.md"]},
+        {
+            "Running": [
+                "commands.md",
+                "training.md",
+                "grid.md",
+                "running.md",
+                "performance.md",
+                "reliability.md",
+            ]
+        },
         {"Results": [*all_of("results"), *(["board.md"] if "board.md" in made else [])]},
         {"Extending": [*all_of("extend"), {"API": all_of("api")}]},
     ]

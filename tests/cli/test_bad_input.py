@@ -255,11 +255,10 @@ CASES += [
     (f"{DIGITS} --hyper lam=1", ["did you mean '--set KEY=VALUE'"]),
     (f"{DIGITS} --out x", ["did you mean '--results-dir DIR'"]),
     (f"{DIGITS} --resume", ["continued by the same command"]),
-    (f"{DIGITS} --optimizer adam", ["SGD"]),
     (f"{DIGITS} -lr 0.1", ["did you mean '--lr'"]),
     *((f"{DIGITS} {dash}lr 0.1", ["two plain hyphens", "'--lr'"]) for dash in "–—−"),
     ("—algo fedavg", ["two plain hyphens"]),
-    *((f"--algo {name}", ["did you mean 'fedavg'"]) for name in ("FedAvg", "FEDAVG", "fed-avg")),
+    *((f"--algo {name}", ["did you mean 'fedavg'"]) for name in ("FedAvgs", "FEDVAG", "fed-agv")),
     ("--algo fedavg --dataset CIFAR-10", ["did you mean 'cifar10'"]),
     ("--algo fedavg --dataset=", ["--dataset is empty"]),
     *(

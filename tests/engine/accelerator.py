@@ -32,6 +32,7 @@ class Traffic:
     def __init__(self) -> None:
         self.counts = {"up": 0, "down": 0, "made": 0}
         self._refused: list[tuple[str, tuple[str, ...]]] = []
+        self.float64 = True  # whether the device has such tensors
 
     def charge(self, what: str, name: str) -> None:
         for where, kinds in self._refused:
@@ -59,6 +60,8 @@ class DeviceTensor(Tensor):
 
     @staticmethod
     def __new__(cls, values: Tensor) -> DeviceTensor:
+        if values.dtype == torch.float64 and not traffic.float64:
+            raise TypeError("the device has no float64")
         made = Tensor._make_wrapper_subclass(
             cls,
             values.shape,

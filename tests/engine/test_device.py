@@ -136,6 +136,35 @@ def test_ablations_give_the_figures_of_the_cpu(algo, ablation, kind, executor, t
     check(with_hyper(RunConfig(algo=algo, **KINDS[kind]), {}, ablation), executor, tmp_path)
 
 
+@pytest.fixture
+def without_float64(monkeypatch):
+    """The device has none, as Apple's GPUs (--device mps)."""
+    monkeypatch.setattr(traffic, "float64", False)
+    monkeypatch.setattr("pfl_benchmark.engine.params.WITHOUT_FLOAT64", {DEVICE.type})
+
+
+@pytest.mark.parametrize(("algo", "executor"), [*zip(ALGORITHMS, cycle(EXECUTED))])
+def test_methods_do_without_float64_on_the_device(algo, executor, without_float64, tmp_path):
+    with pytest.raises(TypeError, match="no float64"):
+        torch.ones(2, dtype=torch.float64).to(DEVICE)
+    check(RunConfig(algo=algo, **IMAGES), executor, tmp_path)
+
+
+@pytest.mark.parametrize("executor", EXECUTED)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nesterov": True, "clip_norm": 0.5, "lr_schedule": "cosine"},
+        {"optimizer": "adam", "lr": 0.001, "weight_decay": 0.01, "lr_schedule": "step:2:0.1"},
+        {"optimizer": "adamw", "lr": 0.001, "weight_decay": 0.1, "local_steps": 3, "augment": True},
+        {"local_steps": 5, "label_smoothing": 0.1, "lr_schedule": "exponential:0.9"},
+    ],
+)
+def test_options_of_local_training(changes, executor, without_float64, tmp_path):
+    for algo in ("fedavg", "ditto"):
+        check(RunConfig(algo=algo, **{**IMAGES, **changes}), executor, tmp_path / algo)
+
+
 @pytest.mark.parametrize("executor", EXECUTED)
 def test_augmentation_and_dropout(executor, tmp_path):
     config = RunConfig(algo="fedavg", **IMAGES, augment=True, crop_padding=2, dropout=0.5)

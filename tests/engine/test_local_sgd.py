@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from plain_digits import PlainDigits
 
 from pfl_benchmark.algorithms.ditto import Pull
 from pfl_benchmark.engine.executors import EXECUTORS
@@ -20,26 +20,9 @@ EVERYTHING = BODY + HEAD
 CLIENT, ROUND = 4, 7
 
 
-class Plain(nn.Module):
-    """The digits net as anybody would write it: ReLU before pooling, named like ours."""
-
-    def __init__(self, params):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 16, 3, padding=1)
-        self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
-        self.fc1, self.fc2, self.fc3 = nn.Linear(128, 64), nn.Linear(64, 32), nn.Linear(32, 10)
-        self.load_state_dict(params)
-
-    def forward(self, x):
-        for convolution in (self.conv1, self.conv2):
-            x = F.max_pool2d(F.relu(convolution(x)), 2)
-        x = F.relu(self.fc1(x.flatten(1)))
-        return self.fc3(F.relu(self.fc2(x)))
-
-
 def plain_sgd(params, data, phases, streams, batch=8, momentum=0.0, decay=0.0, weights=None):
     """Train with torch.optim.SGD; `phases` are tuples (rates by layer, epochs). Returns the parameters."""
-    net = Plain(params)
+    net = PlainDigits(params)
     x, y = data.inputs(CLIENT), data.labels(CLIENT)
     order = streams.get("batches-main", ROUND, CLIENT)
     for rates, epochs in phases:

@@ -179,7 +179,8 @@ _LINES = {
     _RUN: (
         "algo", "setting", "dataset", "clients", "partition", "classes-per-client", "samples-per-client",
         "test-samples-per-client", "dirichlet", "participation", "rounds", "local-epochs", "batch-size", "lr",
-        "momentum", "weight-decay", "crop-padding", "dropout", "embedding", "cell", "aggregation", "budget",
+        "momentum", "weight-decay", "optimizer", "lr-schedule", "clip-norm", "local-steps", "label-smoothing",
+        "crop-padding", "dropout", "embedding", "cell", "aggregation", "budget",
         "byte-budget", "sample-budget", "compute-cap", "eval-every", "seed", "validation", "new-clients",
         "adapt-epochs", "set", "ablation",
         "device", "executor", "results-dir", "wandb",

@@ -11,7 +11,7 @@ import pytest
 from pfl_benchmark.algorithms.ditto import Ditto
 from pfl_benchmark.algorithms.fedper import FedPer
 from pfl_benchmark.config.loaded import LOADED
-from pfl_benchmark.engine import message, rounds, sgd
+from pfl_benchmark.engine import message, rounds, sgd, update
 from pfl_benchmark.records.altered import altered
 from pfl_benchmark.resolve.code import code_of
 
@@ -24,7 +24,7 @@ CHANGES = {
     "a constant": (sgd, "FORWARD_BATCH", 4, "engine.sgd.FORWARD_BATCH"),
     "an attribute of a base": (Ditto, "averages", False, "algorithms.ditto.Ditto.averages"),
     "a method of a base": (FedPer, "aggregate", lambda *_: None, "algorithms.fedper.FedPer.aggregate"),
-    "a property": (sgd.Update, "descend", property(lambda self: 1), "engine.sgd.Update.descend"),
+    "a property": (update.Update, "descend", property(lambda self: 1), "engine.update.Update.descend"),
 }
 
 

@@ -158,7 +158,7 @@ def test_the_end_of_a_run(record, metrics):
     stored = json.loads((run.folder / "config.json").read_text())
     assert stored["format"] == FORMAT
     assert stored["split"] == {"checksum": "abc"}
-    assert stored["config"] == json.loads(json.dumps(run.config.to_dict()))
+    assert stored["config"] == json.loads(json.dumps(run.config.to_record()))
     assert not (run.folder / "checkpoint.pt").exists()
     assert not (run.folder / "diagnostics.json").exists()
 

@@ -33,7 +33,6 @@ _NEEDLESS = {
     "force": "a finished run is not repeated: remove its record, or give another --results-dir",
     "overwrite": "a finished run is not repeated: remove its record, or give another --results-dir",
     "space": "a method says itself what tune searches; fix a value by --set KEY=VALUE",
-    "optimizer": "clients train by SGD, with --lr, --momentum and --weight-decay; drop it",
     "verbose": "progress is shown on standard error; drop it",
     "quiet": "progress is shown on standard error: send it away by 2>/dev/null",
 }

@@ -14,7 +14,6 @@ from pfl_benchmark.engine.params import gradients
 from pfl_benchmark.models import Network
 
 SHARE = 0.8  # of the free memory that is planned with: allocators and libraries want some too
-COPIES = 5  # of the parameters: start, trained, momentum, gradients, and a new momentum
 
 
 class _Allocations(TorchDispatchMode):
@@ -43,11 +42,12 @@ def result_bytes(compute: Callable[[], object]) -> int:
     return seen.bytes
 
 
-def step_bytes(network: Network, batch: Tensor) -> int:
+def step_bytes(network: Network, batch: Tensor, copies: int = 5) -> int:
     """Memory of one client's training step as if nothing were freed on the way: an upper bound.
 
     Args:
         batch: one client's input [B, ...], of which only shape and dtype matter.
+        copies: of the parameters, as `Recipe.copies`.
     """
     params = {
         name: torch.empty(1, *shape, device="meta", requires_grad=True)
@@ -60,7 +60,7 @@ def step_bytes(network: Network, batch: Tensor) -> int:
         logits = network.apply_stacked(params, x, 0, None, lambda shape, _: torch.empty(shape, device="meta"))
         gradients(cross_entropy(logits[0], targets), list(params.values()))
 
-    return result_bytes(step) + COPIES * 4 * network.count()
+    return result_bytes(step) + copies * 4 * network.count()
 
 
 def free_bytes(device: torch.device) -> int:

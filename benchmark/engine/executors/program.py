@@ -27,8 +27,9 @@ from pfl_benchmark.engine.executors.replay import Recorder
 from pfl_benchmark.engine.executors.tables import Tables, draw_dropout, draw_numbers, dropout_shapes
 from pfl_benchmark.engine.local import Phase
 from pfl_benchmark.engine.params import expand, gradients
-from pfl_benchmark.engine.sgd import Update, quick, take
+from pfl_benchmark.engine.sgd import quick, take
 from pfl_benchmark.engine.step import Draw, Noise, Objective, Rule, Step
+from pfl_benchmark.engine.update import Recipe
 from pfl_benchmark.models import DropoutSource, Network, Params
 
 # Group, name, shape of one client's, and type of some tensors.
@@ -65,6 +66,7 @@ class Signature:
     collect: str | None
     start: int  # first layer that is run
     everyone: bool  # no client ever sits out a step
+    scaled: bool  # a factor of the rates comes with every phase
     clients: int
     batch: int
     steps: int  # room in the tables
@@ -110,7 +112,8 @@ def signature(
         everyone=tables.everyone,
         clients=tables.counts.shape[1],
         batch=batch,
-        steps=phase.epochs * -(-most // batch),
+        scaled=inputs.factor != 1,
+        steps=phase.steps(most, batch // phase.batches),
         most=most,
         buffer=buffer,
     )
@@ -124,6 +127,7 @@ class Inputs:
         params: stacked parameters [m, ...].
         own: where each client's samples are among the stored ones [m, n], filled up to the longest.
         weights: sample weights [m, n], or None for ones.
+        factor: what the rates are multiplied by.
         constants: each client's own tensors for objective and rule, by name, stacked [m, ...].
     """
 
@@ -133,14 +137,13 @@ class Inputs:
     own: Tensor
     weights: Tensor | None
     constants: Mapping[str, Params]
+    factor: float = 1.0
 
 
 class Program:
     """The step of a signature, its buffers and its replay."""
 
-    def __init__(
-        self, key: Signature, data: FederatedData, momentum: float, weight_decay: float, recorder: Recorder
-    ) -> None:
+    def __init__(self, key: Signature, data: FederatedData, recipe: Recipe, recorder: Recorder) -> None:
         self.key, self._data, self._device = key, data, data.device
         network, m = key.network, key.clients
         self._params = {
@@ -159,7 +162,12 @@ class Program:
         self._phase = Phase(
             dict(key.rates), 1, masks=self._masks, collect=key.collect, objective=key.objective, rule=key.rule
         )
-        self._update = Update(network, self._params, self._phase, momentum, weight_decay)
+        self._update, self._smoothing = (
+            recipe.update(network, self._params, self._phase, m),
+            recipe.label_smoothing,
+        )
+        if key.scaled:
+            self._update.factor = self._zeros()
         self._quick = quick(network, self._phase, self._update)
         self._cut = network.index(key.collect) if key.collect is not None else None
 
@@ -231,7 +239,8 @@ class Program:
         """Each client's weighted mean cross-entropy [m] for the output `x` of the layers before `start`."""
         key = self.key
         logits = key.network.apply_stacked(self._params, x, start, None, noise)
-        losses = F.cross_entropy(logits.flatten(0, 1), self._row(self._targets), reduction="none")
+        targets, smoothing = self._row(self._targets), self._smoothing
+        losses = F.cross_entropy(logits.flatten(0, 1), targets, reduction="none", label_smoothing=smoothing)
         return (losses.view(key.clients, key.batch) * self._row(self._sample_weights)).sum(1)
 
     def _gradients(self, x: Tensor) -> tuple[Params, Tensor]:
@@ -249,7 +258,7 @@ class Program:
             x, self._row(self._targets).view(key.clients, key.batch), self._row(self._sample_weights),
             self._row(self._counts), Noise(self._noise(), key.batch, 1),
             partial(self._update.descend, present=present), key.objective, self._cut,
-            quick=partial(self._gradients, x) if self._quick else None,
+            quick=partial(self._gradients, x) if self._quick else None, smoothing=self._smoothing,
             drawn={(d.kind, d.name): self._row(t) for d, t in zip(key.draws, self._drawn, strict=True)},
         )  # fmt: skip
         losses = take(step, self._phase, self._update, present)
@@ -285,7 +294,9 @@ class Program:
             for group, tensors in buffers.items():
                 for name, tensor in tensors.items():
                     tensor.copy_(given[group][name])
-        torch._foreach_zero_([*self._update.buffers, self._loss])
+        torch._foreach_zero_([*self._update.state, self._loss])
+        if self._update.factor is not None:
+            self._update.factor.fill_(inputs.factor)
         self._counter.zero_()
         places = self._upload(tables.rows)
         stack = torch.arange(key.clients, device=self._device)[:, None]
@@ -311,9 +322,14 @@ class Program:
     def _fill(table: Tensor, rows: Tensor) -> None:
         table[: len(rows)].copy_(rows)
 
-    def refill(self, x: Tensor) -> None:
-        """Put the clients' samples [m, n, ...] into the buffer."""
-        self._source.unflatten(0, (self.key.clients, self.key.most))[:, : x.shape[1]].copy_(x)
+    def refill(self, x: Tensor, whose: list[int] | None = None) -> None:
+        """Put samples [m, n, ...] of everyone, or of some clients, into the buffer."""
+        buffer = self._source.unflatten(0, (self.key.clients, self.key.most))
+        if whose is None:
+            buffer[:, : x.shape[1]].copy_(x)
+        else:
+            for position, own in zip(whose, x, strict=True):
+                buffer[position, : x.shape[1]].copy_(own)
 
     def run(self, steps: int) -> None:
         """Carry out the next `steps` steps."""

@@ -23,7 +23,7 @@ from pfl_benchmark.engine.executors.base import Executor
 from pfl_benchmark.engine.executors.memory import clients_that_fit, free_bytes, ran_out, step_bytes
 from pfl_benchmark.engine.executors.program import InputBuffer, Inputs, Program, Signature, signature
 from pfl_benchmark.engine.executors.replay import Recorder
-from pfl_benchmark.engine.executors.tables import draw_tables
+from pfl_benchmark.engine.executors.tables import draw_batches, draw_tables
 from pfl_benchmark.engine.executors.threads import CorePool
 from pfl_benchmark.engine.local import LocalCall, LocalResult
 from pfl_benchmark.engine.sgd import first_layer, step_stream
@@ -147,7 +147,8 @@ class StackedExecutor(Executor):
             return sys.maxsize
         if network not in self._fits:
             batch = self.data.encode(self.data.stored()[0][: self._work.config.batch_size])
-            self._fits[network] = clients_that_fit(free_bytes(self.data.device), step_bytes(network, batch))
+            each = step_bytes(network, batch, self._work.recipe.copies)
+            self._fits[network] = clients_that_fit(free_bytes(self.data.device), each)
         return self._fits[network]
 
     # -- training -------------------------------------------------------------------------------
@@ -176,21 +177,27 @@ class StackedExecutor(Executor):
         )
         collected: list[list[tuple[Tensor, Tensor]]] = []
         for phase in call.phases:
-            if not phase.rates or not phase.epochs:
+            if phase.idle:
                 continue
+            # Rules read the rates as numbers; other steps get a factor on the device, and stay recorded.
+            factor = 1.0 if phase.rule is not None else call.factor
+            phase = phase if call.factor == factor else phase.at(call.factor)
             if phase.stream not in orders:
                 orders[phase.stream] = [streams.get(phase.stream, call.round, client) for client in clients]
             rngs = orders[phase.stream]
             places = config.batch_size * phase.batches
             if phase.batches == 1:
                 places = min(places, max(self.data.train_sizes))
-            tables = draw_tables(sizes, phase.epochs, places, rngs, call.chances)
+            if isinstance(phase.epochs, int):
+                tables = draw_tables(sizes, phase.epochs, places, rngs, call.chances)
+            else:
+                tables = draw_batches(sizes, phase, config.batch_size, places, rngs, call.chances)
             network, params = call.models[phase.model].network, models[phase.model]
             start = first_layer(network, phase, config.augment)
             hidden = self._outputs(network, params, own, "train", start) if start else None
             weights = call.weights(phase.model)
             padded = _pad(weights) if weights is not None else None
-            inputs = Inputs(params, phase, tables, own, padded, call.constants)
+            inputs = Inputs(params, phase, tables, own, padded, call.constants, factor)
             program = self._program(slot, network, inputs, start, places, hidden)
             for draw in phase.draws:
                 if (stream := step_stream(draw)) not in orders:
@@ -198,15 +205,18 @@ class StackedExecutor(Executor):
             program.load(inputs, dropouts, [orders[step_stream(draw)] for draw in phase.draws])
             if hidden is not None:
                 program.refill(hidden)
-            for _ in range(phase.epochs):
+            ends = [step for step, _ in tables.begins[1:]] + [len(tables.counts)]
+            for (step, whose), end in zip(tables.begins, ends, strict=True):
                 if config.augment:
-                    program.refill(self._augmented(clients, augments))
-                program.run(tables.per_epoch)
+                    chosen = range(len(clients)) if whose is None else whose
+                    own_crops = [augments[k] for k in chosen]
+                    program.refill(self._augmented([clients[k] for k in chosen], own_crops), whose)
+                program.run(end - step)
             params.update(program.trained())
             outcome.loss = program.loss()
             if phase.collect is not None:
                 collected.append(program.collected(tables))
-            outcome.samples += sum(sizes) * phase.epochs * phase.passes
+            outcome.samples += sum(phase.samples(n, config.batch_size) for n in sizes) * phase.passes
             outcome.steps += int((tables.counts > 0).sum())
         outcome.features = [
             (torch.cat([z for z, _ in parts]), torch.cat([y for _, y in parts]))
@@ -237,9 +247,7 @@ class StackedExecutor(Executor):
             ):  # all, not the oldest: graphs that are left must not miss its memory
                 programs.clear()
                 self._recorders[slot].forget()
-            programs[key] = Program(
-                key, self.data, config.momentum, config.weight_decay, self._recorders[slot]
-            )
+            programs[key] = Program(key, self.data, self._work.recipe, self._recorders[slot])
         return programs[key]
 
     def _augmented(self, clients: Sequence[int], rngs: Sequence[np.random.Generator]) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.engine.local import Phase
-from pfl_benchmark.engine.sgd import epoch_order
+from pfl_benchmark.engine.sgd import epoch_order, epoch_parts
 from pfl_benchmark.engine.step import Draw
 from pfl_benchmark.models import Network, Params
 
@@ -30,14 +30,14 @@ class Tables:
         counts: batch sizes [steps, m]; 0 for a client that has no batch in the step.
         scale: 1 / batch size where a place holds a sample, 0 elsewhere [steps, m, B].
         share: batch size / samples of the client in the last epoch, 0 before [steps, m].
-        per_epoch: steps an epoch.
+        begins: the steps with which epochs begin, and whose (positions); None: everyone's.
     """
 
     rows: np.ndarray
     counts: np.ndarray
     scale: np.ndarray
     share: np.ndarray
-    per_epoch: int
+    begins: Sequence[tuple[int, list[int] | None]]
 
     @property
     def everyone(self) -> bool:
@@ -75,7 +75,40 @@ def draw_tables(
     scale = (taken / np.maximum(counts, 1)[:, :, None]).astype(np.float32)
     share = (counts / np.asarray(sizes)).astype(np.float32)
     share[: (epochs - 1) * per_epoch] = 0
-    return Tables(by_step(rows), counts, scale, share, per_epoch)
+    begins = [(epoch * per_epoch, None) for epoch in range(epochs)]
+    return Tables(by_step(rows), counts, scale, share, begins)
+
+
+def draw_batches(
+    sizes: Sequence[int],
+    phase: Phase,
+    batch_size: int,
+    places: int,
+    rngs: Sequence[np.random.Generator],
+    chances: Sequence[Tensor] | None = None,
+) -> Tables:
+    """As `draw_tables` for a phase by batches: nobody waits for others at the end of an epoch.
+
+    Args:
+        places: of a step.
+    """
+    steps = phase.steps(max(sizes), batch_size)
+    rows = np.zeros((steps, len(sizes), places), dtype=np.int64)
+    counts, share = (np.zeros((steps, len(sizes)), dtype=kind) for kind in (np.int64, np.float32))
+    begins: dict[int, list[int]] = {}
+    for k, (size, rng) in enumerate(zip(sizes, rngs, strict=True)):
+        step = 0
+        for taken in epoch_parts(phase, size, batch_size):
+            begins.setdefault(step, []).append(k)
+            order = epoch_order(rng, size, chances[k] if chances is not None else None)[:taken]
+            share[:, k] = 0
+            for batch in np.split(order, range(places, taken, places)):
+                rows[step, k, : len(batch)] = batch
+                counts[step, k], share[step, k] = len(batch), len(batch) / taken
+                step += 1
+    filled = np.arange(places) < counts[:, :, None]
+    scale = (filled / np.maximum(counts, 1)[:, :, None]).astype(np.float32)
+    return Tables(rows, counts, scale, share, sorted(begins.items()))
 
 
 def dropout_shapes(
