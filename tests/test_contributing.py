@@ -66,7 +66,7 @@ def table():
     heads = (Head("method", words=True), Head("accuracy"))
     row = (Value("a | b"), Value(0.5, "percent", paper=0.4))
     table = Table("Title", "Caption.", heads, (row,), name="mine")
-    print(_files(STUDIES["methods"], [table], [], [])["tables/mine.org"])
+    print(_files(STUDIES["methods"], [table], [], [], [])["tables/mine.org"])
 
 
 if __name__ == "__main__":

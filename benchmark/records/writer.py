@@ -160,7 +160,7 @@ class RunRecord:
         other.acquire()
         (other.folder / "done").unlink(missing_ok=True)
         about = read_json(self.folder / "config.json")
-        write_json(other.folder / "config.json", {**about, "config": shorter.to_dict()})
+        write_json(other.folder / "config.json", {**about, "config": shorter.to_record()})
         old = self.folder
         self.release()
         self.config, self.folder, self._lock = other.config, other.folder, other._lock

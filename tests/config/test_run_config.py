@@ -54,6 +54,7 @@ OTHER = {  # another value of every field
     "new_clients": 0.2,
     "adapt_epochs": 3,
     "tuning_trials": 20,
+    "stop_after": 40,
     "hyper": {"lam": 0.5},
     **{name: spec.default + 1 for name, spec in OPTIONS.items()},
 }

@@ -27,3 +27,4 @@ def test_its_methods_are_those_of_the_registry():
     }
     assert listed == known
     assert f"{len(known)} methods" in TEXT
+    assert all(ALGORITHMS[name].pseudocode for name in ALGORITHMS)

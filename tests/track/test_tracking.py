@@ -89,7 +89,7 @@ def test_a_tracker_is_told_what_the_record_says(tiny, tmp_path):
     assert finish == ("finish", stored, [float(row.split(",")[3]) for row in rows])
     assert watch.seen == ["start", 1, 2, 3, 4]
     about = json.loads((folder / "config.json").read_text())
-    assert (diary.about.config.to_dict(), diary.about.split) == (about["config"], about["split"])
+    assert (diary.about.config.to_record(), diary.about.split) == (about["config"], about["split"])
     assert diary.about.environment == stored["environment"]
     assert diary.about.name == "fedper-digits-s2-seed0"
     assert "warnings" not in summary
