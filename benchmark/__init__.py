@@ -11,7 +11,8 @@ from pfl_benchmark.installation import CHECKOUT
 
 __version__ = "0.2.0"
 __all__ = [
-    "__version__", "compare_records", "grid", "load_model", "load_predictions", "load_records", "run",
+    "__version__", "compare_records", "federated", "grid", "load_model", "load_predictions", "load_records",
+    "plot_curves", "run",
 ]  # fmt: skip
 
 

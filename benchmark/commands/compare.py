@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--against RECORD_FOLDER ...", text, path, default=[])
     add_flag(parser, "--json", "print JSON instead (accuracies and differences in 0..1)")
     text = "also draw learning curves, or the critical-difference diagram of --across: .png or .svg"
-    add_flag(parser, "--out FILE", text, file_of(".png", ".svg"))
+    add_flag(parser, "--out FILE", text, file_of(".png", ".svg", ".pdf"))
     across = parser.add_argument_group("over several settings")
     add_flag(across, "--across", "compare methods over all settings and seeds instead of within each setting")
     text = "those to compare, as folders are called (default: all); blocks that lack one are left out"

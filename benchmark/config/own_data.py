@@ -28,14 +28,19 @@ def load_own(text: str, anew: bool = True) -> str:
     """
     if text in _LOADED and not anew:
         return _LOADED[text]
-    info, values = describe_own(text) if ":" in text else _scaled(text)
+    name = register_own(*(describe_own(text) if ":" in text else _scaled(text)))
+    _LOADED[text] = name
+    os.environ[OWN_DATA] = "\n".join(_LOADED)
+    return name
+
+
+def register_own(info: DatasetInfo, values: Mapping[str, Any]) -> str:
+    """Make a dataset known in this process, and a setting of its name with these values; returns the name."""
     if info.name not in DATASETS:
         register(info, describe_own.__module__)
         shape = sample_shape(info, values.get("embedding", 0))
         NETWORKS[info.name] = find_architecture(info.network).build(shape, info.classes, info.kind)
         SETTINGS[info.name] = Setting(info.name, {"dataset": info.name, **values})
-    _LOADED[text] = info.name
-    os.environ[OWN_DATA] = "\n".join(_LOADED)
     return info.name
 
 

@@ -10,6 +10,7 @@ from pfl_benchmark.algorithms import find
 from pfl_benchmark.config.fields import as_typed
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.interface.federated import FederatedData
 from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.interface.method import name_of
 from pfl_benchmark.interface.plugins import load_named
@@ -24,11 +25,13 @@ from pfl_benchmark.studies.grid_file import Entries, Entry
 from pfl_benchmark.studies.own_grid import make_grid
 from pfl_benchmark.track.base import Tracking
 
+Setting = str | FederatedData
+
 
 def grid(
     algo: Method | Sequence[Method],
     *,
-    setting: str | Sequence[str],
+    setting: Setting | Sequence[Setting],
     seeds: int = 1,
     vary: Mapping[str, Sequence[Any]] | None = None,
     select_on_validation: bool = False,
@@ -53,7 +56,8 @@ def grid(
 
     Args:
         algo: methods, by name or class; ``"ppfe:no-reduction"`` is a variant.
-        setting: dataset, split and protocol, one or several; also ``folder:PATH`` and the like.
+        setting: dataset, split and protocol, one or several; also ``folder:PATH`` and the like, and what
+            `federated` returns.
         seeds: how many: 0 to seeds - 1.
         vary: values by field (``"lr"``), or by a method's hyper-parameter (``"ditto.lam"``).
         select_on_validation: select what is varied on a validation split, and report that on test data.
@@ -73,15 +77,18 @@ def grid(
     load_named(plugins)
     methods = [algo] if isinstance(algo, str | type) else list(algo)
     names = [name_of(each) for each in methods]
+    settings = [setting] if isinstance(setting, Setting) else list(setting)
     here = [each for each in names if _only_here(each.partition(":")[0])]
+    here += [each.name for each in settings if isinstance(each, FederatedData)]
     if jobs != 1 and here:
         raise UserError(
-            f"jobs is {jobs}, but '{here[0]}' is defined in this process alone; give jobs=1, or put it into "
-            'a file and give plugins=["FILE.py"]'
+            f"jobs is {jobs}, but '{here[0]}' is known in this process alone; give jobs=1, or put a method "
+            'into a file and give plugins=["FILE.py"]'
         )
     root = Path(results_dir).expanduser()
     with in_keywords():
-        entries = _entries(names, setting, seeds, vary or {}, fields)
+        places = [each if isinstance(each, str) else each.name for each in settings]
+        entries = _entries(names, places, seeds, vary or {}, fields)
         if title:
             entries["title"] = Entry((title,), listed=False)
         if select_on_validation:
@@ -113,14 +120,13 @@ def _only_here(method: str) -> bool:
 
 def _entries(
     names: Sequence[str],
-    setting: str | Sequence[str],
+    settings: Sequence[str],
     seeds: int,
     vary: Mapping[str, Sequence[Any]],
     fields: Mapping[str, Any],
 ) -> Entries:
     """The entries that a file of this grid would have."""
-    settings = (setting,) if isinstance(setting, str) else tuple(setting)
-    entries = {"algo": Entry(tuple(names)), "setting": Entry(settings)}
+    entries = {"algo": Entry(tuple(names)), "setting": Entry(tuple(settings))}
     entries["seeds"] = Entry((str(seeds),), listed=False)
     for name, values in vary.items():
         if isinstance(values, str) or not isinstance(values, Sequence):

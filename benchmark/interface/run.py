@@ -20,6 +20,7 @@ from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.experiment.callbacks import Callback, Callbacks
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of, run_single
+from pfl_benchmark.interface.federated import FederatedData
 from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.interface.method import name_of
 from pfl_benchmark.interface.module import ModuleFactory, network_of_module
@@ -46,7 +47,7 @@ def run(
     algo: Method,
     *,
     setting: str | None = None,
-    dataset: str | None = None,
+    dataset: str | FederatedData | None = None,
     network: str | ModuleFactory | None = None,
     seed: int | Sequence[int] = 0,
     hyper: Mapping[str, Any] | None = None,
@@ -80,7 +81,8 @@ def run(
     Args:
         algo: name of a method, or the class of one of your own, which need not be registered.
         setting: dataset, split and protocol (``python -m benchmark list settings``).
-        dataset: its first setting is used where none is given; also ``folder:PATH`` and ``parquet:PATH``.
+        dataset: its first setting is used where none is given; also ``folder:PATH`` and the like, or what
+            `federated` returns.
         network: name of a network (``python -m benchmark list networks``); or a class or function that makes
             a `torch.nn.Module`, see `network_of_module`.
         seed: one, or several: then a list of records is returned.
@@ -115,6 +117,7 @@ def run(
     if isinstance(seed, Sequence) and not isinstance(seed, str):
         keywords = {name: value for name, value in locals().items() if name not in ("algo", "seed", "fields")}
         return [run(algo, seed=each, **keywords, **fields) for each in each_once(seed)]
+    dataset = dataset.name if isinstance(dataset, FederatedData) else dataset
     method = find(name_of(algo))
     given: dict[str, Any] = {"dataset": dataset, "network": network, "seed": seed, **fields}
     if network is not None and not isinstance(network, str):

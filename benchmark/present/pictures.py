@@ -15,4 +15,5 @@ def write_picture(picture: Picture, path: Path) -> None:
         UserError: the file cannot be written.
     """
     make_folder_of(path)
-    write_bytes(path, picture.to_svg().encode() if path.suffix.lower() == ".svg" else picture.to_png())
+    makers = {".svg": lambda: picture.to_svg().encode(), ".pdf": picture.to_pdf}
+    write_bytes(path, makers.get(path.suffix.lower(), picture.to_png)())

@@ -23,7 +23,7 @@ from pfl_benchmark.datasets.own.pfllib import read_pfllib
 from pfl_benchmark.datasets.own.place import parts
 from pfl_benchmark.errors import UserError
 
-__all__ = ["OWN_DATA", "describe_own"]
+__all__ = ["OWN_DATA", "describe_found", "describe_own"]
 
 OWN_DATA = "PFL_OWN_DATA"  # of the environment: what a process has read, one a line
 
@@ -59,10 +59,15 @@ def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
     kind, _, place = text.partition(":")
     path, side, columns = parts(kind, place)
     found = _READERS[kind](path, side, *([columns] if columns else []))
+    scaled = f"; scaled to {side}x{side}" * (side > 0)
+    return describe_found(path, dataclasses.replace(found, told=f"{kind} {path}: {found.told}{scaled}"))
+
+
+def describe_found(path: Path, found: Found) -> tuple[DatasetInfo, Mapping[str, Any]]:
+    """What was found as a dataset, whose name begins with that of `path`; returns and raises as above."""
     _check(path, found)
     number = {name: label for label, name in enumerate(found.class_names)}
     y = np.array([number[label] for label in found.labels], dtype=np.int64)
-    told = f"{kind} {path}: {found.told}{f'; scaled to {side}x{side}' * (side > 0)}"
     info = DatasetInfo(
         name="",
         title=f"own {_TITLES.get(found.kind, found.kind)}",
@@ -77,8 +82,8 @@ def describe_own(text: str) -> tuple[DatasetInfo, Mapping[str, Any]]:
         network=_network(found),
     )
     if found.clients is not None:
-        return _with_clients(info, path, found, y, told)
-    return _pooled(info, path, found, y, told)
+        return _with_clients(info, path, found, y, found.told)
+    return _pooled(info, path, found, y, found.told)
 
 
 def _network(found: Found) -> str:

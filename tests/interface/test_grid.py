@@ -42,7 +42,7 @@ def test_a_class_of_a_notebook_runs_in_this_process_alone(root, without_cells):
     mine = cell("Mine", "self.network.names[:-1]", 1)
     (record, _) = grid([mine, "fedavg"], results_dir=root, **SMALL)
     assert record.method == "in-a-cell"
-    with pytest.raises(UserError, match="'in-a-cell' is defined in this process alone; give jobs=1"):
+    with pytest.raises(UserError, match="'in-a-cell' is known in this process alone; give jobs=1"):
         grid([mine, "fedavg"], jobs=2, results_dir=root, **SMALL)
 
 

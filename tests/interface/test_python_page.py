@@ -26,4 +26,5 @@ def test_its_examples_run(tmp_path, monkeypatch):
         ARCHITECTURES.pop("net", None)
     assert len(page.records) == 3
     assert (tmp_path / "results/grid/tables/grid.tex").is_file()
+    assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
     assert page.record.config.network == "net"

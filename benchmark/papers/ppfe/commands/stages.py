@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_flag(parser, "RECORD_FOLDER", "folder of a finished run", path, dest="record")
     text = "the figure, .png or .svg (default: stages.png in the record)"
-    add_flag(parser, "--out FILE", text, file_of(".png", ".svg"))
+    add_flag(parser, "--out FILE", text, file_of(".png", ".svg", ".pdf"))
 
 
 def execute(arguments: argparse.Namespace) -> None:

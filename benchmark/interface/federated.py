@@ -1,0 +1,225 @@
+"""`federated`: arrays or a dataset of PyTorch as clients' data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfl_benchmark.config.own_data import register_own
+from pfl_benchmark.datasets.own.describe import describe_found
+from pfl_benchmark.datasets.own.found import Found, in_order, padded
+from pfl_benchmark.errors import UserError
+
+_PIXEL = 255
+
+
+@dataclass(frozen=True)
+class FederatedData:
+    """Data of one's own, for ``run(..., dataset=...)`` and ``grid(..., setting=...)`` in this process.
+
+    Attributes:
+        name: of the dataset and of its setting; it ends with a checksum of the data.
+    """
+
+    name: str
+
+
+def federated(
+    dataset: Any = None,
+    *,
+    clients: Sequence[Sequence[Any]] | None = None,
+    partition: Sequence[Any] | None = None,
+    test: Any = None,
+    name: str = "arrays",
+) -> FederatedData:
+    """Make clients' data of arrays, or of a dataset of PyTorch.
+
+    ```python
+    data = federated(clients=[(x_train, y_train, x_test, y_test), ...])
+    run("fedper", dataset=data, rounds=10)
+
+    train, test = (torchvision.datasets.MNIST("data", train=half) for half in (True, False))
+    run("fedper", dataset=federated(train, test=test), partition="dirichlet", dirichlet=0.1)
+    ```
+
+    Args:
+        dataset: whose items are pairs of a sample and a class: a `torch.utils.data.Dataset`, say.
+        clients: in place of `dataset`, arrays of each client: x and y of training and test samples; or x and
+            y alone, of which a part is held out for testing.
+        partition: of `dataset`, the numbers of each client's samples, or a pair of these for training and
+            test samples; None: clients are made by a partitioner (``partition="dirichlet"`` of `run`).
+        test: of `dataset` without `partition`, a dataset for testing; None: every fifth sample.
+        name: beginning of the dataset's name in records.
+
+    Samples are images, uint8 [N, H, W] or [N, channels, H, W] (or channels last, as pictures of PIL and
+    NumPy), or the same as floats in 0..1; rows of features [N, F]; or series [N, channels, T]. Classes are
+    whole numbers or text.
+
+    Raises:
+        UserError: arrays of other shapes or values, or too few samples.
+    """
+    if (dataset is None) == (clients is None):
+        raise UserError("federated needs a dataset, or clients=[(x_train, y_train, x_test, y_test), ...]")
+    if clients is not None:
+        if partition is not None or test is not None:
+            raise UserError("partition and test are for a dataset, and clients have both; drop them")
+        return _register(name, *_of_clients(clients), told=f"arrays of {len(clients)} clients")
+    x, y = _items(dataset)
+    if partition is not None:
+        if test is not None:
+            raise UserError("test is for a dataset without partition; give pairs of numbers in partition")
+        return _register(name, *_of_numbers(x, y, partition), told=f"{len(partition)} clients of one dataset")
+    if test is None:
+        return _register(name, x, y, None, None, told="one dataset")
+    x_test, y_test = _items(test)
+    if x.shape[1:] != x_test.shape[1:]:
+        raise UserError(
+            f"training samples are {_shape(x)}, test samples {_shape(x_test)}; expected equal shapes"
+        )
+    held_out = np.arange(len(y) + len(y_test)) >= len(y)
+    whole = np.concatenate([x, x_test]), np.concatenate([y, y_test])
+    return _register(name, *whole, None, held_out, told="training and test samples")
+
+
+_Parts = tuple[np.ndarray, np.ndarray, list[int] | None, np.ndarray | None]
+
+
+def _of_clients(clients: Sequence[Sequence[Any]]) -> _Parts:
+    """Samples, classes, whose they are, and which are for testing."""
+    lengths = {len(own) for own in clients}
+    if lengths not in ({2}, {4}):
+        raise UserError(
+            f"clients have {', '.join(map(str, sorted(lengths))) or 'no'} arrays; expected of each "
+            "(x_train, y_train, x_test, y_test), or (x, y)"
+        )
+    xs: list[np.ndarray] = []
+    ys: list[np.ndarray] = []
+    users, held_out = [], []
+    for number, own in enumerate(clients):
+        for half in range(len(own) // 2):
+            x, y = (np.asarray(_plain(part)) for part in own[2 * half : 2 * half + 2])
+            if len(x) != len(y):
+                raise UserError(
+                    f"client {number} has {len(x):,} samples and {len(y):,} classes; expected one each"
+                )
+            if xs and x.shape[1:] != xs[0].shape[1:]:
+                raise UserError(
+                    f"client {number} has samples of shape {_shape(x)}, the first one {_shape(xs[0])}; "
+                    "expected equal shapes"
+                )
+            xs.append(x)
+            ys.append(y)
+            users += [number] * len(y)
+            held_out += [half == 1] * len(y)
+    tests = np.array(held_out) if lengths == {4} else None
+    return np.concatenate(xs), np.concatenate(ys), users, tests
+
+
+def _of_numbers(x: np.ndarray, y: np.ndarray, partition: Sequence[Any]) -> _Parts:
+    rows: list[np.ndarray] = []
+    users, held_out = [], []
+    pairs = all(isinstance(own, tuple) and len(own) == 2 and isinstance(own[0], Sized) for own in partition)
+    for number, own in enumerate(partition):
+        for half, part in enumerate(own if pairs else [own]):
+            found = np.asarray(part)
+            if found.ndim != 1 or found.dtype.kind not in "iu" or ((found < 0) | (found >= len(y))).any():
+                raise UserError(
+                    f"partition of client {number}: expected numbers of samples from 0 to {len(y) - 1}"
+                )
+            rows.append(found)
+            users += [number] * len(found)
+            held_out += [half == 1] * len(found)
+    chosen = np.concatenate(rows)
+    return x[chosen], y[chosen], users, np.array(held_out) if pairs else None
+
+
+def _items(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
+    """All samples of a dataset, and their classes."""
+    if not (hasattr(dataset, "__getitem__") and isinstance(dataset, Sized)) or not len(dataset):
+        raise UserError(f"{dataset!r:.60} is no dataset with samples; expected pairs of a sample and a class")
+    samples: Any = dataset
+    items = [samples[number] for number in range(len(samples))]
+    if not all(isinstance(item, Sequence) and len(item) == 2 for item in items):
+        raise UserError("the items of the dataset are no pairs; expected a sample and a class each")
+    xs = [np.asarray(_plain(sample)) for sample, _ in items]
+    if len({x.shape for x in xs}) > 1:
+        shapes = sorted({_shape(x[None]) for x in xs})
+        raise UserError(f"samples have different shapes ({', '.join(shapes[:3])}); expected one")
+    return np.stack(xs), np.array([_plain(label) for _, label in items])
+
+
+def _plain(value: Any) -> Any:
+    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+
+
+def _shape(x: np.ndarray) -> str:
+    return " x ".join(map(str, x.shape[1:])) or "one number"
+
+
+def _register(
+    name: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    users: list[int] | None,
+    held_out: np.ndarray | None,
+    told: str,
+) -> FederatedData:
+    if y.ndim != 1 or y.dtype.kind not in "iuUS":
+        raise UserError(f"classes are {y.dtype} of shape {list(y.shape)}; expected whole numbers or text")
+    if not len(y):
+        raise UserError("there are no samples")
+    labels = [str(label) for label in y]
+    kind = {2: "rows", 3: "series"}.get(x.ndim, "images")
+    if x.ndim == 3 and x.dtype == np.uint8:
+        kind, x = "images", x[:, None]
+    x = _images(x) if kind == "images" else _measured(x, kind)
+    own = None if users is None else padded([str(user) for user in users])
+    features = tuple(f"x{number}" for number in range(x.shape[1])) if kind == "rows" else ()
+    found = Found(
+        x,
+        labels,
+        tuple(in_order(labels)),
+        own,
+        held_out,
+        told,
+        kind,  # type: ignore[arg-type]  # one of three
+        features,
+        tuple(range(len(features))),
+    )
+    return FederatedData(register_own(*describe_found(Path(name), found)))
+
+
+def _measured(x: np.ndarray, kind: str) -> np.ndarray:
+    if x.dtype.kind not in "fiub" or not np.isfinite(x).all():
+        raise UserError("samples hold what is no number, or not finite; expected numbers")
+    return np.ascontiguousarray(x, np.float64 if kind == "rows" else np.float32)
+
+
+def _images(x: np.ndarray) -> np.ndarray:
+    """Images as uint8 [N, channels, H, W]."""
+    if x.ndim != 4:
+        raise UserError(
+            f"samples have shape {_shape(x)}; expected images [N, H, W] or [N, channels, H, W], rows [N, F] "
+            "or series [N, channels, T]"
+        )
+    if x.shape[1] not in (1, 3) and x.shape[3] in (1, 3):
+        x = x.transpose(0, 3, 1, 2)
+    if x.dtype != np.uint8:
+        pixels = np.rint(x * _PIXEL) if x.dtype.kind == "f" else x
+        if x.dtype.kind not in "fiu" or not ((pixels >= 0) & (pixels <= _PIXEL)).all():
+            raise UserError(
+                f"images are {x.dtype} from {x.min():.3g} to {x.max():.3g}; expected uint8, or floats from 0 "
+                "to 1 (as ToTensor makes them, without Normalize: images are normalised here)"
+            )
+        if x.dtype.kind == "f" and np.abs(pixels - x * _PIXEL).max() > 0.01:
+            raise UserError(
+                "images are floats between the 256 values of pixels; expected uint8, or what ToTensor makes "
+                "of it"
+            )
+        x = pixels.astype(np.uint8)
+    return np.ascontiguousarray(x)

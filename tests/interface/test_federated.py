@@ -1,0 +1,133 @@
+"""Arrays and datasets of PyTorch as clients' data."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from pfl_benchmark import federated, grid, load_model, run
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.datasets.api import DATASETS, load
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import NETWORKS
+from tests.helpers.python import TINY
+
+RUN = {**{name: value for name, value in TINY.items() if name in ("local_epochs", "device", "executor")}}
+RUN |= {"rounds": 2, "eval_every": 1, "progress": False}
+DIGITS = load("digits")
+X, Y = DIGITS.train.x[:120], DIGITS.train.y[:120]  # uint8 [N, 1, 8, 8]
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    registries = (DATASETS, SETTINGS, NETWORKS)
+    kept = [dict(registry) for registry in registries]
+    yield
+    for registry, before in zip(registries, kept, strict=True):
+        registry.clear()
+        registry.update(before)
+
+
+def of_three(x, y):
+    """Three clients with 30 training and 10 test samples each."""
+    return [(x[k : k + 30], y[k : k + 30], x[k + 30 : k + 40], y[k + 30 : k + 40]) for k in (0, 40, 80)]
+
+
+def labels(count):
+    return np.arange(count) % 3
+
+
+FORMS = {
+    "uint8 [N, C, H, W]": (X, Y),
+    "uint8 [N, H, W]": (X[:, 0], Y),
+    "channels last": (np.repeat(X.transpose(0, 2, 3, 1), 3, axis=3), Y),
+    "floats in 0..1": ((X / 255).astype(np.float32), Y),
+    "tensors": (torch.from_numpy(X), torch.from_numpy(Y)),
+    "rows": (np.random.default_rng(0).normal(size=(120, 5)), labels(120)),
+    "series": (np.random.default_rng(0).normal(size=(120, 6, 128)).astype(np.float32), labels(120)),
+    "classes as text": (X, np.array(["even", "odd"])[Y % 2]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_clients_have_what_they_were_given(form, tmp_path):
+    data = federated(clients=of_three(*FORMS[form]))
+    record = run("fedper", dataset=data, results_dir=tmp_path, save_models=True, **RUN)
+    assert record.config.partition == "given"
+    assert record.test_samples.tolist() == [10, 10, 10]
+    assert run(**record.config, results_dir=tmp_path, progress=False).digest == record.digest
+    assert load_model(record, client=1) is not None
+    assert federated(clients=of_three(*FORMS[form])) == data, "the same data have the same name"
+
+
+def test_the_same_samples_train_alike_whatever_their_form(tmp_path):
+    found = set()
+    for form in ("uint8 [N, C, H, W]", "uint8 [N, H, W]", "floats in 0..1", "tensors"):
+        data = federated(clients=of_three(*FORMS[form]))
+        found.add(run("fedper", dataset=data, results_dir=tmp_path, **RUN).rounds[-1]["loss"])
+    assert len(found) == 1
+
+
+def test_a_part_is_held_out_where_clients_have_no_test_samples(tmp_path):
+    data = federated(clients=[(X[k : k + 40], Y[k : k + 40]) for k in (0, 40, 80)])
+    record = run("local", dataset=data, results_dir=tmp_path, **RUN)
+    assert record.config.partition == "natural"
+    assert record.test_samples.tolist() == [8, 8, 8]
+
+
+def test_a_dataset_of_pytorch(tmp_path):
+    train = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
+    test = TensorDataset(torch.from_numpy(DIGITS.test.x[:60]), torch.from_numpy(DIGITS.test.y[:60]))
+    pooled = {"clients": 4, "samples_per_client": 20, "test_samples_per_client": 1, **RUN}
+    pooled |= {"partition": "dirichlet", "dirichlet": 1.0, "results_dir": tmp_path}
+    for data in (federated(train), federated(train, test=test)):
+        record = run("fedavg", dataset=data, **pooled)
+        assert len(record.accuracies) == 4
+    whole = federated(train, partition=[range(40), range(40, 80), range(80, 120)])
+    assert len(run("fedavg", dataset=whole, results_dir=tmp_path, **RUN).accuracies) == 3
+    halves = federated(train, partition=[(range(30), range(30, 40)), (range(40, 70), range(70, 80))])
+    assert run("fedavg", dataset=halves, results_dir=tmp_path, **RUN).test_samples.tolist() == [10, 10]
+
+
+def test_in_a_grid_of_this_process(tmp_path):
+    data = federated(clients=of_three(X, Y), name="mine")
+    small = {name: value for name, value in RUN.items() if name != "progress"}
+    records = grid(["fedper", "local"], setting=[data], results_dir=tmp_path, **small)
+    assert [record.config.dataset.startswith("mine-") for record in records] == [True, True]
+    with pytest.raises(UserError, match="known in this process alone"):
+        grid("local", setting=data, jobs=2, results_dir=tmp_path, **small)
+
+
+def whole(**_):
+    return TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ({}, "needs a dataset, or clients"),
+        ({"dataset": whole(), "clients": of_three(X, Y)}, "needs a dataset, or clients"),
+        ({"clients": []}, "clients have no arrays"),
+        ({"clients": [(X, Y, X)]}, "clients have 3 arrays"),
+        ({"clients": [(X, Y[:5]), (X, Y)]}, "client 0 has 120 samples and 5 classes"),
+        ({"clients": [(X, Y), (X[:, :, :4], Y)]}, "client 1 has samples of shape 1 x 4 x 8"),
+        ({"clients": of_three((X - 100.0) / 30, Y)}, "expected uint8, or floats from 0 to 1"),
+        ({"clients": of_three(X / 255 * 0.77, Y)}, "between the 256 values of pixels"),
+        ({"clients": of_three(np.full((120, 4), np.nan), labels(120))}, "not finite"),
+        ({"clients": of_three(X, Y / 2)}, "expected whole numbers or text"),
+        ({"clients": of_three(X, np.zeros(120, int))}, "one class"),
+        ({"clients": of_three(X[:, 0, 0, 0], Y)}, "one number"),
+        ({"dataset": [1, 2, 3]}, "no pairs"),
+        ({"dataset": 3}, "is no dataset with samples"),
+        ({"dataset": whole(), "partition": [[0, 500]]}, "numbers of samples from 0 to 119"),
+        ({"dataset": whole(), "partition": [range(40)], "test": whole()}, "without partition"),
+        ({"clients": of_three(X, Y), "test": whole()}, "are for a dataset"),
+    ],
+    ids=range(17),
+)
+def test_bad_input(arguments, part):
+    before = set(DATASETS)
+    with pytest.raises(UserError, match=part) as found:
+        federated(**arguments)
+    assert "\n" not in str(found.value)
+    assert set(DATASETS) == before
