@@ -46,8 +46,9 @@ def option(
 
     Args:
         choices: the only values allowed.
-        least, below, most: numbers must be at least `least`, smaller than `below` and at most `most` (for
-            tuples: every entry).
+        least: the smallest number allowed (of a tuple: for every entry).
+        below: numbers must be smaller.
+        most: the largest number allowed.
         absent: the value that records stand for which do not name the option: it came when the method had
             records already. None: there are none.
         search: what `tune` tries, the default among it; None: it is not searched.

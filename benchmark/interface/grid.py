@@ -64,8 +64,11 @@ def grid(
         title: heading of the table.
         plugins: Python files or modules that register methods, networks or datasets.
         results_dir: where records, tables and figures lie.
-        data_dir, device, executor, trackings: as `run` has them.
+        data_dir: as `run` has it.
+        device: as `run` has it.
+        executor: as `run` has it.
         jobs: runs at a time, in processes of their own.
+        trackings: as `run` has them.
         fields: further fields that are the same in all runs, such as ``rounds=10``.
 
     Returns:
