@@ -34,7 +34,7 @@ def pages(root: Path) -> dict[str, str]:
         head, _, body = markdown(method, card).removeprefix(f"## {name}\n\n").partition("\n\n")
         example = f"python -m benchmark --algo {name} --dataset digits --rounds 10"
         found[f"methods/{name}.md"] = (
-            f"# {name}\n\n{head}\n\n{_picture(card.flow)}\n\n{body}\n{_measured(runs.get(name, {}))}"
+            f"# {method.title}\n\n`--algo {name}`. {head}\n\n{_picture(card.flow)}\n\n{body}\n{_measured(runs.get(name, {}))}"
             f"\n**Try it.**\n\n```\n{example}\npython -m benchmark list methods {name}\n```\n"
         )
         table = table.replace(f"](#{name})", f"]({name}.md)")

@@ -42,6 +42,7 @@ _STUDIES = {
 _RESULTS = (*_STUDIES, "lite")
 # Documents of the checkout that are a page as they are, by their place.
 DOCUMENTS = {
+    "CHANGELOG.md": "changelog.md",
     "docs/performance.md": "performance.md",
     "docs/reliability.md": "reliability.md",
     "docs/board.md": "board.md",
@@ -82,7 +83,7 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
         return [f"{folder}/index.md", *names]
 
     menu: list[Any] = [
-        {"Start": ["index.md", "quickstart.md", "python.md", "own-data.md", "faq.md"]},
+        {"Start": ["index.md", "quickstart.md", "python.md", "own-data.md", "faq.md", "changelog.md"]},
         {"Protocol": ["protocol.md", "records.md", "configuration.md", "bound.md"]},
         {"Methods": methods.menu()},
         {"Data": [*all_of("datasets"), "partitioners.md"]},
