@@ -32,9 +32,11 @@ def pages(root: Path) -> dict[str, str]:
     for method, card in cards:
         name = method.name
         head, _, body = markdown(method, card).removeprefix(f"## {name}\n\n").partition("\n\n")
+        head = head.removeprefix(f"{method.title}. ")
         example = f"python -m benchmark --algo {name} --dataset digits --rounds 10"
         found[f"methods/{name}.md"] = (
-            f"# {method.title}\n\n`--algo {name}`. {head}\n\n{_picture(card.flow)}\n\n{body}\n{_measured(runs.get(name, {}))}"
+            f"# {method.title}\n\n`--algo {name}`. {head}\n\n"
+            f"{_picture(card.flow)}\n\n{body}\n{_measured(runs.get(name, {}))}"
             f"\n**Try it.**\n\n```\n{example}\npython -m benchmark list methods {name}\n```\n"
         )
         table = table.replace(f"](#{name})", f"]({name}.md)")

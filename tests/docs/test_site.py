@@ -59,7 +59,7 @@ def test_everything_has_a_page():
 def test_a_method_has_its_card(algo):
     page, method = site().pages[f"methods/{algo}.md"], ALGORITHMS[algo]
     summary, parts = read_docstring(method)
-    assert page.startswith(f"# {algo}\n\n{method.title}. {summary}\n")
+    assert page.startswith(f"# {method.title}\n\n`--algo {algo}`. {summary}\n")
     for words in parts.values():
         assert words[1:] in page
     assert all(line in page for line in method.pseudocode)
