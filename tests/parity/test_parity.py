@@ -1,0 +1,45 @@
+"""Every method against public code, number by number: float64, equal data, weights and batch orders."""
+
+import federation
+import pfllib
+import pytest
+import torch
+from checkouts import CHECKOUTS, enter
+
+from pfl_benchmark.engine.streams import Streams
+
+PLAYERS = {"pfllib": pfllib.play}
+PAIRS = [*pfllib.PAIRS]
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+CASES = [
+    pytest.param(pair, share, id=f"{pair.algo}-{pair.label}-{share:g}")
+    for pair in PAIRS
+    for share in pair.participations
+]
+
+
+@pytest.mark.parametrize(("pair", "participation"), CASES)
+def test_three_rounds_are_those_of_public_code(pair, participation):
+    path = CHECKOUTS[pair.source].find()
+    fed = federation.federation(
+        pair.algo, pair.hyper, participation, pair.norm, pair.streams or Streams, **pair.changes
+    )
+    ours = federation.play(fed, pair.ours)
+    theirs = PLAYERS[pair.source](pair, fed, path)
+    assert len(ours) == len(theirs) == federation.ROUNDS
+    gaps = {
+        what: max(federation.gap(a[what], b[what]) for a, b in zip(ours, theirs, strict=True))
+        for what in pair.ours
+    }
+    print({what: f"{value:.1e}" for what, value in gaps.items()})
+    assert max(gaps.values()) <= pair.within, gaps
+    enter(pair, participation, gaps)
