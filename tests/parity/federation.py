@@ -96,7 +96,7 @@ class Federation:
 
     @property
     def cohorts(self):
-        return [self.task.schedule.cohort(number, False) for number in range(1, ROUNDS + 2)]
+        return [self.task.schedule.cohort(number, False) for number in range(1, self.config.rounds + 1)]
 
     def samples(self, client, part="train"):
         """Inputs and labels of a client."""
@@ -108,11 +108,11 @@ class Federation:
         return [self.task.initial[name] for name in names]
 
 
-def federation(algo, hyper, participation, norm=False, streams=Streams, **changes):
+def federation(algo, hyper, participation, norm=False, streams=Streams, start=0, **changes):
     """A method's task on the small federation."""
     torch.set_default_dtype(torch.float32)  # as networks are made; what they hold becomes float64 below
     given = {
-        "dataset": "digits", "clients": len(SIZES), "participation": participation, "rounds": ROUNDS + 1,
+        "dataset": "digits", "clients": len(SIZES), "participation": participation, "rounds": ROUNDS + 1 + start,
         "local_epochs": 2, "batch_size": BATCH, "lr": RATE, "momentum": 0.0, "aggregation": "samples",
         "eval_every": 0, **changes,
     }  # fmt: skip
@@ -150,12 +150,12 @@ def recorded(orders):
         sgd.LocalWork.train, sgd.LocalWork._epochs, sgd.epoch_order = train, epochs, order
 
 
-def play(fed, look):
-    """Three rounds of the method; what `look(algorithm)` sees after each."""
+def play(fed, look, start=0):
+    """Rounds of the method; what `look` sees after each of the last three."""
     algorithm: Algorithm = fed.method(fed.task, fed.hyper)
     found = []
     with recorded(fed.orders):
-        for number in range(1, ROUNDS + 1):
+        for number in range(1, start + ROUNDS + 1):
             algorithm.start_round(number)
             cohort = fed.task.schedule.cohort(number, algorithm.kind(number).full_participation)
             call = algorithm.begin(cohort, algorithm.message(cohort, number), number)
@@ -166,7 +166,7 @@ def play(fed, look):
             algorithm.aggregate(aggregator.value())
             algorithm.finish_round(number)
             found.append({name: copies(one(algorithm)) for name, one in look.items()})
-    return found
+    return found[start:]
 
 
 def copies(values):
