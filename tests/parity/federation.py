@@ -48,11 +48,11 @@ def network(norm=False):
     return network_from_module(lambda: whole(norm), splits, (1, 8, 8))
 
 
-def split(dataset):
+def split(dataset, sizes=SIZES):
     """Clients of different sizes with three or four classes each, and the same classes in their tests."""
     rng = np.random.default_rng(7)
     train, test = [], []
-    for client, size in enumerate(SIZES):
+    for client, size in enumerate(sizes):
         own = [(3 * client + step) % CLASSES for step in range(4)]
         parts = []
         for y, count in ((dataset.train.y, size), (dataset.test.y, 17)):
@@ -108,7 +108,7 @@ class Federation:
         return [self.task.initial[name] for name in names]
 
 
-def federation(algo, hyper, participation, norm=False, streams=Streams, start=0, **changes):
+def federation(algo, hyper, participation, norm=False, streams=Streams, start=0, sizes=SIZES, **changes):
     """A method's task on the small federation."""
     torch.set_default_dtype(torch.float32)  # as networks are made; what they hold becomes float64 below
     given = {
@@ -119,7 +119,7 @@ def federation(algo, hyper, participation, norm=False, streams=Streams, start=0,
     config = with_hyper(RunConfig(algo=algo, **given), hyper)
     run = resolve(config)
     dataset, net, drawn = datasets.load("digits"), network(norm), streams(config.seed)
-    data = Doubles(dataset, split(dataset), CPU)
+    data = Doubles(dataset, split(dataset, sizes), CPU)
     initial = {name: tensor.double() for name, tensor in net.init(drawn.get("init"), CPU).items()}
     executor = LoopExecutor(config, data, drawn)
     schedule = Schedule(len(SIZES), participation, drawn)
@@ -129,8 +129,13 @@ def federation(algo, hyper, participation, norm=False, streams=Streams, start=0,
 
 
 @contextmanager
-def recorded(orders):
-    """Note the order of every epoch that is trained."""
+def recorded(orders, sorted_batches=False):
+    """Note the order of every epoch that is trained.
+
+    Args:
+        sorted_batches: all epochs of a client in a round have one order, in which the samples of a batch are
+            in the order of storage.
+    """
     train, epochs, order = sgd.LocalWork.train, sgd.LocalWork._epochs, sgd.epoch_order
     place: dict[str, Any] = {}
 
@@ -143,18 +148,24 @@ def recorded(orders):
             orders[place["at"]].append((phase.model, phase.stream, found[1].numpy()))
             yield found
 
+    def same_order(rng, size, chances=None):
+        drawn = np.random.default_rng(place["at"]).permutation(size)
+        return np.sort(drawn.reshape(-1, BATCH), axis=1).flatten()
+
     sgd.LocalWork.train, sgd.LocalWork._epochs = watched_train, watched_epochs
+    if sorted_batches:
+        sgd.epoch_order = same_order
     try:
         yield
     finally:
         sgd.LocalWork.train, sgd.LocalWork._epochs, sgd.epoch_order = train, epochs, order
 
 
-def play(fed, look, start=0):
+def play(fed, look, start=0, sorted_batches=False):
     """Rounds of the method; what `look` sees after each of the last three."""
     algorithm: Algorithm = fed.method(fed.task, fed.hyper)
     found = []
-    with recorded(fed.orders):
+    with recorded(fed.orders, sorted_batches):
         for number in range(1, start + ROUNDS + 1):
             algorithm.start_round(number)
             cohort = fed.task.schedule.cohort(number, algorithm.kind(number).full_participation)
@@ -202,7 +213,7 @@ def correct(algorithm):
 
 def adapted(algorithm):
     """Likewise, of models that are fine-tuned first."""
-    return [torch.tensor(evaluate_adapted(algorithm, ROUNDS + 1, Ledger()).correct)]
+    return [torch.tensor(evaluate_adapted(algorithm, algorithm.task.rounds, Ledger()).correct)]
 
 
 def kept(*names):

@@ -13,7 +13,7 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import torch
-from federation import BATCH, CLASSES, RATE, ROUNDS, SIZES, base, copies, correct, kept, models, server
+from federation import BATCH, CLASSES, RATE, ROUNDS, SIZES, adapted, base, copies, correct, kept, models, server
 from pfllib import Batches, Pair
 
 ABSENT = (
@@ -74,6 +74,21 @@ class Samples(torch.utils.data.Dataset):
         pass
 
 
+class Index:
+    """Stands for faiss: squared distances to the nearest of what was added."""
+
+    def __init__(self, width):
+        self.rows = None
+
+    def add(self, rows):
+        self.rows = rows
+
+    def search(self, points, count):
+        squares = ((points[:, None] - self.rows[None]) ** 2).sum(2)
+        places = np.argsort(squares, axis=1, kind="stable")[:, :count]
+        return np.take_along_axis(squares, places, axis=1), places
+
+
 class Loader:
     """Stands for the loader of the training samples of whichever client their worker is."""
 
@@ -127,6 +142,7 @@ def imported(path, folder):
     sys.path.insert(0, str(path))
     for name in ABSENT:
         sys.modules[name] = MagicMock()
+    sys.modules["faiss"].IndexFlatL2 = Index
     sys.modules["omegaconf"].DictConfig = Config
     sys.modules["data.utils.datasets"].BaseDataset = Samples
     sys.modules["data.utils.datasets"].DATASETS = {}
@@ -183,6 +199,8 @@ def _play(pair, fed, folder):
         save_learning_curve_plot=False, save_metrics=False, monitor=None,
     )  # fmt: skip
     args.common.test.server.interval = 0
+    args.optimizer.weight_decay = pair.decay
+    args.common.test.client.finetune_epoch = pair.fine_tuning
     method = module.rpartition(".")[2]
     options = vars(theirs.get_hyperparams([])) if hasattr(theirs, "get_hyperparams") else {}
     args[method] = Config({**options, **pair.options})
@@ -198,7 +216,7 @@ def _play(pair, fed, folder):
 
     try:
         made = Watched(args)
-        made.client_sample_stream = fed.cohorts
+        made.client_sample_stream, made.now = fed.cohorts, now
         worker = made.trainer.worker
         worker.trainloader = Loader(worker, now, orders)
         if pair.prepare:
@@ -248,6 +266,18 @@ def right(made):
     return [torch.tensor(found)]
 
 
+def right_after(made):
+    """Likewise, after fine-tuning."""
+    found, made.testing, before = [], True, made.now["round"]
+    made.now["round"] = ROUNDS + 1
+    for client in range(len(SIZES)):
+        metrics = made.trainer.worker.test(made.package(client))["after"]["test"]
+        targets, predicted = torch.as_tensor(metrics._targets), torch.as_tensor(metrics._predicts)
+        found.append(int((targets == predicted).sum()))
+    made.testing, made.now["round"] = False, before
+    return [torch.tensor(found)]
+
+
 def from_tau(made, fed):
     """FedAdam: squares begin at τ², not at 0."""
     for square in made.adaptive_optimizer.velocities:
@@ -279,6 +309,19 @@ def learners(made, fed):
         parameter.data = value.detach().double().clone()
 
 
+def learners_kept(made, fed):
+    """FedEM: likewise, and the clients' mixture weights are kept."""
+    learners(made, fed)
+    aggregate = made.aggregate_client_updates
+
+    def keep(packages):
+        for client, package in packages.items():
+            made.client_learner_weights[client] = package["learner_weights"]
+        aggregate(packages)
+
+    made.aggregate_client_updates = keep
+
+
 def hypernetwork(algorithm):
     values = [t for n, t in algorithm.server.items() if n.startswith("phi.")]
     vectors, *hidden, weight, bias = values
@@ -289,6 +332,21 @@ def their_hypernetwork(made):
     net, outs = made.hypernet, [*made.hypernet.params_generator.values()]
     weight, bias = torch.cat([part.weight for part in outs]), torch.cat([part.bias for part in outs])
     return [net.embedding.weight, *net.mlp.parameters(), weight, bias]
+
+
+def shuffled_learners(made, fed):
+    """FedEM: likewise, and the samples of a batch are in another order than that of storage."""
+    learners_kept(made, fed)
+    loader, orders = made.trainer.worker.trainloader, made.trainer.worker.trainloader.orders
+    loader.orders = {
+        place: [one.reshape(-1, BATCH)[:, ::-1].flatten() for one in epochs] for place, epochs in orders.items()
+    }
+
+
+def their_weights(made):
+    even = torch.full((3,), 1 / 3)
+    found = made.client_learner_weights.values()
+    return [even if weights is None else weights for weights in found]
 
 
 def components(algorithm):
@@ -323,19 +381,51 @@ PAIRS = [
                                "the global one, whose old gradient is still there"),
     ),
     pair(
-        "feddyn", "feddyn:FedDynServer", {"alpha": 0.1, "clip": 10.0, "evaluate": "server"}, {"alpha": 0.1},
-        within=None, theirs=ALL, deviates=("the term α w of the gradient is missing",),
+        "feddyn", "feddyn:FedDynServer", {"alpha": 0.1, "clip": 0.0, "evaluate": "server"},
+        {"alpha": 0.1, "max_grad_norm": 1e9}, decay=0.1, sizes=(30,) * len(SIZES), theirs=ALL,
+        left_out=("clients of different sizes: α has one value there, here one for each client's size",
+                  "the term α w of the gradient, which is missing there: it is given as weight decay",
+                  "the cut of gradients, here of the whole gradient"),
+    ),
+    pair(
+        "feddyn", "feddyn:FedDynServer", {"alpha": 0.1, "clip": 0.0, "evaluate": "server"},
+        {"alpha": 0.1, "max_grad_norm": 1e9}, sizes=(30,) * len(SIZES), theirs=ALL, within=None,
+        variant="term", deviates=("the term α w of the gradient is missing",),
     ),
     pair(
         "knn-per", "knnper:kNNPerServer", theirs={"server": public}, ours={"server": server},
         left_out=("evaluation",),
     ),
     pair(
-        "fedem", "fedem:FedEMServer", {"components": 3}, {"n_learners": 3}, prepare=learners, within=None,
-        ours={"server": components}, theirs={"server": public},
-        deviates=("the clients' mixture weights are not stored: every participation begins with equal ones",
-                  "weights of samples are looked up in the order of storage, not of the batch"),
+        "knn-per", "knnper:kNNPerServer", {"neighbours": 5, "weight": 0.5}, {"k": 5, "weight": 0.5},
+        theirs={"correct": right}, ours={"correct": correct}, variant="evaluation", within=None,
+        deviates=("shares of the neighbours' classes are mixed with logits, not with probabilities",),
     ),
+    pair(
+        "fedem", "fedem:FedEMServer", {"components": 3}, {"n_learners": 3}, prepare=learners_kept,
+        ours={"server": components, "weights": kept("mixture")}, sorted_batches=True,
+        theirs={"server": public, "weights": their_weights}, changes={"local_epochs": 1},
+        left_out=("evaluation: there logits are mixed, here probabilities",
+                  "orders in which the samples of a batch are not in the order of storage",
+                  "that mixture weights are not stored there: they are kept"),
+    ),
+    pair(
+        "fedem", "fedem:FedEMServer", {"components": 3}, {"n_learners": 3}, prepare=learners, within=None,
+        ours={"server": components}, theirs={"server": public}, changes={"local_epochs": 1},
+        sorted_batches=True, variant="forgotten",
+        deviates=("the clients' mixture weights are not stored: every participation begins with equal ones",),
+    ),
+    pair(
+        "fedem", "fedem:FedEMServer", {"components": 3}, {"n_learners": 3}, prepare=shuffled_learners,
+        within=None, ours={"server": components}, theirs={"server": public}, changes={"local_epochs": 1},
+        sorted_batches=True, variant="misaligned",
+        deviates=("weights of a batch's samples are in the order of storage, not of the batch",),
+    ),
+    pair("fedavg-ft", "fedavg:FedAvgServer", {"ft_epochs": 2}, theirs={"server": public, "correct": right_after},
+         ours={"server": server, "correct": adapted}, fine_tuning=2),
+    pair("fedbabu", "fedbabu:FedBabuServer", {"ft_epochs": 2}, fine_tuning=2,
+         theirs={"server": lambda made: [*public(made)][:4], "correct": right_after},
+         ours={"server": server, "correct": adapted}),
     pair(
         "phn", "pfedhn:pFedHNServer", {"local_clip": 1e9}, {"embed_dim": 2}, prepare=same_hypernetwork,
         participations=(0.2,), ours={"server": hypernetwork, "clients": models},

@@ -67,6 +67,9 @@ class Pair:
     order: which epochs theirs train on and in which order, of those of ours.
     start: rounds here that are their preparation.
     selects: how often they draw the participants of a round.
+    sizes: of the clients' training data.
+    decay, fine_tuning: their weight decay, and epochs before the evaluation.
+    sorted_batches: see `federation.recorded`.
     needs: a package that their code imports for what is compared.
     draw: what stands for their `random.sample`; None: the first ones, so that sums have our order.
     left_out: what is not compared, and why.
@@ -86,6 +89,10 @@ class Pair:
     start: int = 0
     selects: int = 1
     needs: str = ""
+    sizes: tuple = SIZES
+    decay: float = 0.0
+    fine_tuning: int = 0
+    sorted_batches: bool = False
     participations: tuple = (1.0, 0.6)
     changes: dict = field(default_factory=dict)
     streams: object = None
@@ -259,6 +266,22 @@ def never_trained(made, fed):
         client.train = train
 
 
+def weighted_prototypes(made, fed):
+    """FedPAC: class means are weighted by samples, as in the official code."""
+    without_gradients("statistics_extraction")(made, fed)
+
+    def weighted(uploaded):
+        found = {}
+        counts = [torch.bincount(fed.samples(c.id)[1], minlength=CLASSES) for c in made.selected_clients]
+        for label in range(CLASSES):
+            pairs = [(n[label], own[label]) for n, own in zip(counts, uploaded, strict=True) if label in own]
+            if pairs:
+                found[label] = sum(n * mean for n, mean in pairs) / sum(n for n, _ in pairs)
+        return found
+
+    sys.modules["flcore.servers.serverpac"].proto_aggregation = weighted
+
+
 def theta_kept(made, fed):
     """pFedMe: θ is noted before it is overwritten."""
     for client in made.clients:
@@ -410,7 +433,7 @@ PROTO = {"algo": "fedproto", "server": f"{CODE}proto:FedProto", "hyper": {"lam":
          "options": {"lamda": 2.0}, "ours": {"prototypes": prototypes, "clients": models},
          "theirs": {"prototypes": their_prototypes, "clients": of_clients()}}  # fmt: skip
 PAC = {"algo": "fedpac", "server": f"{CODE}pac:FedPAC", "hyper": {"lam": 2.0, "head_rate": RATE},
-       "options": {"lamda": 2.0}, "needs": "cvxpy", "prepare": without_gradients("statistics_extraction"),
+       "options": {"lamda": 2.0}, "needs": "cvxpy",
        "ours": {"server": server, "prototypes": prototypes, "clients": pac_models},
        "theirs": {"server": lambda made: [*made.global_model.parameters()],
                   "prototypes": their_prototypes, "clients": of_clients()}}  # fmt: skip
@@ -509,8 +532,18 @@ PAIRS = [
         theirs={**ALL, "vectors": lambda made: [client.client_mean for client in made.clients]},
         left_out=("κ stands for 512 features here, and is converted",),
     ),
-    Pair(**PAC, within=1e-6,
-         left_out=("evaluation: there of the combined heads, here of the models as trained",)),
+    Pair(**PAC, within=1e-6, prepare=weighted_prototypes, participations=(1.0,),
+         left_out=("evaluation: there of the combined heads, here of the models as trained",
+                   "weights of class means: by samples here and in the official code",
+                   "participation 0.6: classes of nobody in a round lose their mean there, and keep it here")),
+    Pair(**PAC, variant="means", within=None, prepare=without_gradients("statistics_extraction"),
+         participations=(1.0,),
+         deviates=("class means of clients are averaged without weights; the official code weights them by "
+                   "samples",)),
+    Pair(**PAC, variant="shuffled", within=None, prepare=weighted_prototypes, participations=(1.0,),
+         draw=lambda population, count: list(population)[count::-1][:count],
+         deviates=("heads are in the random order in which the server takes models up, the statistics that "
+                   "weight them in the order of the participants",)),
     Pair(
         "fedas", f"{CODE}as:FedAS", changes=UNIFORM, order=natural_first, prepare=unbatched,
         theirs={**ALL, "server": bodies},

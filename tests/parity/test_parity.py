@@ -8,14 +8,17 @@ import torch
 from checkouts import CHECKOUTS, enter
 
 from pfl_benchmark.engine.streams import Streams
+from pfl_benchmark.models import Network
 
 PLAYERS = {"pfllib": pfllib.play, "flbench": flbench.play}
 PAIRS = [*pfllib.PAIRS, *flbench.PAIRS]
 
 
 @pytest.fixture(autouse=True)
-def float64():
-    before = torch.get_default_dtype()
+def float64(monkeypatch):
+    """New tensors and drawn networks are of float64."""
+    init, before = Network.init, torch.get_default_dtype()
+    monkeypatch.setattr(Network, "init", lambda *of: {n: t.double() for n, t in init(*of).items()})
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(before)
@@ -34,9 +37,10 @@ def test_three_rounds_are_those_of_public_code(pair, participation):
     if pair.needs:
         pytest.importorskip(pair.needs)
     fed = federation.federation(
-        pair.algo, pair.hyper, participation, pair.norm, pair.streams or Streams, pair.start, **pair.changes
-    )
-    ours = federation.play(fed, pair.ours, pair.start)
+        pair.algo, pair.hyper, participation, pair.norm, pair.streams or Streams, pair.start, pair.sizes,
+        **pair.changes,
+    )  # fmt: skip
+    ours = federation.play(fed, pair.ours, pair.start, pair.sorted_batches)
     theirs = PLAYERS[pair.source](pair, fed, path)
     assert len(ours) == len(theirs) == federation.ROUNDS
     gaps = {
