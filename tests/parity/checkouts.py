@@ -77,6 +77,7 @@ def enter(pair, participation, gaps):
     methods = table.setdefault("methods", {})
     entry = {
         "source": pair.source,
+        "equal": pair.within is not None,
         "code": pair.server.partition(":")[0].replace(".", "/") + ".py",
         "settings": dict(pair.hyper),
         "compared": [*gaps],

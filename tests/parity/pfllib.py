@@ -279,7 +279,30 @@ def weighted_prototypes(made, fed):
                 found[label] = sum(n * mean for n, mean in pairs) / sum(n for n, _ in pairs)
         return found
 
-    sys.modules["flcore.servers.serverpac"].proto_aggregation = weighted
+    module = sys.modules["flcore.servers.serverpac"]
+    module.proto_aggregation = weighted
+    solver = module.cvx
+
+    class Exact(solver.Problem):
+        def solve(self):
+            return super().solve(solver=solver.CLARABEL)
+
+    names = {name: getattr(solver, name) for name in ("Variable", "Minimize", "quad_form", "sum")}
+    module.cvx = types.SimpleNamespace(**names, Problem=Exact)
+    solve = module.solve_quadratic
+    module.solve_quadratic = lambda *of: [np.array(row) / np.sum(row) for row in solve(*of)]
+
+
+def heads_together(made, fed):
+    """FedPAC: likewise, and all heads are combined of those that were sent."""
+    weighted_prototypes(made, fed)
+    receive = made.receive_models
+
+    def received():
+        receive()
+        made.uploaded_heads = copy.deepcopy(made.uploaded_heads)
+
+    made.receive_models = received
 
 
 def theta_kept(made, fed):
@@ -479,8 +502,13 @@ PAIRS = [
                   "which samples are drawn: all are"),
     ),
     Pair(
+        "apfl", f"{CODE}apfl:APFL", {"alpha": 0.5, "adaptive": False}, {"alpha": 0.5},
+        ours={"server": server}, theirs={"server": global_model},
+        left_out=("the personal model and its weight, which no public code compared trains as published",),
+    ),
+    Pair(
         "apfl", f"{CODE}apfl:APFL", {"alpha": 0.5, "adaptive": False}, {"alpha": 0.5}, within=None,
-        ours=OURS, theirs={**ALL, "clients": of_clients("model_per")},
+        variant="personal", ours=OURS, theirs={**ALL, "clients": of_clients("model_per")},
         deviates=("the personal model is trained on its own loss, not on that of the mixture, and is "
                   "replaced by the mixture at the end of its training", "α is always learned"),
     ),
@@ -489,6 +517,11 @@ PAIRS = [
         "beta": 1.0}, ours={"server": server, "clients": thetas}, prepare=theta_kept,
         theirs={"server": global_model, "clients": flat("theta")},
         left_out=("evaluation: θ is overwritten before it",),
+    ),
+    Pair(
+        "pfedme", f"{CODE}pFedMe:pFedMe", {"lam": 15.0}, {"lamda": 15.0, "K": 5, "p_learning_rate": 0.01,
+        "beta": 1.0}, ours={"clients": thetas}, theirs={"clients": flat("personalized_params")},
+        variant="overwritten", within=None,
         deviates=("θ is overwritten with w at the end of the training, so that w is what is evaluated",),
     ),
     Pair(
@@ -502,6 +535,11 @@ PAIRS = [
         ours={**PERSONAL, "clouds": clouds}, theirs={**ALL, "clouds": of_clients("client_u")},
         left_out=("the pull: λ = 0 here", "participation 0.6: there the last participants' models are mixed, "
                   "here those of all that have taken part"),
+    ),
+    Pair(
+        "fedamp", f"{CODE}amp:FedAMP", {"lam": 1.0, "alpha": 1.0, "sigma": 1.0},
+        {"lamda": 1.0, "alphaK": 1.0, "sigma": 1.0}, participations=(1.0,), variant="pull", within=None,
+        ours=PERSONAL, theirs=ALL,
         deviates=("nothing pulls the models to their mixtures: the term is made of values without gradient",),
     ),
     Pair(**PROTO, changes={**UNIFORM, "local_epochs": 1}, participations=(1.0,),
@@ -532,18 +570,20 @@ PAIRS = [
         theirs={**ALL, "vectors": lambda made: [client.client_mean for client in made.clients]},
         left_out=("κ stands for 512 features here, and is converted",),
     ),
-    Pair(**PAC, within=1e-6, prepare=weighted_prototypes, participations=(1.0,),
+    Pair(**PAC, within=1e-5, prepare=heads_together, participations=(1.0,),
          left_out=("evaluation: there of the combined heads, here of the models as trained",
                    "weights of class means: by samples here and in the official code",
+                   "weights of heads sum to 1 on both sides, after small ones were set to 0",
                    "participation 0.6: classes of nobody in a round lose their mean there, and keep it here")),
     Pair(**PAC, variant="means", within=None, prepare=without_gradients("statistics_extraction"),
          participations=(1.0,),
-         deviates=("class means of clients are averaged without weights; the official code weights them by "
-                   "samples",)),
-    Pair(**PAC, variant="shuffled", within=None, prepare=weighted_prototypes, participations=(1.0,),
-         draw=lambda population, count: list(population)[count::-1][:count],
-         deviates=("heads are in the random order in which the server takes models up, the statistics that "
-                   "weight them in the order of the participants",)),
+         deviates=("class means of clients are averaged without weights; with the next one",)),
+    Pair(**PAC, variant="sequential", within=None, prepare=weighted_prototypes, participations=(1.0,),
+         deviates=("heads are combined one client after the other, of heads that are combined already",)),
+    Pair(**PAC, variant="shuffled", within=None, prepare=heads_together, participations=(1.0,),
+         draw=lambda population, count: list(population)[::-1][:count],
+         deviates=("models are taken up in a random order (here the reverse one), and heads with them, but "
+                   "not the statistics that weight them",)),
     Pair(
         "fedas", f"{CODE}as:FedAS", changes=UNIFORM, order=natural_first, prepare=unbatched,
         theirs={**ALL, "server": bodies},
