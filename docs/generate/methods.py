@@ -20,6 +20,8 @@ from pfl_benchmark.present.cards import markdown, overview
 from pfl_benchmark.render.forms import percent, size
 from pfl_benchmark.resolve.run import method_label
 
+from . import parity
+
 __all__ = ["menu", "pages"]
 
 Runs = dict[str, dict[str, list[dict[str, Any]]]]  # summaries by method and setting
@@ -28,7 +30,7 @@ Runs = dict[str, dict[str, list[dict[str, Any]]]]  # summaries by method and set
 def pages(root: Path) -> dict[str, str]:
     """A page for each method, and one of all."""
     cards = [(method, card_of(method)) for _, method in sorted(ALGORITHMS.items())]
-    table, found, runs = overview(cards), {}, _runs(root)
+    table, found, runs, compared = overview(cards), {}, _runs(root), parity.table(root)
     for method, card in cards:
         name = method.name
         head, _, body = markdown(method, card).removeprefix(f"## {name}\n\n").partition("\n\n")
@@ -37,6 +39,7 @@ def pages(root: Path) -> dict[str, str]:
         found[f"methods/{name}.md"] = (
             f"# {method.title}\n\n`--algo {name}`. {head}\n\n"
             f"{_picture(card.flow)}\n\n{body}\n{_measured(runs.get(name, {}))}"
+            f"\n**[Public code](../parity.md).** {parity.line(compared, name)}.\n"
             f"\n**Try it.**\n\n```\n{example}\npython -m benchmark list methods {name}\n```\n"
         )
         table = table.replace(f"](#{name})", f"]({name}.md)")

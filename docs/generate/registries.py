@@ -21,7 +21,7 @@ from pfl_benchmark.errors import flag
 from pfl_benchmark.models import ARCHITECTURES, Network, sample_shape
 from pfl_benchmark.models.layers import Layer
 
-from . import methods
+from . import methods, parity
 
 __all__ = ["DOCUMENTS", "LANDING", "Change", "made_by", "navigation", "pages"]
 
@@ -65,6 +65,7 @@ def pages(root: Path) -> dict[str, str]:
     """Markdown by path."""
     return {
         **methods.pages(root),
+        "parity.md": parity.page(parity.table(root)),
         **_datasets(root),
         **_networks(),
         "partitioners.md": _partitioners(),
@@ -85,7 +86,7 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
     menu: list[Any] = [
         {"Start": ["index.md", "quickstart.md", "python.md", "own-data.md", "faq.md", "changelog.md"]},
         {"Protocol": ["protocol.md", "records.md", "configuration.md", "bound.md"]},
-        {"Methods": methods.menu()},
+        {"Methods": [*methods.menu(), "parity.md"]},
         {"Data": [*all_of("datasets"), "partitioners.md"]},
         {"Networks": all_of("networks")},
         {
