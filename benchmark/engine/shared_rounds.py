@@ -30,12 +30,12 @@ _KEPT = (
 # What does not matter to the rounds of shared rounds: its key and length stand for the method.
 _FREE = (
     "algo", "hyper", "rounds", "budget", "byte_budget", "sample_budget", "compute_cap", "adapt_epochs",
-    "tuning_trials",
+    "tuning_trials", "stop_after",
 )  # fmt: skip
 
 # What a subclass may have of its own and still begin as its base does. (Not `members`: PPFE trains with it.)
 _AFTERWARDS = {
-    "name", "title", "reference", "Hyper", "ablations", "tuning",
+    "name", "title", "reference", "group", "publication", "pseudocode", "aliases", "refuses", "Hyper", "ablations", "tuning",
     "adaptation", "evaluated", "notes", "diagnostics", "remedies", "too_large",
     "check", "fitted",
     "shared_model",
