@@ -35,7 +35,8 @@ _FREE = (
 
 # What a subclass may have of its own and still begin as its base does. (Not `members`: PPFE trains with it.)
 _AFTERWARDS = {
-    "name", "title", "reference", "group", "publication", "pseudocode", "aliases", "refuses", "Hyper", "ablations", "tuning",
+    "name", "title", "reference", "group", "publication", "pseudocode", "aliases", "refuses",
+    "Hyper", "ablations", "tuning",
     "adaptation", "evaluated", "notes", "diagnostics", "remedies", "too_large",
     "check", "fitted",
     "shared_model",

@@ -146,7 +146,7 @@ def test_scaffold_divides_by_how_far_momentum_carries_a_gradient(tiny, ready):
     for _ in range(3):
         velocity = 0.5 * velocity + 1
         moved += 0.05 * velocity
-    assert float(algorithm._moves([0])[0]) == pytest.approx(moved)
+    assert float(algorithm._moves([0], 1)[0]) == pytest.approx(moved)
 
 
 # FedProto

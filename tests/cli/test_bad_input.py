@@ -286,7 +286,7 @@ CASES += [
     ("data --dataset ./pictures", ["--dataset folder:./pictures"]),
     ("data --dataset Folder:pictures", ["--dataset folder:pictures"]),
     ("data --dataset x/y.parquet", ["--dataset parquet:x/y.parquet"]),
-    ("data --dataset csv:x", ["folder:PATH, parquet:PATH"]),
+    ("data --dataset csv:x", ["is no file; expected a CSV file"]),
     ("--algo mine.py", ["--plugin mine.py"]),
     ("data --dataset parquet:x --columns image:img", ["HOLDS=COLUMN"]),
 ]
@@ -340,7 +340,7 @@ def test_plugins_that_are_no_python_file(name, said, command, monkeypatch, tmp_p
 def test_a_table_of_text_is_no_parquet_file(command, tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     refused(command("data", ["--dataset", f"parquet:{tmp_path / 'x.csv'}"]), "no parquet file", "folder:PATH")
-    refused(command("data", ["--dataset", f"{tmp_path / 'x.csv'}"]), "it is a file", "plugin")
+    refused(command("data", ["--dataset", f"{tmp_path / 'x.csv'}"]), "--dataset csv:")
 
 
 @pytest.mark.parametrize(
