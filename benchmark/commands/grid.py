@@ -95,13 +95,13 @@ def execute(arguments: argparse.Namespace) -> None:
 
     own = make_grid(_name(arguments.file), entries)
     batch = batch_of(arguments, own.profile, [own.study], possible(own), own.profile.seeds)
-    own, search, batch = parts_of(own, batch)
+    search, runs = parts_of(own, batch)
     if arguments.dry_run:
-        _show(search, batch)
+        _show(search, runs)
         return
     refuse_nothing(batch, arguments.render_only)
     if not arguments.render_only:
-        _refuse_long(search.expected() + batch.expected(), arguments.yes)
+        _refuse_long(search.expected() + runs.expected(), arguments.yes)
     own, batch, failed = fill_grid(own, batch, not arguments.render_only)
     shown = [study for study in (own.study, own.search) if study]
     write(batch, shown, [study.name for study in shown])

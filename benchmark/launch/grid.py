@@ -7,13 +7,11 @@ from pfl_benchmark.studies.own_grid import OwnGrid
 from pfl_benchmark.studies.selection import selected
 
 
-def parts_of(own: OwnGrid, batch: Batch) -> tuple[OwnGrid, Batch, Batch]:
-    """The grid with what is selected, if that is known; the batch of the search, perhaps of no runs; and that
-    of the runs on test data."""
+def parts_of(own: OwnGrid, batch: Batch) -> tuple[Batch, Batch]:
+    """The runs of the search, perhaps none, and those on test data; with what is selected, if it is known."""
     search = batch.about(own.profile, *([own.search] if own.search else []))
-    if not search.missing:
-        own = selected(own, batch.store)
-    return own, search, batch.about(own.profile, own.study)
+    chosen = own if search.missing else selected(own, batch.store)
+    return search, batch.about(chosen.profile, chosen.study)
 
 
 def fill_grid(own: OwnGrid, batch: Batch, make: bool = True) -> tuple[OwnGrid, Batch, int]:
@@ -23,7 +21,7 @@ def fill_grid(own: OwnGrid, batch: Batch, make: bool = True) -> tuple[OwnGrid, B
         The grid with what was selected, the batch of its runs on test data, and the number of runs that
         failed otherwise than by diverging.
     """
-    own, search, batch = parts_of(own, batch)
+    search, _ = parts_of(own, batch)
     failed = search.fill() if make and own.search else 0
     own = selected(own, batch.store)
     batch = batch.about(own.profile, own.study)

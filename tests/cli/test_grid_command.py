@@ -83,6 +83,7 @@ def test_values_are_selected_on_validation_and_reported_on_test_data(grid, tmp_p
     assert len([*(tmp_path / "out").glob("*/summary.json")]) == 8
     code, plan, _ = grid(f"{words} --dry-run", TINY)
     assert (code, plan.count("0 missing")) == (0, 2)
+    assert grid(words, TINY)[1].count("Selected on the validation split") == 1, "also where all is known"
 
 
 @pytest.mark.parametrize(
