@@ -194,9 +194,7 @@ class SvdReduction(Reduction):
             rank = rank if self.hyper.factor_policy == "literal" else min(rank, most)
             if self._stays_dense(layer, rank):
                 continue
-            changed[name] = LowRank(
-                name, layer.inputs, layer.outputs, layer.activation, layer.dropout, layer.bias, rank=rank
-            )
+            changed[name] = LowRank.of(layer, rank)
         return self.dense.with_layers(changed)
 
     def _ranks(self, stage: int) -> tuple[int, ...]:

@@ -233,14 +233,13 @@ class _Loop:
     def _close(self, number: int, line: dict[str, Any]) -> dict[str, Any]:
         """Broadcast, evaluate and finish a trained round, as far as each is due."""
         algorithm, config = self.algorithm, self.algorithm.config
-        last = number == self.end
-        adapted = (last or config.eval_adapted) and bool(algorithm.adaptation())
-        ledger = Ledger()
+        last, ledger = number == self.end, Ledger()
         started = time.perf_counter()
         if self.hooks.kind(number).closing:
             for clients in chunks(range(algorithm.task.data.clients)):
                 ledger.charge_closing(self.hooks.closing(clients), len(clients))
         if not last and config.eval_every and number % config.eval_every == 0:
+            adapted = config.eval_adapted and bool(algorithm.adaptation())
             self._evaluated(self._evaluate(number, adapted, Ledger()), number, adapted, line)
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method
         algorithm.finish_round(number)

@@ -19,9 +19,6 @@ class Callbacks:
     on_round: Callback | None = None
     on_evaluation: Callback | None = None
 
-    def __bool__(self) -> bool:
-        return self.on_round is not None or self.on_evaluation is not None
-
     def ask(self, line: Mapping[str, Any]) -> bool:
         """Call them with a copy of the line; whether one of them asks for the end of the run."""
         asked = False

@@ -9,11 +9,10 @@ from typing import Any
 from pfl_benchmark.algorithms import find
 from pfl_benchmark.config.fields import as_typed
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.interface.federated import FederatedData
 from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.interface.method import name_of
-from pfl_benchmark.interface.plugins import load_named
+from pfl_benchmark.interface.plugins import execution_of, load_named
 from pfl_benchmark.interface.run import Method
 from pfl_benchmark.interface.sources import CELL
 from pfl_benchmark.launch.batch import Batch
@@ -88,7 +87,6 @@ def grid(
             f"jobs is {jobs}, but '{here[0]}' is known in this process alone; give jobs=1, or put a method "
             'into a file and give plugins=["FILE.py"]'
         )
-    root = Path(results_dir).expanduser()
     with in_keywords():
         places = [each if isinstance(each, str) else each.name for each in settings]
         entries = _entries(names, places, seeds, vary or {}, fields)
@@ -97,18 +95,12 @@ def grid(
         if select_on_validation:
             entries["select_on_validation"] = Entry(("true",), listed=False)
         own = make_grid("grid", entries)
-        execution = Execution(
-            device=device,
-            executor=executor,
-            data_dir=None if data_dir is None else Path(data_dir).expanduser(),
-            results_dir=root,
-            trackings=tuple(trackings),
-        )
+        execution = execution_of(device, executor, data_dir, results_dir, trackings)
         execution.check_executor()
-        for tracking in trackings:
-            tracking.check()
         seen = own.profile.seeds
-        batch = Batch(own.profile, [own.study], Store.scan(root), execution, seeds=seen, jobs=jobs)
+        batch = Batch(
+            own.profile, [own.study], Store.scan(execution.results_dir), execution, seeds=seen, jobs=jobs
+        )
         own, batch, failed = fill_grid(own, batch)
     write_all([study for study in (own.study, own.search) if study], own.profile, batch.store, seen)
     if failed:

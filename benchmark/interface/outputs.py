@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.models.layers import Dense, LowRank
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.standalone import ClientModel
-from pfl_benchmark.records.outputs import MODELS, PREDICTIONS
+from pfl_benchmark.records.outputs import MODELS, PREDICTIONS, described
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.records.store import named_record
 from pfl_benchmark.resolve.plugins import load_plugins
@@ -115,26 +114,17 @@ def _file(record: Record, name: str, keyword: str) -> Path:
         )
     if not path.is_file():
         raise UserError(f"{path} is missing; bring it back, or run again with {keyword}, again=True")
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != saved["sha256"]:
-            raise UserError(
-                f"{path} has changed since the run; bring it back, or run again with {keyword}, again=True"
-            )
+    if described(path) != saved:
+        raise UserError(
+            f"{path} has changed since the run; bring it back, or run again with {keyword}, again=True"
+        )
     return path
 
 
 def _factorised(network: Network, tensors: dict[str, Tensor]) -> Network:
     """The network with a pair of factors where the tensors have one in place of a layer."""
     changed = {
-        layer.name: LowRank(
-            layer.name,
-            layer.inputs,
-            layer.outputs,
-            layer.activation,
-            layer.dropout,
-            layer.bias,
-            rank=len(tensors[f"{layer.name}.first"]),
-        )
+        layer.name: LowRank.of(layer, len(tensors[f"{layer.name}.first"]))
         for layer in network.layers
         if isinstance(layer, Dense) and f"{layer.name}.first" in tensors
     }

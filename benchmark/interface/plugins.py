@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.resolve.plugins import load_plugins
+from pfl_benchmark.track.base import Tracking
 
 
 def load_named(plugins: Sequence[str | Path]) -> None:
@@ -14,6 +16,29 @@ def load_named(plugins: Sequence[str | Path]) -> None:
     if isinstance(plugins, str | Path) or not all(isinstance(each, str | Path) for each in plugins):
         raise UserError(f"plugins is {plugins!r:.60}; expected a list of Python files or modules")
     load_plugins([str(each) for each in plugins])
+
+
+def execution_of(
+    device: str,
+    executor: str,
+    data_dir: str | Path | None,
+    results_dir: str | Path,
+    trackings: Sequence[Tracking],
+    save_models: bool = False,
+    save_predictions: bool = False,
+) -> Execution:
+    """How and where runs are carried out; UserError: a tracker cannot work."""
+    for tracking in trackings:
+        tracking.check()
+    return Execution(
+        device=device,
+        executor=executor,
+        data_dir=None if data_dir is None else Path(data_dir).expanduser(),
+        results_dir=Path(results_dir).expanduser(),
+        trackings=tuple(trackings),
+        save_models=save_models,
+        save_predictions=save_predictions,
+    )
 
 
 def each_once(seeds: Sequence[int]) -> Sequence[int]:

@@ -18,13 +18,12 @@ from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.experiment.callbacks import Callback, Callbacks
-from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import record_of, run_single
 from pfl_benchmark.interface.federated import FederatedData
 from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.interface.method import name_of
 from pfl_benchmark.interface.module import ModuleFactory, network_of_module
-from pfl_benchmark.interface.plugins import each_once, load_named
+from pfl_benchmark.interface.plugins import each_once, execution_of, load_named
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.writer import RunRecord
 from pfl_benchmark.resolve.run import owners, resolve
@@ -154,17 +153,8 @@ def run(
             kind = DATASETS[config.dataset].kind
             config = dataclasses.replace(config, network=network_of_module(network, kind)).settled()
         asked = resolve(dataclasses.replace(config, algo=method.name, hyper=hyper or {}), ablation=ablation)
-        for tracking in trackings:
-            tracking.check()
-    execution = Execution(
-        device=device,
-        executor=executor,
-        data_dir=None if data_dir is None else Path(data_dir).expanduser(),
-        results_dir=Path(results_dir).expanduser(),
-        trackings=tuple(trackings),
-        save_models=save_models,
-        save_predictions=save_predictions,
-    )
+        kept = (save_models, save_predictions)
+        execution = execution_of(device, executor, data_dir, results_dir, trackings, *kept)
     callbacks = Callbacks(on_round, on_evaluation)
     with _anew(record_of(asked, execution.results_dir), again), in_keywords():
         summary = run_single(chosen, asked, execution, quiet=not progress, callbacks=callbacks)

@@ -205,6 +205,13 @@ class LowRank(Dense):
 
     rank: int = 1
 
+    @staticmethod
+    def of(layer: Dense, rank: int) -> LowRank:
+        """In the place of a layer."""
+        return LowRank(
+            layer.name, layer.inputs, layer.outputs, layer.activation, layer.dropout, layer.bias, rank=rank
+        )
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return self._with_bias(
             {f"{self.name}.first": (self.rank, self.inputs), f"{self.name}.second": (self.outputs, self.rank)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +46,7 @@ class ClientModel(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits [B, C] of the samples `x` [B, ...]."""
         tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return self.network.apply(tensors, x, dropout=_mask if self.training else None)
+        return self.network.apply(tensors, x, dropout=partial(_mask, x.device) if self.training else None)
 
     def preprocess(self, images: Tensor) -> Tensor:
         """What `forward` takes, of images uint8 [B, channels, height, width].
@@ -61,6 +62,6 @@ class ClientModel(nn.Module):
         return (images.float() / 255 - mean) / std
 
 
-def _mask(shape: tuple[int, ...], rate: float) -> Tensor:
+def _mask(device: torch.device, shape: tuple[int, ...], rate: float) -> Tensor:
     """A dropout mask, scaled."""
-    return torch.bernoulli(torch.full(shape, 1 - rate)) / (1 - rate)
+    return torch.bernoulli(torch.full(shape, 1 - rate, device=device)) / (1 - rate)

@@ -77,7 +77,7 @@ class SavedOutputs:
             save, tensors = self._safetensors.save_file, self._tensors()
             write_file(folder / MODELS, lambda path: _save_models(save, path, tensors, about))
         names = [PREDICTIONS] * self._predictions + [MODELS] * (self._safetensors is not None)
-        return {name: _described(folder / name) for name in names}
+        return {name: described(folder / name) for name in names}
 
     def _tensors(self) -> dict[str, Tensor]:
         """The models by name; what is the same for all clients once."""
@@ -115,7 +115,8 @@ def _save_models(
         raise OSError(str(error)) from error
 
 
-def _described(path: Path) -> dict[str, Any]:
+def described(path: Path) -> dict[str, Any]:
+    """SHA-256 and bytes of a file, as the summary has them."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"sha256": digest, "bytes": path.stat().st_size}

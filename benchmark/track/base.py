@@ -92,6 +92,19 @@ class Tracking(Protocol):
         """Log the tables of a results folder."""
 
 
+class Sums:
+    """What is added up from the first round on, as axes of charts."""
+
+    def __init__(self) -> None:
+        self._bytes = self._samples = 0
+
+    def add(self, line: Mapping[str, Any]) -> dict[str, int]:
+        """Bytes and samples up to this round's line, by name."""
+        self._bytes += line["bytes_up"] + line["bytes_down"] + line["bytes_broadcast"]
+        self._samples += line["samples"] + line["adaptation_samples"]
+        return {"cumulative/bytes": self._bytes, "cumulative/samples": self._samples}
+
+
 class Followed:
     """An `Observer` that passes on to another one and feeds trackers; a context manager around the run.
 

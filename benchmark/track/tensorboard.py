@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pfl_benchmark.errors import UserError, optional, why
-from pfl_benchmark.track.base import About, Warn
+from pfl_benchmark.track.base import About, Sums, Warn
 
 if TYPE_CHECKING:
     from pfl_benchmark.render.table import Table
@@ -67,15 +67,12 @@ class _Run:
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
-        self._round = self._bytes = self._samples = 0
+        self._round, self._sums = 0, Sums()
 
     def round(self, line: Mapping[str, Any]) -> None:
-        """Log the numbers of the line, and what is added up from the first round on."""
+        """Log the numbers of the line, and what is added up (`Sums`)."""
         self._round = line["round"]
-        self._bytes += line["bytes_up"] + line["bytes_down"] + line["bytes_broadcast"]
-        self._samples += line["samples"] + line["adaptation_samples"]
-        sums = {"cumulative/bytes": self._bytes, "cumulative/samples": self._samples}
-        for name, value in {**line, **sums}.items():
+        for name, value in {**line, **self._sums.add(line)}.items():
             if name != "round" and isinstance(value, int | float):
                 self._writer.add_scalar(name, value, self._round)
 

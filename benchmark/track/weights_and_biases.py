@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pfl_benchmark.errors import UserError, nearest, optional
-from pfl_benchmark.track.base import About, Warn, describe, setting_of
+from pfl_benchmark.track.base import About, Sums, Warn, describe, setting_of
 
 if TYPE_CHECKING:
     from pfl_benchmark.render.table import Table
@@ -150,18 +150,16 @@ class _Run:
     def __init__(self, run: Any) -> None:
         self._run = run
         self._first = run.step  # of a W&B run that goes on, the rounds before are there
-        self._round = self._bytes = self._samples = 0
+        self._round, self._sums = 0, Sums()
         run.define_metric("round")
         run.define_metric("*", step_metric="round")
 
     def round(self, line: Mapping[str, Any]) -> None:
-        """Log the line, and what is added up from the first round on, as axes of charts."""
+        """Log the line, and what is added up (`Sums`)."""
         self._round = line["round"]
-        self._bytes += line["bytes_up"] + line["bytes_down"] + line["bytes_broadcast"]
-        self._samples += line["samples"] + line["adaptation_samples"]
+        sums = self._sums.add(line)
         if self._round < self._first:
             return
-        sums = {"cumulative/bytes": self._bytes, "cumulative/samples": self._samples}
         _check_room(Path(self._run.dir))
         with _quiet():
             self._run.log({**line, **sums}, step=self._round)

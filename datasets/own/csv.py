@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pfl_benchmark.datasets.layouts.base import one_line
 from pfl_benchmark.datasets.own.found import Found
+from pfl_benchmark.datasets.own.place import halves_of
 from pfl_benchmark.datasets.own.table import read_tables
 from pfl_benchmark.errors import UserError, why
 
@@ -20,7 +20,6 @@ __all__ = ["read_csv"]
 
 _SEPARATORS = ",;\t|"
 _MISSING = ["?"]  # besides those that pandas knows: an empty cell, NA, NaN, null, None, …
-_HALVES = ("train.csv", "test.csv")
 
 
 def read_csv(root: Path, side: int, columns: Mapping[str, str] = MappingProxyType({})) -> Found:
@@ -33,13 +32,7 @@ def read_csv(root: Path, side: int, columns: Mapping[str, str] = MappingProxyTyp
     """
     if side:
         raise UserError(f"{root}@{side}: a table has no pixels to be scaled to; drop @{side}")
-    files = [root / name for name in _HALVES] if os.path.isdir(root) else [root]
-    for file in files:
-        if not os.path.isfile(file):  # False, where pathlib raises: too long a name
-            what = f"a folder without {file.name}" if os.path.isdir(root) else "no file"
-            raise UserError(
-                f"{root} is {what}; expected a CSV file, or a folder with {' and '.join(_HALVES)}"
-            )
+    files = halves_of(root, "CSV", "csv")
     return read_tables(root, files, [_frame(file) for file in files], columns)
 
 

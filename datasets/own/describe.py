@@ -20,7 +20,7 @@ from pfl_benchmark.datasets.own.hub import read_hub
 from pfl_benchmark.datasets.own.leaf import read_leaf_data
 from pfl_benchmark.datasets.own.parquet import read_parquet
 from pfl_benchmark.datasets.own.pfllib import read_pfllib
-from pfl_benchmark.datasets.own.place import parts
+from pfl_benchmark.datasets.own.place import LEAST, parts
 from pfl_benchmark.errors import UserError
 
 __all__ = ["OWN_DATA", "describe_found", "describe_own"]
@@ -37,7 +37,7 @@ _READERS: dict[str, Callable[..., Found]] = {
 }
 _COARSE = 20  # test samples of a client below which its accuracy has coarse steps
 _TEST = 5  # one in so many samples is for testing where the data do not say
-_SMALL, _LEAST = 16, 4  # pixels a side: below the first the network for digits is the default
+_SMALL = 16  # pixels a side: below the first the network for digits is the default
 _ONE = {"images": "image", "rows": "row"}  # what one sample is called
 _TITLES = {"rows": "table", "words": "text", "characters": "text"}
 _NETWORKS = {"rows": "mlp", "words": "rnn-tweets", "characters": "rnn-characters", "series": "cnn-series"}
@@ -95,9 +95,9 @@ def _network(found: Found) -> str:
 def _check(path: Path, found: Found) -> None:
     if len(found.class_names) < 2:
         raise UserError(f"{path} has one class, '{found.class_names[0]}'; expected two or more")
-    if found.kind == "images" and min(found.x.shape[2:]) < _LEAST:
+    if found.kind == "images" and min(found.x.shape[2:]) < LEAST:
         height, width = found.x.shape[2:]
-        raise UserError(f"{path} has images of {height}x{width} pixels; expected {_LEAST} a side or more")
+        raise UserError(f"{path} has images of {height}x{width} pixels; expected {LEAST} a side or more")
     if found.test is not None and found.clients is None:
         labels = np.array(found.labels)
         if without := sorted(set(labels[found.test]) - set(labels[~found.test])):

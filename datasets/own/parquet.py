@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from pfl_benchmark.datasets import cache
 from pfl_benchmark.datasets.layouts.base import one_line
 from pfl_benchmark.datasets.layouts.images import decode, describe
 from pfl_benchmark.datasets.own.found import Found
+from pfl_benchmark.datasets.own.place import halves_of
 from pfl_benchmark.datasets.own.table import read_tables
 from pfl_benchmark.errors import UserError, nearest
 
@@ -35,7 +35,6 @@ _HINTS = {
     "label": ("label", "class", "target", "categor", "digit"),
 }
 _SHOWN = 8  # columns that messages list
-_HALVES = ("train.parquet", "test.parquet")
 
 
 def read_parquet(root: Path, side: int, columns: Mapping[str, str] = MappingProxyType({})) -> Found:
@@ -48,13 +47,7 @@ def read_parquet(root: Path, side: int, columns: Mapping[str, str] = MappingProx
         UserError: a file is missing or damaged, a column is missing or of another type, a cell is empty, or
             an image cannot be read.
     """
-    files = [root / name for name in _HALVES] if os.path.isdir(root) else [root]
-    for file in files:
-        if not os.path.isfile(file):  # False, where pathlib raises: too long a name
-            what = f"a folder without {file.name}" if os.path.isdir(root) else "no file"
-            raise UserError(
-                f"{root} is {what}; expected a parquet file, or a folder with {' and '.join(_HALVES)}"
-            )
+    files = halves_of(root, "parquet", "parquet")
     if "image" not in columns and all(map(_is_table, files)):
         if side:
             raise UserError(f"{root}@{side}: a table has no pixels to be scaled to; drop @{side}")

@@ -10,7 +10,7 @@ from pfl_benchmark.datasets.data import DatasetInfo
 from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError
 
-__all__ = ["OWN_KINDS", "is_own", "parts", "sized", "with_columns"]
+__all__ = ["LEAST", "OWN_KINDS", "halves_of", "is_own", "parts", "sized", "with_columns"]
 
 # What stands before the colon, and what ``--columns`` may name there.
 _ROLES: dict[str, tuple[str, ...]] = {
@@ -27,7 +27,7 @@ _SUCH = {
     "csv": "label=species,ignore=id",
     "parquet": "image=img,label=fine_label",
 }
-_LEAST, _LARGEST = 4, 1024  # pixels a side
+LEAST, _LARGEST = 4, 1024  # pixels a side
 
 
 def is_own(text: str) -> bool:
@@ -66,6 +66,23 @@ def with_columns(text: str, columns: Mapping[str, str]) -> str:
     return f"{text}?{','.join('='.join(item) for item in columns.items())}"
 
 
+def halves_of(root: Path, kind: str, ending: str) -> list[Path]:
+    """The files of a table: `root`, or ``train`` and ``test`` with an ending in that folder.
+
+    Raises:
+        UserError: one of them is missing.
+    """
+    names = [f"{half}.{ending}" for half in ("train", "test")]
+    files = [root / name for name in names] if os.path.isdir(root) else [root]
+    for file in files:
+        if not os.path.isfile(file):  # False, where pathlib raises: too long a name
+            what = f"a folder without {file.name}" if os.path.isdir(root) else "no file"
+            raise UserError(
+                f"{root} is {what}; expected a {kind} file, or a folder with {' and '.join(names)}"
+            )
+    return files
+
+
 def parts(kind: str, place: str) -> tuple[Path, int, dict[str, str]]:
     """Path, side and columns; a path with an @ or a ? that exists is meant as it is."""
     head, mark, query = place.rpartition("?")
@@ -102,9 +119,9 @@ def sized(text: str) -> tuple[str, int]:
     head, at, side = text.rpartition("@")
     if not at or not head or head.endswith(":"):
         return text, 0
-    if not (side.isascii() and side.isdecimal()) or len(side) > 4 or not _LEAST <= int(side) <= _LARGEST:
+    if not (side.isascii() and side.isdecimal()) or len(side) > 4 or not LEAST <= int(side) <= _LARGEST:
         raise UserError(
             f"--dataset {text}: the side behind the @ is '{side}'; expected a whole number of pixels "
-            f"from {_LEAST} to {_LARGEST}"
+            f"from {LEAST} to {_LARGEST}"
         )
     return head, int(side)
