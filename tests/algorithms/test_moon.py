@@ -52,8 +52,8 @@ def test_a_client_contrasts_with_the_model_that_it_has_sent(begun):
 
 def test_passes_of_the_frozen_models_count(begun):
     algorithm, _, outcome = begun("moon", None, (1, 4), local_epochs=3)
-    assert algorithm.meter.collect() == (2 * 3 * 2 * 20, 0)
-    assert outcome.samples == 3 * 2 * 20
+    assert outcome.samples == 3 * (3 * 2 * 20)  # the trained model, the received and the previous one
+    assert algorithm.meter.collect() == (0, 0)
 
 
 def test_without_the_contrast_moon_is_fedavg(tiny, play):

@@ -209,7 +209,7 @@ def test_bad_input(tmp_path, across, capsys):
     )
     picture = tmp_path / "out" / "cd.png"
     words = (one, two, third, fourth, "--out")
-    refused(across(*words, picture.with_suffix(".pdf")), "expected a name that ends in .png or .svg")
+    refused(across(*words, picture.with_suffix(".gif")), "ends in .png or .svg or .pdf")
     refused(across(*words, picture), "needs three methods")
     assert not picture.parent.exists()
     refused(across(tmp_path / "nothing"), "there is no folder")

@@ -240,11 +240,11 @@ def test_runs_on_different_datasets_are_no_pairs(tmp_path, compare):
 def test_learning_curves_are_drawn(tmp_path, compare):
     write_record(tmp_path / "runs", config_of("ditto"))
     write_record(tmp_path / "runs", config_of("fedper"))
-    refused(
-        compare(tmp_path / "runs", "--out", tmp_path / "x.pdf"), "expected a name that ends in .png or .svg"
-    )
-    assert compare(tmp_path / "runs", "--out", tmp_path / "new" / "curves.png")[0] == 0
-    assert (tmp_path / "new" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    refused(compare(tmp_path / "runs", "--out", tmp_path / "x.gif"), "ends in .png or .svg or .pdf")
+    for ending, start in {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}.items():
+        file = tmp_path / "new" / f"curves.{ending}"
+        assert compare(tmp_path / "runs", "--out", file)[0] == 0
+        assert file.read_bytes().startswith(start)
 
 
 def test_titles_that_would_be_alike_get_their_hash(tmp_path, compare):
