@@ -12,8 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from pfl_benchmark.datasets.data import Dataset
 from pfl_benchmark.datasets.splits import Split
 
-__all__ = ["split_picture", "split_table"]
+__all__ = ["images_picture", "split_picture", "split_table"]
 
+_SHOWN = (20, 10)  # clients, and images of each
 _NAMED_CLASSES = 30  # with more classes than this their names do not fit beside the picture
 
 
@@ -68,5 +69,32 @@ def split_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
         for edge in range(1, classes):
             heat.axhline(edge - 0.5, color="white", linewidth=1)
     figure.colorbar(image, ax=heat, label=dataset.unit, pad=0.01, ticks=MaxNLocator(6, integer=True))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png")
+
+
+def images_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
+    """Write a PNG of the first training images of clients, a row each, with their labels; of images alone.
+
+    Of clients whose data change in the course of a run (`Split.later`) the later images follow in the row.
+    """
+    clients, count = min(split.clients, _SHOWN[0]), _SHOWN[1]
+    columns = count * (2 if split.later else 1)
+    figure = Figure(figsize=(0.55 * columns + 1, 0.7 * clients + 0.6), dpi=100, layout="constrained")
+    figure.suptitle(
+        f"{dataset.name}: training images and labels of each client", x=0.01, ha="left", fontsize=11
+    )
+    for client, axes in enumerate(figure.subplots(clients, columns, squeeze=False)):
+        rows = split.train[client][:count]
+        later = split.later[client][0][:count] if client in split.later else rows[:0]
+        for place, axis in enumerate(axes):
+            axis.set_axis_off()
+            part, number = (rows, place) if place < count else (later, place - count)
+            if number < len(part):
+                image = dataset.train.x[part[number]]
+                shown = image.transpose(1, 2, 0) if len(image) == 3 else image[0]
+                axis.imshow(shown, cmap="gray", vmin=0, vmax=255)
+                axis.set_title(dataset.class_names[dataset.train.y[part[number]]][:8], fontsize=6, pad=1)
+        axes[0].text(-0.3, 0.5, str(client), transform=axes[0].transAxes, ha="right", va="center", fontsize=8)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="png")

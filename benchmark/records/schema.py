@@ -70,6 +70,7 @@ _LATER: Mapping[str, Allowed] = {
     "origins": Allowed((list,), "a list of objects", of=OBJECT),
     **_DETAILED,
     "global_accuracy": _SHARE,
+    "drift": OBJECT,
     "saved": OBJECT,
 }  # which older records do not have
 _NEW: Mapping[str, Allowed] = {
