@@ -80,21 +80,29 @@ def images_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
     """
     clients, count = min(split.clients, _SHOWN[0]), _SHOWN[1]
     columns = count * (2 if split.later else 1)
-    figure = Figure(figsize=(0.55 * columns + 1, 0.7 * clients + 0.6), dpi=100, layout="constrained")
-    figure.suptitle(
-        f"{dataset.name}: training images and labels of each client", x=0.01, ha="left", fontsize=11
+    channels, height, width = dataset.train.x.shape[1:]
+    down, right = round(1.5 * height), round(1.2 * width)  # room for a label above, and between images
+    canvas = np.full((clients * down, columns * right, 3), 255, dtype=np.uint8)
+    figure = Figure(figsize=(0.5 * columns + 0.6, 0.6 * clients + 0.6), dpi=120)
+    axis = figure.subplots()
+    for client in range(clients):
+        later = split.later[client][0] if client in split.later else np.empty(0, np.int64)
+        for start, rows in ((0, split.train[client]), (count, later)):
+            for place, row in enumerate(rows[:count], start=start):
+                top, left = (client + 1) * down - height, place * right
+                image = dataset.train.x[row].transpose(1, 2, 0)
+                canvas[top : top + height, left : left + width] = image if channels == 3 else image[:, :, :1]
+                name = dataset.class_names[dataset.train.y[row]][:8]
+                axis.text(left + width / 2, top - 0.05 * height, name, fontsize=6, ha="center", va="bottom")
+    axis.imshow(canvas, interpolation="nearest", aspect="auto")
+    axis.set_yticks(
+        [(client + 1) * down - height / 2 for client in range(clients)], range(clients), fontsize=8
     )
-    for client, axes in enumerate(figure.subplots(clients, columns, squeeze=False)):
-        rows = split.train[client][:count]
-        later = split.later[client][0][:count] if client in split.later else rows[:0]
-        for place, axis in enumerate(axes):
-            axis.set_axis_off()
-            part, number = (rows, place) if place < count else (later, place - count)
-            if number < len(part):
-                image = dataset.train.x[part[number]]
-                shown = image.transpose(1, 2, 0) if len(image) == 3 else image[0]
-                axis.imshow(shown, cmap="gray", vmin=0, vmax=255)
-                axis.set_title(dataset.class_names[dataset.train.y[part[number]]][:8], fontsize=6, pad=1)
-        axes[0].text(-0.3, 0.5, str(client), transform=axes[0].transAxes, ha="right", va="center", fontsize=8)
+    axis.set_ylabel("client")
+    axis.set_xticks([])
+    axis.spines[:].set_visible(False)
+    axis.tick_params(left=False)
+    where = f", on the right from round {split.turn} on" if split.later else ""
+    axis.set_title(f"{dataset.name}: training images and labels{where}", loc="left", fontsize=10)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png")
+    figure.savefig(path, format="png", bbox_inches="tight")

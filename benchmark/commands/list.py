@@ -19,7 +19,10 @@ from pfl_benchmark.config.flags import add_flag
 from pfl_benchmark.console.terminal import Console, columns, show
 from pfl_benchmark.errors import UserError, flag, nearest
 
-HELP = "methods with their hyper-parameters and ablations, settings, datasets, networks, partitions, shifts, studies"
+HELP = (
+    "methods with their hyper-parameters and ablations, settings, datasets, networks, partitions, shifts, "
+    "studies"
+)
 USAGE = "[methods [NAME ...] | settings | datasets | networks | partitions | shifts | studies] [--json]"
 EXAMPLES = """\
   python -m benchmark list

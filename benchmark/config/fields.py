@@ -23,7 +23,8 @@ DATA_FIELDS = (
 # All other fields that have a flag of their own form; a new field joins them.
 PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper", "stop_after"))
 
-_JOINTS = {
+# What stands between the values of a field that has several.
+JOINTS = {
     spec.name: spec.metadata["joint"] for spec in dataclasses.fields(RunConfig) if "joint" in spec.metadata
 }
 
@@ -53,7 +54,7 @@ def as_typed(value: object) -> str:
 
 def in_one(name: str, value: Any) -> Any:
     """The value of a field that may be given as a list of texts, which is one text; others as they are."""
-    joint = _JOINTS.get(name)
+    joint = JOINTS.get(name)
     if joint and isinstance(value, list | tuple) and value and all(isinstance(part, str) for part in value):
         return joint.join(value)
     return value

@@ -67,6 +67,11 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
     prepared = prepare(resolved, execution)
     try:
         plan = plan_rounds(config, prepared.make)
+        if prepared.split.turn > plan.rounds:
+            raise UserError(
+                f"--shift {config.shift}: the {config.budget} of this run are enough for {plan.rounds} rounds; "
+                "expected a drift in one of them"
+            )
         about = {"split": _describe(prepared)}
         root = open_store(execution.results_dir)
         refuse_other_data(root, data_of(config, about["split"]), finished_data(root, config.dataset))

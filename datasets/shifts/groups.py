@@ -42,8 +42,8 @@ class Groups(Shift):
         super().check(about)
         if self.groups > about.clients:
             raise UserError(
-                f"--shift {self.text} has {self.groups:,} groups, and there are {about.clients:,} clients; give "
-                "at most one group a client"
+                f"--shift {self.text} has {self.groups:,} groups, and there are {about.clients:,} clients; "
+                "give at most one group a client"
             )
         if about.classes < self.least:
             classes = f"{about.classes} class{'es' * (about.classes != 1)}"
