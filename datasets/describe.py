@@ -96,7 +96,7 @@ def images_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
                 axis.text(left + width / 2, top - 0.05 * height, name, fontsize=6, ha="center", va="bottom")
     axis.imshow(canvas, interpolation="nearest", aspect="auto")
     axis.set_yticks(
-        [(client + 1) * down - height / 2 for client in range(clients)], range(clients), fontsize=8
+        [(client + 1) * down - height / 2 for client in range(clients)], map(str, range(clients)), fontsize=8
     )
     axis.set_ylabel("client")
     axis.set_xticks([])

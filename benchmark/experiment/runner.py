@@ -69,7 +69,7 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
         plan = plan_rounds(config, prepared.make)
         if prepared.split.turn > plan.rounds:
             raise UserError(
-                f"--shift {config.shift}: the {config.budget} of this run are enough for {plan.rounds} rounds; "
+                f"--shift {config.shift}: the {config.budget} of this run allow {plan.rounds} rounds; "
                 "expected a drift in one of them"
             )
         about = {"split": _describe(prepared)}
