@@ -84,7 +84,7 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
         {"Start": ["index.md", "quickstart.md", "python.md", "own-data.md", "faq.md"]},
         {"Protocol": ["protocol.md", "records.md", "configuration.md", "bound.md"]},
         {"Methods": methods.menu()},
-        {"Data": [*all_of("datasets"), "partitioners.md"]},
+        {"Data": [*all_of("datasets"), "partitioners.md", "shifts.md"]},
         {"Networks": all_of("networks")},
         {"Running": ["commands.md", "grid.md", "running.md", "performance.md", "reliability.md"]},
         {"Results": [*all_of("results"), *(["board.md"] if "board.md" in made else [])]},

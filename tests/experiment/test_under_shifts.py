@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import pfl_benchmark.experiment.runner as runner
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
 from pfl_benchmark.datasets.api import SHIFTS
@@ -63,7 +64,10 @@ def test_executors_agree(shift, tmp_path):
 @pytest.mark.parametrize("stop", [1, 2, 3])
 def test_resume_is_exact(shift, stop, tmp_path, monkeypatch):
     whole = run("fedper", shift=shift, results_dir=tmp_path / "whole", **SMALL)
-    monkeypatch.setattr("pfl_benchmark.experiment.execution.Execution.checkpoint_seconds", 0.0, raising=False)
+    play = runner.run
+    monkeypatch.setattr(
+        runner, "run", lambda *words: play(*words[:6], 0.0, *words[7:])
+    )  # a checkpoint a round
 
     def interrupt(line):
         if line["round"] == stop:
@@ -88,6 +92,8 @@ def test_verify_and_compare(shift, tmp_path, capsys):
     (group,) = json.loads(capsys.readouterr().out)
     assert shift.partition(":")[0].split("=")[0] in group["setting"]
     assert len(group["runs"]) == 2
+    (other,) = (row for row in group["runs"] if row["title"] != "local")
+    assert 0 <= other["worse_than_local"] <= 1
     assert {*load_records(tmp_path)["method"]} == {"fedavg", "local"}
 
 
@@ -112,7 +118,7 @@ def test_a_drift_that_a_budget_does_not_reach_is_refused(tmp_path, capsys):
         "fedavg",
         *flags,
         "--budget=bytes",
-        "--byte-budget=3000000",
+        "--byte-budget=1400000",
         "--shift=drift=4:concept=permute",
     ]
     assert main([*words, "--results-dir", str(tmp_path)]) == 2
@@ -136,3 +142,39 @@ def test_clusters_of_ifca_are_held_against_groups(tmp_path):
     assert len(record.diagnostics["clusters"]) == 6
     assert 0.5 <= clusters_found(record) <= 1
     assert clusters_found(dataclasses.replace(record, shifts={})) is None
+
+
+def test_table_of_scores(tmp_path):
+    """Over a grid in which the shift varies, as in a file."""
+    from pfl_benchmark.present.tables import make_table
+    from pfl_benchmark.records.store import Store
+    from pfl_benchmark.studies.grid_file import Entry
+    from pfl_benchmark.studies.own_grid import make_grid
+    from pfl_benchmark.studies.results import collect
+
+    (tmp_path / "grid.yaml").write_text(
+        "algo: [fedavg, local, fedper]\nsetting: digits-s2\nclients: 6\nrounds: 2\nlocal_epochs: 1\n"
+        "vary:\n  shift: [none, [concept=permute:2, labels=noise:0.1]]\n"
+    )
+    words = ["grid", str(tmp_path / "grid.yaml"), "--device", "cpu", "--results-dir", str(tmp_path / "made")]
+    assert main(words) == 0
+    entries = {
+        "algo": Entry(("fedavg", "local", "fedper")),
+        "setting": Entry(("digits-s2",)),
+        "clients": Entry(("6",), listed=False),
+        "rounds": Entry(("2",), listed=False),
+        "local_epochs": Entry(("1",), listed=False),
+        "vary.shift": Entry(("none", "concept=permute:2+labels=noise:0.1")),
+    }
+    own = make_grid("grid", entries)
+    results = collect(own.study, own.profile, Store.scan(tmp_path / "made"), None)
+    assert len(results.records) == 6
+    table = make_table(results, "calibration-scores")
+    facts = [row[0].facts for row in table.rows]
+    assert len(facts) == 6
+    assert "labels permuted in 2 groups and 10 % of training labels wrong" in table.caption
+    for line in facts:
+        assert (line["worse_than_local"] == 0) == (line["method"] == "Local Only") or line[
+            "method"
+        ] != "Local Only"
+        assert all(line[name] is not None for name in ("test_loss", "brier", "ece", "worse_than_fedavg"))
