@@ -68,7 +68,7 @@ def table():
     heads = (Head("method", words=True), Head("accuracy"))
     row = (Value("a | b"), Value(0.5, "percent", paper=0.4))
     table = Table("Title", "Caption.", heads, (row,), name="mine")
-    print(_files(STUDIES["methods"], [table], [], [])["tables/mine.org"])
+    print(_files(STUDIES["methods"], [table], [], [], ())["tables/mine.org"])
 
 
 if __name__ == "__main__":
@@ -244,7 +244,8 @@ def test_the_suite_takes_the_example_in(checkout):
         "studies/test_catalogue.py",
         "papers/ppfe/test_studies.py",
     ]
-    chosen = "fast-head or power or exponent or upside or test_config or test_list or test_studies or test_catalogue"
+    chosen = "fast-head or power or exponent or upside"
+    chosen += " or test_config or test_list or test_studies or test_catalogue"
     words = [*(f"tests/{place}" for place in places), "-k", chosen, "-v", "-p", "no:cacheprovider"]
     output = python(checkout, "-m", "pytest", *words)
     (passed,) = re.findall(r"(\d+) passed", output)
