@@ -28,9 +28,9 @@ def calibration_scores(results: Results) -> Table:
     lines = [_line(results, row, column) for column in results.begun for row in results.rows]
     lines = [line for line in lines if line]
     text = (
-        f"Scores {SELECTION}. Accuracy, calibration error (ECE, 15 bins of equal mass, and debiased), the "
-        "mean accuracy of the 10 % of clients that fare worst and the deviation of accuracy over clients in "
-        "%; negative log-likelihood (NLL) and Brier score: the smaller, the better. Worse: % of clients with a "
+        f"Scores {SELECTION}. Accuracy, calibration error (ECE, 15 bins of equal mass, and debiased), mean "
+        "accuracy of the 10 % of clients that fare worst and deviation of accuracy over clients in %; "
+        "negative log-likelihood (NLL) and Brier score: the smaller, the better. Worse: % of clients with a "
         "lower accuracy than under the other method, over the seeds and splits that both have."
     )
     if any(line.get(name) is None for line in lines for name in _FIELDS):
