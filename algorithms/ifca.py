@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -103,6 +104,7 @@ class IFCA(Algorithm):
 
     def __init__(self, task: RunContext, hyper: IFCAHyper) -> None:
         super().__init__(task, hyper)
+        self._chosen: dict[int, int] = {}
         self.evaluated = "personal" if hyper.clusters > 1 else "global"
         models = [self.server]
         for number in range(1, hyper.clusters):
@@ -140,7 +142,13 @@ class IFCA(Algorithm):
         return ClusterMeans(self.hyper.clusters)
 
     def members(self, clients: Sequence[int]) -> list[StackedModel]:
-        return [StackedModel(self.network, self._fitting(clients, self.server)[0])]
+        params, chosen = self._fitting(clients, self.server)
+        self._chosen.update(zip(clients, chosen.tolist(), strict=True))
+        return [StackedModel(self.network, params)]
+
+    def diagnostics(self) -> dict[str, Any]:
+        """The cluster of each client in the last evaluation."""
+        return {"clusters": [self._chosen[client] for client in sorted(self._chosen)]}
 
     def capacities(self) -> list[tuple[int, int]]:
         return [(self.hyper.clusters * self.network.count(), 0)]

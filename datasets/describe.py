@@ -12,8 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from pfl_benchmark.datasets.data import Dataset
 from pfl_benchmark.datasets.splits import Split
 
-__all__ = ["split_picture", "split_table"]
+__all__ = ["images_picture", "split_picture", "split_table"]
 
+_SHOWN = (20, 10)  # clients, and images of each
 _NAMED_CLASSES = 30  # with more classes than this their names do not fit beside the picture
 
 
@@ -70,3 +71,38 @@ def split_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
     figure.colorbar(image, ax=heat, label=dataset.unit, pad=0.01, ticks=MaxNLocator(6, integer=True))
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="png")
+
+
+def images_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
+    """Write a PNG of the first training images of clients, a row each, with their labels; of images alone.
+
+    Of clients whose data change in the course of a run (`Split.later`) the later images follow in the row.
+    """
+    clients, count = min(split.clients, _SHOWN[0]), _SHOWN[1]
+    columns = count * (2 if split.later else 1)
+    channels, height, width = dataset.train.x.shape[1:]
+    down, right = round(1.5 * height), round(1.2 * width)  # room for a label above, and between images
+    canvas = np.full((clients * down, columns * right, 3), 255, dtype=np.uint8)
+    figure = Figure(figsize=(0.5 * columns + 0.6, 0.6 * clients + 0.6), dpi=120)
+    axis = figure.subplots()
+    for client in range(clients):
+        later = split.later[client][0] if client in split.later else np.empty(0, np.int64)
+        for start, rows in ((0, split.train[client]), (count, later)):
+            for place, row in enumerate(rows[:count], start=start):
+                top, left = (client + 1) * down - height, place * right
+                image = dataset.train.x[row].transpose(1, 2, 0)
+                canvas[top : top + height, left : left + width] = image if channels == 3 else image[:, :, :1]
+                name = dataset.class_names[dataset.train.y[row]][:8]
+                axis.text(left + width / 2, top - 0.05 * height, name, fontsize=6, ha="center", va="bottom")
+    axis.imshow(canvas, interpolation="nearest", aspect="auto")
+    axis.set_yticks(
+        [(client + 1) * down - height / 2 for client in range(clients)], map(str, range(clients)), fontsize=8
+    )
+    axis.set_ylabel("client")
+    axis.set_xticks([])
+    axis.spines[:].set_visible(False)
+    axis.tick_params(left=False)
+    where = f", on the right from round {split.turn} on" if split.later else ""
+    axis.set_title(f"{dataset.name}: training images and labels{where}", loc="left", fontsize=10)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, format="png", bbox_inches="tight")

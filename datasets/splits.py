@@ -20,6 +20,7 @@ class Split:
     facts: what is worth knowing of how it came about, as JSON values.
     digest: of the data, where they count for the checksum.
     new: so many clients, the last ones, take no part in training.
+    turn, later: from this round on some clients have these training and test samples (0: nobody ever has).
     """
 
     train: tuple[np.ndarray, ...]
@@ -27,6 +28,8 @@ class Split:
     facts: Mapping[str, int] = field(default_factory=dict)
     digest: str = ""
     new: int = 0
+    turn: int = 0
+    later: Mapping[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def set_apart(self, new: Sequence[int]) -> Split:
         """The same split with the clients `new` behind the others, as those that take no part in training."""

@@ -13,7 +13,7 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("method", "partitioner", "network", "plugins", "dataset", "launcher", "tracker", "format")
+PAGES = ("method", "partitioner", "shift", "network", "plugins", "dataset", "launcher", "tracker", "format")
 TEXT = "\n\n".join((ROOT / f"docs/site/extend/{name}.md").read_text(encoding="utf-8") for name in PAGES)
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
@@ -26,6 +26,8 @@ COMMANDS = {
     "compared": ["compare", "results/runs", "--json"],
     "partitioner": ["--algo", "fedavg", *SMALL, "--exponent", "1.5", "--json"],
     "partitioners": ["list", "partitions"],
+    "shift": ["--algo", "fedper", *SMALL, "--shift", "feature=upside-down", "--json"],
+    "shifts": ["list", "shifts"],
     "network": ["--algo", "fedper", *SMALL, "--network", "small-net", "--json"],
     "networks": ["list", "networks"],
     "flags": ["tables", "--help"],
@@ -66,7 +68,7 @@ def table():
     heads = (Head("method", words=True), Head("accuracy"))
     row = (Value("a | b"), Value(0.5, "percent", paper=0.4))
     table = Table("Title", "Caption.", heads, (row,), name="mine")
-    print(_files(STUDIES["methods"], [table], [], [], [])["tables/mine.org"])
+    print(_files(STUDIES["methods"], [table], [], [], ())["tables/mine.org"])
 
 
 if __name__ == "__main__":
@@ -107,8 +109,9 @@ def test_examples_of_hooks_have_them():
 def checkout(tmp_path_factory):
     """A copy of this checkout with the examples in it."""
     folder = tmp_path_factory.mktemp("checkout")
-    method, partitioner, network, table = re.findall(r"Saved as `([a-z_/]+\.py)`", TEXT)
-    places = (method, partitioner, network, "bars.py", "benchmark/launch/fresh.py", "csv_tracker.py", table)
+    method, partitioner, shift, network, table = re.findall(r"Saved as `([a-z_/]+\.py)`", TEXT)
+    places = (method, partitioner, shift, network, "bars.py")
+    places += ("benchmark/launch/fresh.py", "csv_tracker.py", table)
     for package in ("algorithms", "benchmark", "datasets", "tests"):
         ignored = shutil.ignore_patterns("*.pyc.*")
         shutil.copytree(ROOT / package, folder / package, symlinks=True, ignore=ignored)
@@ -179,6 +182,16 @@ def test_the_partitioner_is_one_new_file_and_runs(checkout, printed):
     assert other.name.endswith(f"-{config.hash}")
 
 
+def test_the_shift_is_one_new_file_and_runs(checkout, printed):
+    record = checkout / json.loads(printed["shift"].splitlines()[-1])["record"]
+    assert "-feature-upside-down-0.5-seed0-" in record.name
+    about = json.loads((record / "config.json").read_text())
+    assert about["config"]["shift"] == "feature=upside-down:0.5"
+    turned = about["split"]["shifts"]["feature=upside-down:0.5"]["upside_down"]
+    assert len(turned) == 4
+    assert "feature=upside-down:0.5" in printed["shifts"]
+
+
 def test_the_network_is_one_new_file_and_runs(printed, tmp_path):
     summary = json.loads(printed["network"].splitlines()[-1])
     assert Path(summary["record"]).name.startswith("fedper-digits-small-net-s2-seed0-")
@@ -186,7 +199,7 @@ def test_the_network_is_one_new_file_and_runs(printed, tmp_path):
     floats = (9 * 16 + 16 + 2 * 16) + (64 * 32 + 32)
     assert summary["bytes_up"] == (1 + 4) * 4 * floats
     assert "small-net" in printed["networks"]
-    (tmp_path / "small_net.py").write_text(EXAMPLES[2])
+    (tmp_path / "small_net.py").write_text(EXAMPLES[3])
     words = ["--plugin", str(tmp_path / "small_net.py"), *COMMANDS["network"], "--results-dir", str(tmp_path)]
     plugin = json.loads(python(ROOT, "-m", "benchmark", *words).splitlines()[-1])
     assert plugin["accuracy"] == summary["accuracy"]
@@ -226,11 +239,13 @@ def test_the_suite_takes_the_example_in(checkout):
         "algorithms",
         "engine",
         "datasets/test_partitioners.py",
+        "datasets/test_shifts.py",
         "cli/test_list_and_data.py",
         "studies/test_catalogue.py",
         "papers/ppfe/test_studies.py",
     ]
-    chosen = "fast-head or power or exponent or test_config or test_list or test_studies or test_catalogue"
+    chosen = "fast-head or power or exponent or upside"
+    chosen += " or test_config or test_list or test_studies or test_catalogue"
     words = [*(f"tests/{place}" for place in places), "-k", chosen, "-v", "-p", "no:cacheprovider"]
     output = python(checkout, "-m", "pytest", *words)
     (passed,) = re.findall(r"(\d+) passed", output)

@@ -58,7 +58,7 @@ def execute(arguments: argparse.Namespace) -> None:
             for spec in dataclasses.fields(RunConfig)
             if (choices := spec.metadata.get("choices"))
         },
-        "list": ["methods", "settings", "datasets", "networks", "partitions", "studies"],
+        "list": ["methods", "settings", "datasets", "networks", "partitions", "shifts", "studies"],
     }
     flags = {}
     for name in command_names():

@@ -66,15 +66,17 @@ def execute(arguments: argparse.Namespace) -> None:
     setting, config = config_of(arguments)
 
     from pfl_benchmark.datasets import api as datasets
-    from pfl_benchmark.datasets.describe import split_picture, split_table
-    from pfl_benchmark.experiment.prepare import split_of
+    from pfl_benchmark.datasets.describe import images_picture, split_picture, split_table
+    from pfl_benchmark.experiment.prepare import shifted, split_of
     from pfl_benchmark.records.writer import slug
     from pfl_benchmark.resolve.run import check_data
 
     check_data(config)
     info = datasets.DATASETS[config.dataset]
     dataset = datasets.load(config.dataset, arguments.data_dir, embedding=config.embedding)
-    split = split_of(config, dataset)
+    loaded = dataset
+    changed = shifted(config, loaded, split_of(config, loaded))
+    dataset, split = changed.dataset, changed.split
     exported = ""
     if arguments.export:
         form, folder = arguments.export
@@ -84,8 +86,13 @@ def execute(arguments: argparse.Namespace) -> None:
     if changes(setting, config, DATA_FIELDS):
         name = f"{slug(config)}-{split.checksum[:8]}"
     picture = arguments.out or _PICTURES / f"{name}.png"
+    images = (
+        picture.with_name(f"{picture.stem}-images.png") if config.shifts and info.kind == "images" else None
+    )
     try:
         split_picture(split, dataset, picture)
+        if images:
+            images_picture(split, dataset, images)
     except OSError as error:
         reason = why(error)
         raise UserError(f"cannot write the picture {picture}: {reason}; choose another --out") from error
@@ -99,16 +106,18 @@ def execute(arguments: argparse.Namespace) -> None:
         "source": dataset.source,
         "licence": info.licence,
         "citation": info.citation,
-        "train_samples": len(dataset.train),
-        "test_samples": len(dataset.test),
+        "train_samples": len(loaded.train),
+        "test_samples": len(loaded.test),
         "dataset_classes": dataset.classes,
         "unit": dataset.unit,
         "shape": list(info.shape),
         "network": info.network or "of its plugin",
         "users": split.facts,
         "checksum": split.checksum,
-        "data_checksum": dataset.checksum,
+        "data_checksum": loaded.checksum,
         "picture": shown_path(picture),
+        **({"shifts": changed.facts} if changed.facts else {}),
+        **({"images_picture": shown_path(images)} if images else {}),
         **({"exported": exported} if exported else {}),
     }
     if arguments.json:
@@ -118,6 +127,8 @@ def execute(arguments: argparse.Namespace) -> None:
         print(_overview(facts, table, config.partitioner.tell(split.facts)))
         show("", _clients(table, arguments.full), "")
         print(f"picture  {facts['picture']}")
+        if images:
+            print(f"images   {facts['images_picture']}")
         if exported:
             print(f"exported {exported}")
 

@@ -19,8 +19,11 @@ from pfl_benchmark.config.flags import add_flag
 from pfl_benchmark.console.terminal import Console, columns, show
 from pfl_benchmark.errors import UserError, flag, nearest
 
-HELP = "methods with their hyper-parameters and ablations, settings, datasets, networks, partitions, studies"
-USAGE = "[methods [NAME ...] | settings | datasets | networks | partitions | studies] [--json]"
+HELP = (
+    "methods with their hyper-parameters and ablations, settings, datasets, networks, partitions, shifts, "
+    "studies"
+)
+USAGE = "[methods [NAME ...] | settings | datasets | networks | partitions | shifts | studies] [--json]"
 EXAMPLES = """\
   python -m benchmark list
   python -m benchmark list methods
@@ -34,7 +37,9 @@ _WIDE = 100  # columns
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument(
-        "what", nargs="?", help="methods, settings, datasets, networks, partitions or studies (default: all)"
+        "what",
+        nargs="?",
+        help="methods, settings, datasets, networks, partitions, shifts or studies (default: all)",
     )
     text = "of methods, or all: their cards instead of the list"
     parser.add_argument("names", nargs="*", metavar="NAME", help=text)
@@ -209,6 +214,25 @@ def partitions() -> list[Entry]:
     ]
 
 
+def shifts() -> list[Entry]:
+    """Name, description, use and options of every shift."""
+    from pfl_benchmark.datasets.api import SHIFTS
+
+    return [
+        {
+            "name": shift.usage(),
+            "kind": shift.kind,
+            "doc": inspect.getdoc(shift).splitlines()[0],  # type: ignore[union-attr]  # registered shifts have one
+            "options": {
+                spec.name: {"default": spec.default, **{key: spec.metadata[key] for key in ("doc", "within")}}
+                for spec in dataclasses.fields(shift)
+                if "within" in spec.metadata
+            },
+        }
+        for shift in SHIFTS.values()
+    ]
+
+
 # -- for people: an entry's title, a note on it, and lines of words and their meaning -------------------
 
 Shown = tuple[str, str, list[tuple[str, str]]]
@@ -252,6 +276,11 @@ def _partition(partitioner: Entry) -> Shown:
     options = partitioner["options"].items()
     rows = [(f"{flag(name)} {spec['such_as'] or spec['default']}", spec["doc"]) for name, spec in options]
     return partitioner["doc"], "", rows
+
+
+def _shift(shift: Entry) -> Shown:
+    rows = [(f"{name} {spec['default']:g}", spec["doc"]) for name, spec in shift["options"].items()]
+    return shift["doc"], "", rows
 
 
 def _setting(setting: Entry) -> Entry:
@@ -307,5 +336,6 @@ _PARTS: dict[str, tuple[Callable[[], list[Entry]], Callable[[Entry], Any], str]]
     "datasets": (datasets, _dataset, "--dataset NAME; files are looked for in --data-dir"),
     "networks": (networks, _network, "--network NAME (default: the dataset's own)"),
     "partitions": (partitions, _partition, "--partition NAME"),
+    "shifts": (shifts, _shift, "--shift NAME; may be repeated, each kind once"),
     "studies": (studies, _study, "tables --only NAME (* made there only if named)"),
 }

@@ -17,12 +17,16 @@ from pfl_benchmark.errors import flag
 _FIELDS = tuple(spec.name for spec in dataclasses.fields(RunConfig))
 
 DATA_FIELDS = (
-    "dataset", "partition", *OPTIONS, "clients", "samples_per_client", "test_samples_per_client", "embedding",
-    "standardise",
+    "dataset", "partition", *OPTIONS, "clients", "samples_per_client", "test_samples_per_client", "shift",
+    "embedding", "standardise",
 )  # fmt: skip
 # All other fields that have a flag of their own form; a new field joins them.
 PROTOCOL_FIELDS = tuple(name for name in _FIELDS if name not in (*DATA_FIELDS, "algo", "hyper", "stop_after"))
 
+# What stands between the values of a field that has several.
+JOINTS = {
+    spec.name: spec.metadata["joint"] for spec in dataclasses.fields(RunConfig) if "joint" in spec.metadata
+}
 
 # How papers and other programs call fields.
 _CALLED = {
@@ -53,6 +57,14 @@ def as_typed(value: object) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
+def in_one(name: str, value: Any) -> Any:
+    """The value of a field that may be given as a list of texts, which is one text; others as they are."""
+    joint = JOINTS.get(name)
+    if joint and isinstance(value, list | tuple) and value and all(isinstance(part, str) for part in value):
+        return joint.join(value)
+    return value
+
+
 def as_words(name: str, value: object) -> list[str]:
     """The words of a command line that set a field: ``["--lr", "0.1"]``, ``["--no-augment"]``."""
     if isinstance(value, bool):
@@ -70,7 +82,8 @@ def in_words(name: str, value: object) -> str:
 
 def describe_split(config: RunConfig) -> str:
     """A split in words: ``20 clients, 2 classes and 60 training images each``."""
-    told = f"{config.clients} clients, {config.partitioner.describe()}"
+    parts = [config.partitioner.describe(), *(shift.describe() for shift in config.shifts)]
+    told = f"{config.clients} clients, {'; '.join(parts)}"
     known = config.dataset in DATASETS and DATASETS[config.dataset].kind == "rows"
     return in_units(told, "rows") if known else told
 

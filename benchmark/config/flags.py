@@ -92,10 +92,30 @@ def add_config_flags(group: _Group, names: Iterable[str]) -> None:
         if kind is bool:
             group.add_argument(flag(name), action=_YesOrNo, default=None, help=text)
             continue
+        if joint := spec.metadata.get("joint"):
+            group.add_argument(
+                flag(name),
+                type=partial(read_field, name),
+                action=_joined(joint),
+                metavar="KIND=NAME",
+                help=text,
+            )
+            continue
         choices = spec.metadata.get("choices")
         usual = spec.metadata.get("metavar") or {int: "N", float: "X", str: "NAME"}[kind]
         metavar = f"{{{','.join(choices)}}}" if choices else usual
         group.add_argument(flag(name), type=partial(read_field, name), metavar=metavar, help=text)
+
+
+def _joined(joint: str) -> type[argparse.Action]:
+    """The action of a flag that may be repeated, whose values are one text."""
+
+    class Joined(argparse.Action):
+        def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+            before = getattr(namespace, self.dest)
+            setattr(namespace, self.dest, values if before is None else f"{before}{joint}{values}")
+
+    return Joined
 
 
 class _YesOrNo(argparse.BooleanOptionalAction):
@@ -119,6 +139,8 @@ def _default(name: str) -> str:
 def read_field(name: str, text: str) -> Any:
     """The value of a field from the text of its flag, with our own words where that fails."""
     kind = _KINDS[name]
+    if joint := _FIELDS[name].metadata.get("joint"):
+        text = joint.join(part.strip() for part in re.split(f"[{re.escape(joint)},;]", text))
     if kind is str:
         if not text.strip():
             raise UserError(f"{flag(name)} is empty; expected a name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from pfl_benchmark.config.lr_schedule import CONSTANT, lr_schedule
 from pfl_benchmark.datasets.partitioners import OPTIONS, PARTITIONERS, Partitioner, find_partitioner
 from pfl_benchmark.datasets.registry import DATASETS
+from pfl_benchmark.datasets.shifts import JOINT, NO_SHIFT, Shift, in_text, read_shifts
 from pfl_benchmark.errors import UserError, check_range, flag, nearest, unknown
 
 
@@ -57,6 +59,12 @@ class RunConfig:
         150, "training samples per client; under some partitions their mean, or an estimate"
     )
     test_samples_per_client: int = _doc(100, "test samples per client; under some partitions an estimate")
+    shift: str = _doc(
+        NO_SHIFT,
+        "how clients' samples are changed (`list shifts`), such as feature=corruption:3; may be repeated",
+        absent=NO_SHIFT,
+        joint=JOINT,
+    )
     network: str = _doc("dataset", "network (`list networks`); dataset: the dataset's own", absent="dataset")
     participation: float = _doc(
         0.1, "share of clients in an ordinary round; the last round has everyone", within="(0, 1]"
@@ -201,6 +209,9 @@ class RunConfig:
             value = getattr(self, spec.name)
             if isinstance(spec.default, float) and isinstance(value, int) and not isinstance(value, bool):
                 object.__setattr__(self, spec.name, float(value))
+        if self.shift != NO_SHIFT:
+            with contextlib.suppress(UserError):  # of `validate`
+                object.__setattr__(self, "shift", in_text(self.shifts))
 
     def validate(self) -> None:
         """Refuse values that cannot make a run, before anything is loaded or written."""
@@ -232,7 +243,7 @@ class RunConfig:
             raise UserError(
                 f"--stop-after is {self.stop_after}, and the run has {self.rounds} rounds; expected fewer"
             )
-        _ = self.partitioner
+        _ = self.partitioner, self.shifts
 
     @property
     def new_count(self) -> int:
@@ -245,6 +256,11 @@ class RunConfig:
         partitioner = find_partitioner(self.partition)
         names = (spec.name for spec in dataclasses.fields(partitioner))
         return partitioner(**{name: getattr(self, name) for name in names})
+
+    @property
+    def shifts(self) -> tuple[Shift, ...]:
+        """What changes clients' samples, in this order; UserError where one is unknown, or out of range."""
+        return read_shifts(self.shift)
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -292,10 +308,11 @@ class RunConfig:
         return hashlib.sha256(self.identity.encode()).hexdigest()[:10]
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields but options of other partitioners or data, which records can do without."""
+        """All fields but options of other partitioners or data, and no shift: records can do without."""
         needless = {*OPTIONS} & ({*self.idle} - {*self.identifying})
         if self.dataset not in DATASETS or DATASETS[self.dataset].kind != "rows":
             needless |= {"standardise"} - {*self.identifying}
+        needless |= {"shift"} - {*self.identifying}
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in needless}
 
     def keys(self) -> list[str]:

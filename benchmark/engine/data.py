@@ -32,6 +32,7 @@ class FederatedData:
         newcomers: the others.
         classes: number of classes C.
         train_sizes, test_sizes: samples per client.
+        turn: from this round on some clients have other samples (`reach`); 0: nobody ever has.
     """
 
     def __init__(self, dataset: Dataset, split: Split, device: torch.device) -> None:
@@ -46,7 +47,8 @@ class FederatedData:
         else:
             self._x["test"] = torch.from_numpy(dataset.test.x).to(device)
             self._y["test"] = torch.from_numpy(dataset.test.y).to(device)
-        self._split = split
+        self._split, self._turned = split, False
+        self.turn = split.turn
         self._index: dict[Part, list[Tensor]] = {"train": [], "test": []}
         self.train_sizes: list[int] = []
         self.test_sizes: list[int] = []
@@ -58,14 +60,27 @@ class FederatedData:
             self._vectors = torch.cat([vectors, is_word[:, None].float()], 1).to(device)
         self._scale, self._shift = (one.to(device) for one in _normalisation(dataset, split))
 
+    def reach(self, round: int) -> None:
+        """Before a round begins: from `Split.turn` on some clients have other samples, as many as before."""
+        if self._turned or not 0 < self.turn <= round:
+            return
+        self._turned = True
+        for client, rows in self._split.later.items():
+            for part, own in zip(self._index, rows, strict=True):
+                if client < len(self._index[part]):
+                    self._index[part][client] = torch.from_numpy(own).to(self.device)
+
     def admit(self) -> None:
         """Let the clients in that took no part in training."""
         self._open(self.newcomers[len(self.train_sizes) - self.clients :])
 
     def _open(self, clients: Sequence[int]) -> None:
         for client in clients:
-            for part, rows in self._index.items():
-                rows.append(torch.from_numpy(getattr(self._split, part)[client]).to(self.device))
+            now = (self._split.train[client], self._split.test[client])
+            for part, own in zip(
+                self._index, self._split.later.get(client, now) if self._turned else now, strict=True
+            ):
+                self._index[part].append(torch.from_numpy(own).to(self.device))
             self.train_sizes.append(len(self._split.train[client]))
             self.test_sizes.append(len(self._split.test[client]))
 

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.calibration import Predicted, calibration, predicted
 from pfl_benchmark.engine.clients import chunks
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
@@ -87,6 +88,7 @@ def evaluate_shared(algorithm: Algorithm) -> float | None:
 
 
 _Row = tuple[int, int, float, float, float]
+_Part = tuple[list[_Row], Predicted]
 
 
 def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
@@ -105,25 +107,26 @@ def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
 
 def _measure(
     algorithm: Algorithm, members: Sequence[StackedModel], clients: list[int], kept: SavedOutputs | None
-) -> list[_Row]:
+) -> _Part:
     found = list(algorithm.scores(members, clients, "test"))
     labels = [algorithm.task.data.labels(client, "test") for client in clients]
     if kept is not None:
         kept.take(clients, members, found, labels)
     rows = []
     for scores, own in zip(found, labels, strict=True):
-        predicted = scores.argmax(1)
+        chosen = scores.argmax(1)
         f1 = auc = 0.0
         if kept is not None:
             true = own.cpu().numpy()
-            f1 = macro_f1(predicted.cpu().numpy(), true)
+            f1 = macro_f1(chosen.cpu().numpy(), true)
             auc = macro_auc(torch.softmax(exact(scores), 1).cpu().numpy(), true)
         loss = float(F.cross_entropy(scores, own))
-        rows.append((int((predicted == own).sum()), len(own), loss, f1, auc))
-    return rows
+        rows.append((int((chosen == own).sum()), len(own), loss, f1, auc))
+    return rows, predicted(found, labels)
 
 
-def _join(parts: list[list[_Row]], detailed: bool) -> ClientMetrics:
-    rows = (row for part in parts for row in part)
+def _join(parts: list[_Part], detailed: bool) -> ClientMetrics:
+    rows = (row for part, _ in parts for row in part)
     correct, total, loss, *more = map(np.array, zip(*rows, strict=True))
-    return ClientMetrics(correct, total, loss, *(more if detailed else ()))
+    scores = calibration([part for _, part in parts])
+    return ClientMetrics(correct, total, loss, *(more if detailed else ()), calibration=scores)

@@ -170,6 +170,7 @@ class _Loop:
     def step(self) -> dict[str, Any]:
         """One round; returns its line."""
         number = len(self.lines) + 1
+        self.algorithm.task.data.reach(number)
         if self._shared_line is not None:
             line, self._shared_line = self._shared_line, None
         else:
@@ -238,7 +239,9 @@ class _Loop:
         if self.hooks.kind(number).closing:
             for clients in chunks(range(algorithm.task.data.clients)):
                 ledger.charge_closing(self.hooks.closing(clients), len(clients))
-        if not last and config.eval_every and number % config.eval_every == 0:
+        # Before clients' data change, and after the first round on those.
+        due = (algorithm.task.data.turn - 1, algorithm.task.data.turn)
+        if not last and ((config.eval_every and number % config.eval_every == 0) or number in due):
             adapted = config.eval_adapted and bool(algorithm.adaptation())
             self._evaluated(self._evaluate(number, adapted, Ledger()), number, adapted, line)
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method
@@ -320,6 +323,7 @@ class _Loop:
             "evaluated": self.lines[-1]["evaluated"],
             **self._costs(),
             **({"new_clients": _rounded(self.newcomers.summary())} if self.newcomers else {}),
+            **self._drift(),
             "rounds": self.end,
             "budget": asdict(self.plan),
             "shared_rounds": self._shared,
@@ -332,6 +336,19 @@ class _Loop:
         metrics = self.metrics.joined(self.newcomers.metrics) if self.newcomers else self.metrics
         self.record.finish(metrics, diagnostics, summary)
         return summary
+
+    def _drift(self) -> dict[str, Any]:
+        """How accuracy fell where clients' data changed, and how soon it was as high again."""
+        turn = self.algorithm.task.data.turn
+        if not 0 < turn <= self.end:
+            return {}
+        known = {line["round"]: line["accuracy"] for line in self.lines if "accuracy" in line}
+        again = (number for number, found in known.items() if number >= turn and found >= known[turn - 1])
+        back = next(again, None)
+        recovery = None if back is None else back - turn + 1
+        return {
+            "drift": {"round": turn, "before": known[turn - 1], "after": known[turn], "recovery": recovery}
+        }
 
     def _costs(self) -> dict[str, Any]:
         names = ("bytes_up", "bytes_down", "bytes_broadcast", "samples", "steps", "adaptation_samples")

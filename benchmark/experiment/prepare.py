@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
@@ -24,7 +26,7 @@ from pfl_benchmark.resolve.run import Run, check_data
 _SEEDS = 3  # others that are tried where a split fails
 D = TypeVar("D")
 
-__all__ = ["Prepared", "new_clients", "prepare", "split_of"]
+__all__ = ["Prepared", "new_clients", "prepare", "shifted", "split_of"]
 
 
 def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
@@ -48,6 +50,18 @@ def _divided(config: RunConfig, dataset: datasets.Dataset) -> tuple[datasets.Dat
     if config.validation:
         return datasets.hold_out(dataset, split, config.validation, streams.get("validation"))
     return dataset, split
+
+
+def shifted(config: RunConfig, dataset: datasets.Dataset, split: datasets.Split) -> datasets.Shifted:
+    """Data and split of a run under its shifts; new clients draw as if they took part in training."""
+    streams = Streams(config.seed)
+    new = new_clients(config, streams)
+    numbers = [*(client for client in range(config.clients) if client not in {*new}), *new]
+
+    def draw(purpose: str, client: int) -> np.random.Generator:
+        return streams.get(f"shift-{purpose}", client=client)
+
+    return datasets.apply_shifts(dataset, split, config.shifts, draw, numbers)
 
 
 def _with_advice(divide: Callable[[RunConfig], D], config: RunConfig) -> D:
@@ -76,12 +90,19 @@ def _trained_on(
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything of a run but its rounds; `make` builds the method for a number of rounds."""
+    """Everything of a run but its rounds; `make` builds the method for a number of rounds.
+
+    Attributes:
+        unshifted: the dataset as it is without the run's shifts.
+        shifts: by shift, what is on record of each.
+    """
 
     resolved: Run
     dataset: datasets.Dataset
     split: datasets.Split
     task: RunContext
+    unshifted: datasets.Dataset
+    shifts: Mapping[str, Mapping[str, Any]]
 
     @property
     def config(self) -> RunConfig:
@@ -104,14 +125,16 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
         dataset = datasets.load(config.dataset, execution.data_dir, embedding=config.embedding)
     check_data(config)
     plain = dataset
-    dataset, split = _with_advice(lambda same: _divided(same, plain), config)
+    unshifted, split = _with_advice(lambda same: _divided(same, plain), config)
+    changed = shifted(config, unshifted, split)
+    dataset, split = changed.dataset, changed.split
     streams = Streams(config.seed)
     data = FederatedData(*_trained_on(config, dataset, split), device)
     executor = EXECUTORS[resolved.executor](config, data, streams, strict=execution.executor != "auto")
     initial = network.init(streams.get("init"), device)
     schedule = Schedule(data.clients, config.participation, streams)
     task = RunContext(config, network, data, streams, schedule, config.rounds, initial, executor)
-    prepared = Prepared(resolved, dataset, split, task)
+    prepared = Prepared(resolved, dataset, split, task, unshifted, changed.facts)
     if config.eval_adapted and not prepared.make(config.rounds).adaptation():
         executor.close()
         raise UserError(

@@ -67,6 +67,11 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
     prepared = prepare(resolved, execution)
     try:
         plan = plan_rounds(config, prepared.make)
+        if prepared.split.turn > plan.rounds:
+            raise UserError(
+                f"--shift {config.shift}: the {config.budget} of this run allow {plan.rounds} rounds; "
+                "expected a drift in one of them"
+            )
         about = {"split": _describe(prepared)}
         root = open_store(execution.results_dir)
         refuse_other_data(root, data_of(config, about["split"]), finished_data(root, config.dataset))
@@ -74,7 +79,7 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
         try:
             if record.done:  # by another process, since we looked
                 return _finished(record, execution)
-            data = (prepared.split.checksum, prepared.dataset.checksum)
+            data = (prepared.split.checksum, prepared.unshifted.checksum)
             record.begin(about)
             algorithm = prepared.make(plan.rounds)
             for note in filter(None, (*Hooks(algorithm).notes(), replacement_note())):
@@ -117,7 +122,7 @@ def run_judged(run: Run, execution: Execution, observer: Observer) -> dict[str, 
 
 
 def _describe(prepared: Prepared) -> dict[str, Any]:
-    split = prepared.split
+    split, data = prepared.split, prepared.unshifted
     counts = (split.class_counts(prepared.dataset.train.y) > 0).sum(axis=1)
     drawn = new_clients(prepared.config, Streams(prepared.config.seed))
     # In the split and in clients.csv they come last, the others before them in their old order.
@@ -125,12 +130,13 @@ def _describe(prepared: Prepared) -> dict[str, Any]:
     return {
         **new,
         "checksum": split.checksum,
-        "data_checksum": prepared.dataset.checksum,
-        f"dataset_{prepared.dataset.unit}": [len(prepared.dataset.train), len(prepared.dataset.test)],
+        "data_checksum": data.checksum,
+        f"dataset_{data.unit}": [len(data.train), len(data.test)],
         "train_samples": [int(min(split.train_sizes)), int(max(split.train_sizes))],
         "test_samples": [int(min(split.test_sizes)), int(max(split.test_sizes))],
         "classes_per_client": [int(counts.min()), int(counts.max())],
         **split.facts,
+        **({"shifts": prepared.shifts} if prepared.shifts else {}),
     }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from pfl_benchmark.algorithms import find
-from pfl_benchmark.config.fields import meant, nearest_setting
+from pfl_benchmark.config.fields import in_one, meant, nearest_setting
 from pfl_benchmark.config.flags import config_from
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import DATASETS
@@ -121,7 +121,7 @@ def run(
     given: dict[str, Any] = {"dataset": dataset, "network": network, "seed": seed, **fields}
     if network is not None and not isinstance(network, str):
         given["network"] = RunConfig.network
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {name: in_one(name, value) for name, value in given.items() if value is not None}
     for name, value in given.items():
         _check(name, value, method)
     by_name = isinstance(hyper, Mapping) and all(isinstance(name, str) for name in hyper)

@@ -14,8 +14,9 @@ from pfl_benchmark.config.fields import changes, in_words, nearest_setting, sett
 from pfl_benchmark.records.same_data import Kind
 from pfl_benchmark.records.store import Record, family
 from pfl_benchmark.studies.blocks import FIELDS, refuse_other_data
-from pfl_benchmark.studies.statistics import Comparison, compare_with, mean_and_std
+from pfl_benchmark.studies.statistics import Comparison, compare_with, mean_and_std, share_worse
 
+_PLAIN = ("local", "fedavg")  # methods that every other one is held against
 Split = tuple[Kind, int, str]  # of which data, seed and checksum: clients of equal splits are pairs
 
 
@@ -120,12 +121,23 @@ class Group:
         tests = compare_with(samples, reference.title)
         return [_row(candidate, reference, tests.get(candidate.title)) for candidate in self.candidates]
 
+    def _worse(self, candidate: Candidate) -> dict[str, float]:
+        """The share of its clients that are worse off than under Local Only and FedAvg, if these are here."""
+        found = {}
+        own = {split: record.accuracies for split, record in candidate.by_split.items()}
+        for name in _PLAIN:
+            for other in (one for one in self.candidates if one.title == name and one is not candidate):
+                theirs = {split: record.accuracies for split, record in other.by_split.items()}
+                if (share := share_worse(own, theirs)) is not None:
+                    found[f"worse_than_{name}"] = share
+        return found
+
     def numbers(self, reference: Candidate, rows: Iterable[Row]) -> dict[str, Any]:
         """The rows against `reference` as JSON values; accuracies and differences in 0..1."""
         return {
             "setting": self.setting,
             "reference": reference.title,
-            "runs": [row_in_numbers(row) for row in rows],
+            "runs": [{**row_in_numbers(row), **self._worse(row.candidate)} for row in rows],
         }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +20,8 @@ class ClientMetrics:
         loss: mean cross-entropy of the test samples.
         macro_f1, auc: see `engine.scores`; NaN where a client has no AUC. None on the way, and in
             records of older versions.
+        calibration: scores of the samples of all clients together (`engine.calibration`), which cannot be
+            told from those of each.
     """
 
     correct: np.ndarray
@@ -26,6 +29,7 @@ class ClientMetrics:
     loss: np.ndarray
     macro_f1: np.ndarray | None = None
     auc: np.ndarray | None = None
+    calibration: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
     def joined(self, others: ClientMetrics) -> ClientMetrics:
         """These clients and then `others`, of which the same is known."""
@@ -56,6 +60,7 @@ class ClientMetrics:
             "accuracy_worst10": float(accuracies[:worst].mean()),
             "accuracy_std": float(accuracies.std()),
             "test_loss": float((self.loss * self.total).sum() / self.total.sum()),
+            **self.calibration,
             **self._detailed(),
         }
 

@@ -22,6 +22,7 @@ from pfl_benchmark.records.files import parse_json, read_bytes, read_json
 from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.same_data import Data, data_of
 from pfl_benchmark.records.schema import (
+    CALIBRATION,
     COSTS,
     COUNT,
     COUNTS,
@@ -68,6 +69,7 @@ class Record:
         newcomers: of the clients that took no part; None where everyone did.
         new_clients: their numbers, in this order, in a run in which everyone takes part.
         rounds: the lines of rounds.jsonl, as `records.schema.check_rounds` takes them.
+        shifts: by shift of the run, what is on record of it, such as the group of each client.
         diagnostics: what the method itself had to say: any JSON object.
         digest: changes with the content of the record.
         sealed: False for a record of an older version, whose files nothing vouches for.
@@ -88,6 +90,7 @@ class Record:
     newcomers: ClientMetrics | None
     new_clients: Sequence[int]
     rounds: list[dict[str, Any]]
+    shifts: Mapping[str, Mapping[str, Any]]
     diagnostics: Mapping[str, Any]
     digest: str
     sealed: bool
@@ -182,6 +185,7 @@ def _read(folder: Path) -> Record:
         newcomers=newcomers if config.new_count else None,
         new_clients=split.get("new_clients", ()),
         rounds=rounds,
+        shifts=split.get("shifts", {}),
         diagnostics=diagnostics,
         digest=digest,
         sealed=bool(seal),
@@ -196,7 +200,7 @@ def _about(found: Any) -> tuple[RunConfig, dict[str, Any]]:
         raise ValueError(f"config.json has format {found['format']} instead of {FORMAT}")
     split = found["split"]
     sizes = [name for name in split if name.startswith("dataset_")]
-    others = {"data_checksum": TEXT, "new_clients": COUNTS, **dict.fromkeys(sizes, COUNTS)}
+    others = {"data_checksum": TEXT, "new_clients": COUNTS, "shifts": OBJECT, **dict.fromkeys(sizes, COUNTS)}
     check_entries("the split of config.json", split, {"checksum": TEXT}, others)
     config = RunConfig.from_dict(found["config"])
     config.validate()
@@ -277,8 +281,8 @@ def _check_figures(summary: Mapping[str, Any], rounds: list[dict[str, Any]]) -> 
     training = math.fsum(line["seconds"] for line in rounds)
     totals: dict[str, float] = {name: sum(line[name] for line in rounds) for name in COSTS}
     totals["seconds"] = training + math.fsum(line["seconds_closing"] for line in rounds)
-    for name in (*SCORES, "evaluated"):
-        if rounds[-1].get(name) != summary[name]:
+    for name in (*SCORES, *CALIBRATION, "evaluated"):
+        if rounds[-1].get(name) != summary.get(name):
             raise ValueError(f"summary.json has another {name} than the last line of rounds.jsonl")
     for name, value in totals.items():
         _equal(name, summary[name], value, "rounds.jsonl")

@@ -11,6 +11,8 @@ COSTS = ("bytes_down", "bytes_up", "bytes_broadcast", "samples", "steps", "adapt
 SCORES = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "test_loss")
 DETAILS = ("macro_f1", "auc", "auc_clients")  # which older records do not have, nor evaluations on the way
 
+CALIBRATION = ("brier", "ece", "ece_debiased")  # which older records do not have
+
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
@@ -47,7 +49,11 @@ _EVALUATED: Mapping[str, Allowed] = {
     "test_loss": _LEAST_ZERO,
 }
 _DETAILED: Mapping[str, Allowed] = {**dict.fromkeys(DETAILS[:2], _SHARE), "auc_clients": COUNT}
-_EVALUATION: Mapping[str, Allowed] = {**_EVALUATED, **_DETAILED}
+_CALIBRATED: Mapping[str, Allowed] = {
+    **dict.fromkeys(CALIBRATION, _SHARE),
+    "brier": Allowed((int, float), "a number in [0, 2]", 0, 2),
+}
+_EVALUATION: Mapping[str, Allowed] = {**_EVALUATED, **_DETAILED, **_CALIBRATED}
 _ROUND: Mapping[str, Allowed] = {
     **dict.fromkeys(("round", "stage", "participants"), _POSITIVE),
     **dict.fromkeys(COSTS, COUNT),
@@ -69,7 +75,9 @@ _LATER: Mapping[str, Allowed] = {
     "new_clients": OBJECT,
     "origins": Allowed((list,), "a list of objects", of=OBJECT),
     **_DETAILED,
+    **_CALIBRATED,
     "global_accuracy": _SHARE,
+    "drift": OBJECT,
     "saved": OBJECT,
 }  # which older records do not have
 _NEW: Mapping[str, Allowed] = {
@@ -119,7 +127,7 @@ def check_summary(found: Any) -> None:
             f"summary.json: evaluated is {_short(found['evaluated'])}; expected global or personal"
         )
     if "new_clients" in found:
-        check_entries("new_clients of summary.json", found["new_clients"], _NEW, _DETAILED)
+        check_entries("new_clients of summary.json", found["new_clients"], _NEW, {**_DETAILED, **_CALIBRATED})
     _check_environment("the environment of summary.json", found["environment"], {})
     for origin in found.get("origins", ()):
         _check_environment("an origin in summary.json", origin, {"from_round": _POSITIVE})

@@ -249,7 +249,8 @@ def _clients(metrics: ClientMetrics) -> str:
 def slug(config: RunConfig) -> str:
     """The setting and seed as a person would say them; the hash behind it makes the folder unique."""
     network = "" if config.own_network else f"-{config.network}"
-    return f"{config.dataset}{network}-{config.partitioner.slug}-seed{config.seed}"
+    shifts = "".join("-" + re.sub(r"[^\w.]+", "-", shift.text) for shift in config.shifts)
+    return f"{config.dataset}{network}-{config.partitioner.slug}{shifts}-seed{config.seed}"
 
 
 def as_float(value: float | np.floating) -> float:

@@ -27,9 +27,9 @@ _NOT_LOOSE = ("pfl_benchmark", "builtins", "abc", "torch", "torchvision")
 def code_of(config: RunConfig, network: Network | None = None) -> str:
     """A digest of the code that computes a run: engine, method, network, and how its data are read and dealt.
 
-    What only other methods, networks, datasets and partitioners are made of does not count. `network` is
-    `network_of` the configuration, if that is known already. What plugins have replaced in modules of this
-    package counts (`replaced`).
+    What only other methods, networks, datasets, partitioners and shifts are made of does not count.
+    `network` is `network_of` the configuration, if that is known already. What plugins have replaced in
+    modules of this package counts (`replaced`).
     """
     network = network or network_of(config)
     code = _digest(_modules_of(config, network), config.dataset, repr(network))
@@ -65,13 +65,19 @@ def installed_plugins(config: RunConfig, network: Network | None = None) -> list
 
 
 def _modules_of(config: RunConfig, network: Network) -> tuple[str, ...]:
-    """Of method, partitioner, network and dataset, with their bases."""
+    """Of method, partitioner, shifts, network and dataset, with their bases."""
     layers = [part for layer in network.layers for part in layer.made_of]
-    made = (find(config.algo), type(config.partitioner), type(network), *layers)
+    made = (find(config.algo), type(config.partitioner), *_shifts(config), type(network), *layers)
     modules = [cls.__module__ for part in made for cls in part.__mro__]
     if not config.own_network:
         modules.append(find_architecture(config.network).module)
     return tuple(dict.fromkeys([*modules, MODULES[config.dataset]]))
+
+
+def _shifts(config: RunConfig) -> list[type]:
+    """The classes of a run's shifts, and of those that data drift to."""
+    inner = (getattr(shift, "shift", None) for shift in config.shifts)
+    return [type(shift) for shift in (*config.shifts, *inner) if shift is not None]
 
 
 def _is_within(package: str, modules: Iterable[str]) -> bool:
@@ -104,7 +110,7 @@ def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
         for name in sorted(SOURCES)
         if name.startswith("plugins/") and _is_within(name.split("/")[1], modules)
     }
-    for home in ("algorithms", "datasets/partitioners", _ARCHITECTURES):
+    for home in ("algorithms", "datasets/partitioners", "datasets/shifts", _ARCHITECTURES):
         paths = [path_of(name) for name in modules]
         starts = [
             path.removeprefix(f"{home}/").split("/")[0] for path in paths if path.startswith(f"{home}/")
@@ -117,7 +123,7 @@ def _digest(modules: tuple[str, ...], dataset: str, network: str) -> str:
         own |= {name for name in SOURCES if name.startswith("datasets/own/")}
     # A dataset's own network stands for the modules in which all are listed.
     some = (
-        "algorithms/", "datasets/partitioners/", "datasets/catalogue/", "datasets/own/",
+        "algorithms/", "datasets/partitioners/", "datasets/shifts/", "datasets/catalogue/", "datasets/own/",
         "benchmark/models/catalogue.py", f"{_ARCHITECTURES}/", "plugins/",
     )  # fmt: skip
     used = {name: text for name, text in SOURCES.items() if name in own or not name.startswith(some)}

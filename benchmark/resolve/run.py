@@ -19,6 +19,7 @@ from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.network import knows_network, network_of
 from pfl_benchmark.config.run_config import TRAINING, RunConfig
 from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.datasets.shifts import About
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.hyper import parse_hyper, recorded
 from pfl_benchmark.errors import NotDefined, UserError, flag, nearest, unknown
@@ -112,6 +113,9 @@ def check_data(config: RunConfig) -> None:
     info = datasets.DATASETS[config.dataset]
     holds = f"and '{info.name}' holds {info.unit}; drop it"
     config.partitioner.check(info.name, users=info.by_users)
+    about = About(info.name, info.kind, info.unit, info.shape, info.classes, config.clients, config.rounds)
+    for shift in config.shifts:
+        shift.check(about)
     if config.augment and info.kind != "images":
         raise UserError(f"--augment is for images, {holds}")
     if info.kind != "rows" and config.standardise != RunConfig.standardise:

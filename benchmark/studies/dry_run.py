@@ -86,6 +86,7 @@ def canonical(config: RunConfig) -> RunConfig:
         config = dataclasses.replace(config, eval_adapted=False)
     # Samples are known in advance if clients have equally many.
     known = config.partitioner.sizes == Partitioner.sizes and not config.validation
+    known = known and not any(shift.resizes for shift in config.shifts)
     if config.budget == "rounds" or (config.budget == "samples" and not known):
         return config
     if _allowed(dataclasses.replace(config, seed=0).identity) != config.rounds:

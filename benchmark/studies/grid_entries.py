@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pfl_benchmark.algorithms import called, find
-from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed, meant
+from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, as_typed, in_one, meant
 from pfl_benchmark.config.flags import read_field
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.hyper import parse_hyper
@@ -122,7 +122,8 @@ def fixed_fields(entries: Entries) -> dict[str, Any]:
     found = {}
     for key in entries:
         if key in FIELDS:
-            text = one(entries, key)
+            text = in_one(key, entries[key].values)
+            text = text if isinstance(text, str) else one(entries, key)
             with at(entries, key):
                 found[key] = _read(key, text)
     return found

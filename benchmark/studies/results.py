@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,7 @@ class Results:
         configs: the run of each place (with some seed), as far as its method and setting are registered.
         failed: why training diverged, by place, where no record is.
         fedavg: FedAvg's records by column and seed, whether it is a row or not: what costs are held against.
+        local: the same of Local Only.
     """
 
     study: Study
@@ -36,6 +37,7 @@ class Results:
     configs: Mapping[Place, RunConfig]
     failed: Mapping[Place, str]
     fedavg: Mapping[str, Mapping[int, Record]]
+    local: Mapping[str, Mapping[int, Record]] = field(default_factory=dict)
 
     @property
     def grid(self) -> Grid:
@@ -123,7 +125,8 @@ class Results:
         printed = self.study.paper.digest() if self.study.paper else ""
         about = (self.study, self.profile, sorted(self.failed.items()), printed)
         digest = hashlib.sha256(repr(about).encode())
-        for place, found in [*sorted(self.records.items()), *sorted(self.fedavg.items())]:
+        others = (*sorted(self.fedavg.items()), *sorted(self.local.items()))
+        for place, found in [*sorted(self.records.items()), *others]:
             for seed, record in found.items():
                 digest.update(f"{place} {seed} {record.digest}".encode())
         return digest.hexdigest()
@@ -131,7 +134,8 @@ class Results:
 
 def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] | None) -> Results:
     """Find the records of a study; `seeds` are the only ones to use, None stands for all that are there."""
-    records, configs, failed, fedavg = {}, {}, {}, {}
+    records, configs, failed = {}, {}, {}
+    plain: dict[str, dict[str, dict[int, Record]]] = {"fedavg": {}, "local": {}}
     grid = study.grid(profile)
 
     def stored(config: RunConfig) -> dict[int, Record]:
@@ -139,8 +143,9 @@ def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] |
         return {seed: record for seed, record in found.items() if seeds is None or seed in seeds}
 
     for column in grid.columns:
-        plain = configure(Variant("FedAvg", "fedavg"), column, profile)
-        fedavg[column.title] = stored(plain) if plain is not None else {}
+        for algo, found_of in plain.items():
+            base = configure(Variant(algo, algo), column, profile)
+            found_of[column.title] = stored(base) if base is not None else {}
         for variant in grid.variants:
             config = configure(variant, column, profile)
             if config is None:
@@ -153,4 +158,4 @@ def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] |
             for seed in profile.seeds if seeds is None else seeds:
                 if reason := store.failed.get(dataclasses.replace(config, seed=seed).hash):
                     failed[place] = reason
-    return Results(study, profile, records, configs, failed, fedavg)
+    return Results(study, profile, records, configs, failed, plain["fedavg"], plain["local"])

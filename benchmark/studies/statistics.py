@@ -91,6 +91,16 @@ def holm(values: Sequence[float]) -> list[float]:
     return corrected
 
 
+def share_worse(ours: Mapping[Any, np.ndarray], theirs: Mapping[Any, np.ndarray]) -> float | None:
+    """The share of clients whose value is below the one that they have otherwise; None without a pair.
+
+    Args:
+        ours, theirs: arrays of the same key are paired entry by entry (the clients of one seed and split).
+    """
+    below = [ours[key] < theirs[key] for key in ours if key in theirs]
+    return float(np.concatenate(below).mean()) if below else None
+
+
 def compare_with(samples: Mapping[str, Mapping[Any, np.ndarray]], reference: str) -> dict[str, Comparison]:
     """Test every method of a column against one of them.
 

@@ -87,7 +87,7 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
         {"Start": ["index.md", "quickstart.md", "python.md", "own-data.md", "faq.md", "changelog.md"]},
         {"Protocol": ["protocol.md", "records.md", "configuration.md", "bound.md"]},
         {"Methods": [*methods.menu(), "parity.md"]},
-        {"Data": [*all_of("datasets"), "partitioners.md"]},
+        {"Data": [*all_of("datasets"), "partitioners.md", "shifts.md"]},
         {"Networks": all_of("networks")},
         {
             "Running": [

@@ -23,6 +23,7 @@ OTHER = {  # another value of every field
     "samples_per_client": 100,
     "test_samples_per_client": 50,
     "embedding": 300,
+    "shift": "concept=permute:2",
     "cell": "gru",
     "network": "cnn-emnist",
     "participation": 0.2,

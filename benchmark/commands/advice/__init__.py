@@ -8,7 +8,7 @@ import importlib
 import os
 from collections.abc import Iterator, Sequence
 
-from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, meant
+from pfl_benchmark.config.fields import DATA_FIELDS, JOINTS, PROTOCOL_FIELDS, meant
 from pfl_benchmark.errors import flag, nearest
 from pfl_benchmark.installation import PROGRAM
 
@@ -99,6 +99,8 @@ def twice(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
     for action in parser._actions:
         if action.nargs is not None or action.dest not in (*DATA_FIELDS, *PROTOCOL_FIELDS, *_ONE, "ablation"):
             continue
+        if action.dest in JOINTS:
+            continue  # it may be repeated
         given: list[str] = []
         for i, word in enumerate(words):
             name, equals, value = word.partition("=")

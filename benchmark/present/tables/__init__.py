@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from pfl_benchmark.present.tables.accuracy import accuracy, best_round, ranks, significance, spread, worst10
+from pfl_benchmark.present.tables.calibration import calibration_scores
 from pfl_benchmark.present.tables.captions import divergence
 from pfl_benchmark.present.tables.clients import clients
 from pfl_benchmark.present.tables.communication import communication
@@ -29,6 +30,7 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
     "over-settings": over_settings,
     "worst10": worst10,
     "spread": spread,
+    "calibration-scores": calibration_scores,
     "best-round": best_round,
     "communication": communication,
     "clients": clients,

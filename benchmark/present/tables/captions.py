@@ -77,12 +77,18 @@ def _protocol(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     clients = _range(config.clients for config in configs)
     share = _range(round(100 * config.participation, 6) for config in configs)
     rounds = _range(config.rounds for config in configs)
-    split = " or ".join(sorted({config.partition for config in configs}))
+    split = " or ".join(sorted({_split(config) for config in configs}))
     images = " or ".join(sorted({augmentation(config) for config in configs}))
     others = sorted({config.budget for config in configs} - {"rounds"})
     fitted = f" or as many as equal {' or '.join(others)} allow" if others else ""
     size = f"{clients} clients, {share} % of them in a round, {rounds} rounds{fitted};"
     return size, f"split: {split};", f"{images}{_dropout(configs)}."
+
+
+def _split(config: RunConfig) -> str:
+    """The partition, and what becomes of clients' samples under it."""
+    shifts = " and ".join(shift.describe() for shift in config.shifts)
+    return f"{config.partition} ({shifts})" if shifts else config.partition
 
 
 def costs(results: Results) -> str:

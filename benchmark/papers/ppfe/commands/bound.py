@@ -34,7 +34,7 @@ _COMPARED = ("ppfe", "fedavg", "fedper", "local")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add_method(parser.add_argument_group("method"), "ppfe", "method (default: ppfe)")
-    add_data(parser, (*DATA_FIELDS, "rounds", "seed"))
+    add_data(parser, (*(name for name in DATA_FIELDS if name != "shift"), "rounds", "seed"))
     bound = parser.add_argument_group("bound")
     text = "probability ζ that the bound may fail with (default: 0.05)"
     add_flag(bound, "--zeta X", text, number("(0, 1)", 0.05), default=0.05)

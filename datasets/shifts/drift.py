@@ -1,0 +1,83 @@
+"""Drift: in the course of a run the data of some clients become others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pfl_benchmark.datasets.shifts.base import NO_SHIFT, About, Draw, Shift, read_shift, register
+from pfl_benchmark.datasets.shifts.samples import ClientSamples
+from pfl_benchmark.errors import UserError, check_range, is_plain
+
+_SHARE = 0.5
+
+
+@register
+@dataclass(frozen=True)
+class Drift(Shift):
+    """From the beginning of a round on a share of the clients, drawn once, has its data under another shift.
+
+    Written ``drift=ROUND:SHIFT`` or ``drift=ROUND:SHARE:SHIFT``; the share is a half by default.
+    """
+
+    kind: ClassVar[str] = "drift"
+    name: ClassVar[str] = ""
+    place: ClassVar[int] = 90
+    round: int
+    share: float
+    shift: Shift
+
+    @classmethod
+    def usage(cls) -> str:
+        return "drift=20:feature=corruption:3"
+
+    @classmethod
+    def read(cls, text: str) -> Drift:
+        first, _, rest = text.partition(":")
+        if not (first.isascii() and first.isdecimal()):
+            raise UserError(f"--shift drift={text}: expected a round and a shift, such as {cls.usage()}")
+        second, _, after = rest.partition(":")
+        share = _SHARE
+        try:
+            share = float(second) if is_plain(second) else share
+            rest = after
+        except ValueError:
+            pass
+        check_range("shift", share, "(0, 1]", f" as the share of drift={text}")
+        if rest in ("", NO_SHIFT):
+            raise UserError(f"--shift drift={text}: expected a shift behind the round, such as {cls.usage()}")
+        shift = read_shift(rest)
+        if shift.resizes or isinstance(shift, Drift):
+            raise UserError(
+                f"--shift drift={text}: {shift.kind} is nothing that data drift to; expected a shift of "
+                f"another kind, such as {cls.usage()}"
+            )
+        return cls(int(first), share, shift)
+
+    @property
+    def text(self) -> str:
+        return f"drift={self.round}:{self.share:g}:{self.shift.text}"
+
+    def check(self, about: About) -> None:
+        if not 2 <= self.round <= about.rounds:
+            raise UserError(
+                f"--shift {self.text}: the run has {about.rounds} rounds; expected a drift in one of the "
+                f"rounds 2 to {about.rounds}"
+            )
+        self.shift.check(about)
+
+    def describe(self) -> str:
+        return f"from round {self.round} on {self.shift.describe()} for {100 * self.share:g} % of clients"
+
+    def apply(self, samples: ClientSamples, draw: Draw) -> Mapping[str, Any]:
+        order = draw("drift", 0).permutation(max(samples.numbers) + 1)
+        count = max(1, round(self.share * len(order)))
+        drifting = [client for client, number in enumerate(samples.numbers) if order[number] < count]
+        found: dict[str, Any] = {}
+
+        def change(later: ClientSamples) -> None:
+            found.update(self.shift.apply(later, lambda purpose, client: draw(f"drift-{purpose}", client)))
+
+        samples.later(self.round, drifting, change)
+        return {"drifting": drifting, **found}

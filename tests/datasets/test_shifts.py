@@ -1,0 +1,263 @@
+"""Shifts: what every one of the registry promises, what each does, and what is refused."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import pfl_benchmark.datasets.shifts.base as base
+from pfl_benchmark.cli import main
+from pfl_benchmark.config.fields import as_words
+from pfl_benchmark.config.flags import config_from, config_of
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.datasets.api import SHIFTS, load
+from pfl_benchmark.datasets.shifts.corruption import STRENGTHS, corrupt, kinds_of
+from pfl_benchmark.datasets.shifts.samples import HALVES
+from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.prepare import shifted, split_of
+from pfl_benchmark.resolve.run import resolve
+from tests.cli.test_flags import parse
+
+EVERY = [shift.usage() for shift in SHIFTS.values()]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits")
+
+
+def config_under(shift, **changes):
+    known = {"clients": 12, "samples_per_client": 30, "test_samples_per_client": 60, "rounds": 30}
+    return config_from({"dataset": "digits", "shift": shift, **known, **changes})[1]
+
+
+def under(digits, shift, **changes):
+    """Data and split under a shift, and without it."""
+    config = config_under(shift, **changes)
+    split = split_of(config, digits)
+    return shifted(config, digits, split), split
+
+
+def pairs(data, split, half):
+    samples = getattr(data, half)
+    return [(samples.x[rows], samples.y[rows]) for rows in getattr(split, half)]
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_promises_of_every_shift(digits, text):
+    before = digits.checksum
+    made, plain = under(digits, text)
+    again, _ = under(digits, text)
+    other, _ = under(digits, text, seed=1)
+    assert made.split.checksum == again.split.checksum not in (plain.checksum, other.split.checksum)
+    assert made.dataset.checksum == again.dataset.checksum
+    assert digits.checksum == before
+    assert json.loads(json.dumps(made.facts)).keys() <= {config_under(text).shift}
+    assert made.split.clients == plain.clients
+    assert (made.split.test_sizes == plain.test_sizes).all()
+    resizes = SHIFTS[text.partition(":")[0] if "drift" not in text else "drift="].resizes
+    assert resizes != (made.split.train_sizes == plain.train_sizes).all()
+    assert min(made.split.train_sizes) >= 1
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_texts_flags_and_identities(text):
+    config = config_under(text)
+    assert config.shifts[0].describe()
+    assert config.hash != config_under("none").hash
+    assert config_under(config.shift) == config
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))).identity == config.identity
+    words = as_words("shift", config.shift)
+    assert config_of(parse(" ".join(["--dataset digits --rounds 30", *words])))[1].shift == config.shift
+    assert "shift" not in config_under("none").to_dict()
+
+
+def test_order_spelling_and_separators_make_no_other_run():
+    texts = ("feature=corruption+labels=noise:.20", "labels=noise:0.2+feature=corruption:3")
+    flags = "--dataset digits --shift feature=corruption:3 --shift labels=noise:0.2"
+    found = {config_under(text).shift for text in texts} | {config_of(parse(flags))[1].shift}
+    assert found == {"labels=noise:0.2+feature=corruption:3"}
+
+
+@pytest.mark.parametrize("text", [text for text in EVERY if "drift" not in text])
+@pytest.mark.parametrize("new", [0.0, 0.25])
+def test_a_client_is_changed_alike_whether_it_trains_or_not(digits, text, new):
+    """New clients come last in a split, and draw as if they were in their old places."""
+    from pfl_benchmark.engine.streams import Streams
+    from pfl_benchmark.experiment.prepare import _divided, new_clients
+
+    plain, _ = under(digits, text)
+    config = config_under(text, new_clients=new)
+    made = shifted(config, *_divided(config, digits))
+    drawn = new_clients(config, Streams(config.seed))
+    order = [*(client for client in range(12) if client not in drawn), *drawn]
+    ours, theirs = (pairs(one.dataset, one.split, "train") for one in (made, plain))
+    for client, number in enumerate(order):
+        assert all((a == b).all() for a, b in zip(ours[client], theirs[number], strict=True))
+
+
+@pytest.mark.parametrize("kind", STRENGTHS)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_corruptions_grow_with_their_strength(kind, channels):
+    if kind not in kinds_of(channels):
+        return
+    x = load("digits").train.x[:8]
+    x = np.concatenate([x, x[::-1], x // 2], 1) if channels == 3 else x
+    made = [corrupt(x, kind, strength, np.random.default_rng(0)) for strength in range(1, 6)]
+    assert all(one.dtype == np.uint8 and one.shape == x.shape for one in made)
+    far = [np.abs(one.astype(float) - x).mean() for one in made]
+    assert min(far) > 0
+    assert kind == "saturate" or far == sorted(far)
+    assert kind == "jpeg_compression" or far[-1] > 5
+
+
+def test_a_corruption_is_the_clients_own_also_of_images_that_clients_share(digits):
+    made, plain = under(digits, "feature=corruption:5")
+    kinds = made.facts["feature=corruption:5"]["corruptions"]
+    assert len({*kinds}) > 2
+    shared = np.concatenate(plain.test)
+    assert len(np.unique(shared)) < len(shared)
+    for half in HALVES:
+        for (x, y), (old, right) in zip(
+            pairs(made.dataset, made.split, half), pairs(digits, plain, half), strict=True
+        ):
+            assert (x != old).any()
+            assert (y == right).all()
+
+
+@pytest.mark.parametrize("name", ["permute", "merge"])
+def test_groups_rename_labels_alike_in_training_and_testing(digits, name):
+    made, plain = under(digits, f"concept={name}:4")
+    facts = made.facts[f"concept={name}:4"]
+    assert np.bincount(facts["groups"]).tolist() == [3] * 4
+    assert len({tuple(names) for names in facts["labels"]}) == 4
+    for half in HALVES:
+        ours, theirs = pairs(made.dataset, made.split, half), pairs(digits, plain, half)
+        for group, (x, y), (old, right) in zip(facts["groups"], ours, theirs, strict=True):
+            assert (x == old).all()
+            assert (y == np.array(facts["labels"][group])[right]).all()
+    assert {len({*names}) for names in facts["labels"]} == {10 if name == "permute" else 5}
+
+
+@pytest.mark.parametrize(("text", "share"), [("labels=noise:0.3", 0.3), ("labels=pairwise:1", 1.0)])
+def test_noise_is_in_training_data_alone(digits, text, share):
+    made, plain = under(digits, text)
+    assert made.dataset.test is digits.test
+    for (x, y), (old, right) in zip(
+        pairs(made.dataset, made.split, "train"), pairs(digits, plain, "train"), strict=True
+    ):
+        assert (x == old).all()
+        assert (y != right).sum() == round(share * len(y))
+        assert "pairwise" not in text or (y == (right + 1) % 10).all()
+
+
+@pytest.mark.parametrize("text", ["quantity=lognormal:1.5", "quantity=power:1"])
+def test_sizes_are_parts_of_what_clients_had(digits, text):
+    made, plain = under(digits, text)
+    assert made.dataset is digits
+    assert max(made.split.train_sizes) == 30 > np.median(made.split.train_sizes)
+    assert all({*rows} <= {*old} for rows, old in zip(made.split.train, plain.train, strict=True))
+    if "power" in text:
+        assert sorted(made.split.train_sizes)[::-1] == [max(1, round(30 / k)) for k in range(1, 13)]
+
+
+@pytest.mark.parametrize("inner", ["feature=corruption:5", "concept=permute:2", "classes=other"])
+def test_drift_is_another_version_of_some_clients(digits, inner):
+    made, plain = under(digits, f"drift=7:0.25:{inner}")
+    facts = made.facts[f"drift=7:0.25:{inner}"]
+    assert made.split.turn == 7
+    assert [*made.split.later] == facts["drifting"]
+    assert len(facts["drifting"]) == 3
+    for half in HALVES:
+        for (x, y), (old, right) in zip(
+            pairs(made.dataset, made.split, half), pairs(digits, plain, half), strict=True
+        ):
+            assert (x == old).all()
+            assert (y == right).all()
+    for client, rows in made.split.later.items():
+        assert [len(own) for own in rows] == [30, 60]
+        if inner == "classes=other":
+            had = {*digits.train.y[plain.train[client]]}
+            assert not had & {*made.dataset.train.y[rows[0]]}
+            assert {*made.dataset.test.y[rows[1]]} <= {*made.dataset.train.y[rows[0]]}
+
+
+REFUSED = {
+    "feature=corruption:6": "strength is 6; expected a whole number in [1, 5]",
+    "feature=corruption:x": "expected a whole number, such as feature=corruption:3",
+    "feature=corruption:3:4": "too many options",
+    "feature=blur:3": "known of this kind: feature=corruption:3",
+    "features=corruption": "did you mean 'feature'?",
+    "corruption": "unknown shift",
+    "concept=permute:13": "at most one group a client",
+    "concept=permute:1": "groups is 1",
+    "labels=noise:0": "rate is 0",
+    "labels=noise:nan": "expected a number",
+    "labels=noise+labels=pairwise": "of one kind",
+    "quantity=power:-1": "exponent is -1",
+    "drift=31:feature=corruption": "the run has 30 rounds",
+    "drift=1:feature=corruption": "rounds 2 to 30",
+    "drift=feature=corruption": "expected a round and a shift",
+    "drift=5": "expected a shift behind the round",
+    "drift=5:2:concept=permute": "(0, 1]",
+    "drift=5:quantity=power": "another kind",
+    "drift=5:drift=6:concept=permute": "another kind",
+    "drift=5:concept=permute:99": "at most one group a client",
+    "none+labels=noise": "unknown shift 'none'",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), REFUSED.items())
+def test_bad_input_is_one_line(text, words, capsys):
+    flags = "--dataset digits --clients 12 --samples-per-client 30 --test-samples-per-client 60 --rounds 30"
+    for command in ("run --algo fedavg", "data"):
+        said = flags.removesuffix(" --rounds 30") if command == "data" else flags
+        if command == "data" and "30" in words:
+            continue
+        assert main([*command.split(), *said.split(), "--shift", text]) == 2
+        err = capsys.readouterr().err
+        assert words in err
+        assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["feature=corruption:3", "drift=5:feature=corruption:3"])
+def test_corruption_of_text_is_refused(text):
+    _, config = config_from({"dataset": "synth-tweets", "shift": text})
+    with pytest.raises(UserError, match="is for images, and 'synth-tweets' holds tweets"):
+        resolve(dataclasses.replace(config, algo="fedavg"))
+
+
+@pytest.mark.parametrize("text", ["labels=noise", "labels=pairwise", "concept=permute", "concept=merge"])
+def test_labels_of_a_single_class_are_refused(text):
+    about = base.About("one", "images", "images", (1, 8, 8), 1, 12, 30)
+    (shift,) = base.read_shifts(text)
+    with pytest.raises(UserError, match=r"one class|1 class"):
+        shift.check(about)
+
+
+@pytest.mark.parametrize("text", [text for text in EVERY if "feature" not in text and "merge" not in text])
+def test_text_under_shifts(text):
+    _, config = config_from({"dataset": "synth-tweets", "shift": text})
+    tweets = load("synth-tweets")
+    made = shifted(config, tweets, split_of(config, tweets))
+    assert made.split.clients == config.clients
+
+
+def test_data_shows_images_under_shifts(tmp_path, capsys):
+    words = "data --dataset digits --clients 4 --json --shift feature=corruption:2"
+    words += " --shift drift=3:concept=permute"
+    assert main([*words.split(), "--out", str(tmp_path / "split.png")]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["shifts"]["feature=corruption:2"]["corruptions"]) == 4
+    assert (tmp_path / "split-images.png").stat().st_size > 1000
+
+
+def test_a_shift_is_registered_once_and_has_a_name():
+    for changes in (
+        {},
+        {"kind": "labels", "name": "noise", "place": 1},
+        {"kind": "A", "name": "b", "place": 1},
+    ):
+        with pytest.raises(ValueError, match=r"has no `kind`|two shifts|small letters"):
+            base.register(type("Mine", (base.Shift,), changes))

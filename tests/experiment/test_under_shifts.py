@@ -1,0 +1,180 @@
+"""Runs under shifts: every method, every executor, resume, new clients, validation, verify, export."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import pfl_benchmark.experiment.runner as runner
+from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.cli import main
+from pfl_benchmark.datasets.api import SHIFTS
+from pfl_benchmark.interface import load_records, run
+from pfl_benchmark.studies.clusters import clusters_found, right_clusters
+
+SMALL = {
+    "dataset": "digits",
+    "clients": 6,
+    "participation": 0.5,
+    "samples_per_client": 20,
+    "test_samples_per_client": 10,
+    "rounds": 4,
+    "local_epochs": 1,
+    "eval_every": 2,
+    "device": "cpu",
+    "progress": False,
+}
+MANY = (
+    "quantity=power:0.5",
+    "concept=permute:2",
+    "labels=noise:0.1",
+    "feature=corruption:2",
+    "drift=3:classes=other",
+)
+ALONE = [shift.usage().replace("=20:", "=3:") for shift in SHIFTS.values()]
+
+
+def lines_of(record):
+    return [{k: v for k, v in line.items() if not k.startswith("seconds")} for line in record.rounds]
+
+
+@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+def test_every_method_under_all_kinds_at_once(algo, tmp_path):
+    new = 0.34 if not ALGORITHMS[algo].no_newcomers else 0.0
+    record = run(algo, shift=[*MANY], new_clients=new, validation=0.2, results_dir=tmp_path, **SMALL)
+    assert record.config.shift == "+".join(MANY).replace("drift=3:", "drift=3:0.5:")
+    assert {*record.summary["drift"]} == {"round", "before", "after", "recovery"}
+    assert 0 <= record.summary["ece_debiased"] <= 2 * record.summary["ece"]
+    assert [line["round"] for line in record.rounds if "brier" in line] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("shift", ALONE)
+def test_executors_agree(shift, tmp_path):
+    found = [
+        run("ditto", shift=shift, executor=name, results_dir=tmp_path / name, **SMALL)
+        for name in ("loop", "stacked")
+    ]
+    one, other = ([line["loss"] for line in record.rounds] for record in found)
+    np.testing.assert_allclose(one, other, atol=1e-4)
+    assert found[0].split == found[1].split
+
+
+@pytest.mark.parametrize("shift", [ALONE[0], "drift=3:concept=permute:2"])
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_resume_is_exact(shift, stop, tmp_path, monkeypatch):
+    whole = run("fedper", shift=shift, results_dir=tmp_path / "whole", **SMALL)
+    play = runner.run
+    monkeypatch.setattr(
+        runner, "run", lambda *words: play(*words[:6], 0.0, *words[7:])
+    )  # a checkpoint a round
+
+    def interrupt(line):
+        if line["round"] == stop:
+            raise KeyboardInterrupt
+
+    parts = {"shift": shift, "results_dir": tmp_path / "parts", **SMALL}
+    with pytest.raises(KeyboardInterrupt):
+        run("fedper", on_round=interrupt, **parts)
+    again = run("fedper", **parts)
+    assert again.summary["resumed"] >= 1
+    assert lines_of(again) == lines_of(whole)
+    assert again.summary.get("drift") == whole.summary.get("drift")
+
+
+@pytest.mark.parametrize("shift", ["feature=corruption", "drift=3:labels=noise:0.5"])
+def test_verify_and_compare(shift, tmp_path, capsys):
+    record = run("fedavg", shift=shift, results_dir=tmp_path, **SMALL)
+    run("local", shift=shift, results_dir=tmp_path, **SMALL)
+    assert main(["verify", str(record.folder), "--all", "--device", "cpu"]) == 0
+    assert "bit-equal" in capsys.readouterr().out
+    assert main(["compare", str(tmp_path), "--json"]) == 0
+    (group,) = json.loads(capsys.readouterr().out)
+    assert shift.partition(":")[0].split("=")[0] in group["setting"]
+    assert len(group["runs"]) == 2
+    (other,) = (row for row in group["runs"] if row["title"] != "local")
+    assert 0 <= other["worse_than_local"] <= 1
+    assert {*load_records(tmp_path)["method"]} == {"fedavg", "local"}
+
+
+@pytest.mark.parametrize("form", ["leaf", "pfllib"])
+def test_export_writes_changed_samples(form, tmp_path):
+    words = f"data --dataset digits --clients 4 --shift concept=permute:2 --export {form} {tmp_path / 'made'}"
+    assert main([*words.split(), "--out", str(tmp_path / "x.png")]) == 0
+    if form == "pfllib":
+        return
+    made = json.loads(next((tmp_path / "made" / "train").glob("*.json")).read_text())
+    plain = words.replace(" --shift concept=permute:2", "").replace("made", "plain")
+    assert main([*plain.split(), "--out", str(tmp_path / "y.png")]) == 0
+    other = json.loads(next((tmp_path / "plain" / "train").glob("*.json")).read_text())
+    assert made["num_samples"] == other["num_samples"]
+    assert made["user_data"] != other["user_data"]
+
+
+def test_a_drift_that_a_budget_does_not_reach_is_refused(tmp_path, capsys):
+    flags = [f"--{n.replace('_', '-')}={v}" for n, v in SMALL.items() if n != "progress"]
+    words = [
+        "--algo",
+        "fedavg",
+        *flags,
+        "--budget=bytes",
+        "--byte-budget=1400000",
+        "--shift=drift=4:concept=permute",
+    ]
+    assert main([*words, "--results-dir", str(tmp_path)]) == 2
+    assert "the bytes of this run allow" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("groups", "clusters", "share"),
+    [
+        ([0, 0, 1, 1], [1, 1, 0, 0], 1.0),
+        ([0, 0, 1, 1], [0, 0, 0, 0], 0.5),
+        ([0, 1, 2, 2], [0, 0, 1, 1], 0.75),
+    ],
+)
+def test_share_of_clients_in_the_right_cluster(groups, clusters, share):
+    assert right_clusters(groups, clusters) == share
+
+
+def test_clusters_of_ifca_are_held_against_groups(tmp_path):
+    record = run("ifca", shift="concept=permute:2", results_dir=tmp_path, **SMALL)
+    assert len(record.diagnostics["clusters"]) == 6
+    assert 0.5 <= clusters_found(record) <= 1
+    assert clusters_found(dataclasses.replace(record, shifts={})) is None
+
+
+def test_table_of_scores(tmp_path):
+    """Over a grid in which the shift varies, as in a file."""
+    from pfl_benchmark.present.tables import make_table
+    from pfl_benchmark.records.store import Store
+    from pfl_benchmark.studies.grid_file import Entry
+    from pfl_benchmark.studies.own_grid import make_grid
+    from pfl_benchmark.studies.results import collect
+
+    (tmp_path / "grid.yaml").write_text(
+        "algo: [fedavg, local, fedper]\nsetting: digits-s2\nclients: 6\nrounds: 2\nlocal_epochs: 1\n"
+        "vary:\n  shift: [none, [concept=permute:2, labels=noise:0.1]]\n"
+    )
+    words = ["grid", str(tmp_path / "grid.yaml"), "--device", "cpu", "--results-dir", str(tmp_path / "made")]
+    assert main(words) == 0
+    entries = {
+        "algo": Entry(("fedavg", "local", "fedper")),
+        "setting": Entry(("digits-s2",)),
+        "clients": Entry(("6",), listed=False),
+        "rounds": Entry(("2",), listed=False),
+        "local_epochs": Entry(("1",), listed=False),
+        "vary.shift": Entry(("none", "concept=permute:2+labels=noise:0.1")),
+    }
+    own = make_grid("grid", entries)
+    results = collect(own.study, own.profile, Store.scan(tmp_path / "made"), None)
+    assert len(results.records) == 6
+    table = make_table(results, "calibration-scores")
+    facts = [row[0].facts for row in table.rows]
+    assert len(facts) == 6
+    assert "labels permuted in 2 groups and 10 % of training labels wrong" in table.caption
+    for line in facts:
+        assert (line["worse_than_local"] == 0) == (line["method"] == "Local Only") or line[
+            "method"
+        ] != "Local Only"
+        assert all(line[name] is not None for name in ("test_loss", "brier", "ece", "worse_than_fedavg"))
