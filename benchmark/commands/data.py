@@ -73,7 +73,8 @@ def execute(arguments: argparse.Namespace) -> None:
 
     check_data(config)
     info = datasets.DATASETS[config.dataset]
-    dataset = datasets.load(config.dataset, arguments.data_dir, embedding=config.embedding)
+    loaded = datasets.load(config.dataset, arguments.data_dir, embedding=config.embedding)
+    dataset = config.partitioner.arranged(loaded)
     split = split_of(config, dataset)
     exported = ""
     if arguments.export:
@@ -99,8 +100,8 @@ def execute(arguments: argparse.Namespace) -> None:
         "source": dataset.source,
         "licence": info.licence,
         "citation": info.citation,
-        "train_samples": len(dataset.train),
-        "test_samples": len(dataset.test),
+        "train_samples": len(loaded.train),
+        "test_samples": len(loaded.test),
         "dataset_classes": dataset.classes,
         "unit": dataset.unit,
         "shape": list(info.shape),

@@ -103,7 +103,7 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     if dataset is None:
         dataset = datasets.load(config.dataset, execution.data_dir, embedding=config.embedding)
     check_data(config)
-    plain = dataset
+    plain = dataset = config.partitioner.arranged(dataset)
     dataset, split = _with_advice(lambda same: _divided(same, plain), config)
     streams = Streams(config.seed)
     data = FederatedData(*_trained_on(config, dataset, split), device)

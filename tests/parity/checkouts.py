@@ -37,7 +37,8 @@ class Checkout:
         path = Path(given).expanduser().resolve()
         if not (path / self.expected).is_file():
             pytest.skip(
-                f"{self.variable}={given} has no file {self.expected}; expected a checkout of {self.repository}"
+                f"{self.variable}={given} has no file {self.expected}; expected a checkout of "
+                f"{self.repository}"
             )
         return path
 

@@ -112,9 +112,9 @@ def federation(algo, hyper, participation, norm=False, streams=Streams, start=0,
     """A method's task on the small federation."""
     torch.set_default_dtype(torch.float32)  # as networks are made; what they hold becomes float64 below
     given = {
-        "dataset": "digits", "clients": len(SIZES), "participation": participation, "rounds": ROUNDS + 1 + start,
-        "local_epochs": 2, "batch_size": BATCH, "lr": RATE, "momentum": 0.0, "aggregation": "samples",
-        "eval_every": 0, **changes,
+        "dataset": "digits", "clients": len(SIZES), "participation": participation,
+        "rounds": ROUNDS + 1 + start, "local_epochs": 2, "batch_size": BATCH, "lr": RATE,
+        "momentum": 0.0, "aggregation": "samples", "eval_every": 0, **changes,
     }  # fmt: skip
     config = with_hyper(RunConfig(algo=algo, **given), hyper)
     run = resolve(config)
@@ -225,5 +225,3 @@ def kept(*names):
         return [found[name][client] for client in range(len(SIZES)) for name in chosen]
 
     return look
-
-

@@ -13,7 +13,20 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import torch
-from federation import BATCH, CLASSES, RATE, ROUNDS, SIZES, adapted, base, copies, correct, kept, models, server
+from federation import (
+    BATCH,
+    CLASSES,
+    RATE,
+    ROUNDS,
+    SIZES,
+    adapted,
+    base,
+    copies,
+    correct,
+    kept,
+    models,
+    server,
+)
 from pfllib import Batches, Pair
 
 ABSENT = (
@@ -289,9 +302,11 @@ def same_hypernetwork(made, fed):
     values = {n: t for n, t in fed.method(fed.task, fed.hyper).server.items() if n.startswith("phi.")}
     vectors, *hidden, weight, bias = values.values()
     net = made.hypernet
-    outs = [part for part in net.params_generator.values()]
+    outs = [*net.params_generator.values()]
     with torch.no_grad():
-        for parameter, value in zip([net.embedding.weight, *net.mlp.parameters()], [vectors, *hidden], strict=True):
+        for parameter, value in zip(
+            [net.embedding.weight, *net.mlp.parameters()], [vectors, *hidden], strict=True
+        ):
             parameter.copy_(value)
         rows = [part.out_features for part in outs]
         for part, w, b in zip(outs, weight.split(rows), bias.split(rows), strict=True):
@@ -339,7 +354,8 @@ def shuffled_learners(made, fed):
     learners_kept(made, fed)
     loader, orders = made.trainer.worker.trainloader, made.trainer.worker.trainloader.orders
     loader.orders = {
-        place: [one.reshape(-1, BATCH)[:, ::-1].flatten() for one in epochs] for place, epochs in orders.items()
+        place: [one.reshape(-1, BATCH)[:, ::-1].flatten() for one in epochs]
+        for place, epochs in orders.items()
     }
 
 
@@ -421,8 +437,8 @@ PAIRS = [
         sorted_batches=True, variant="misaligned",
         deviates=("weights of a batch's samples are in the order of storage, not of the batch",),
     ),
-    pair("fedavg-ft", "fedavg:FedAvgServer", {"ft_epochs": 2}, theirs={"server": public, "correct": right_after},
-         ours={"server": server, "correct": adapted}, fine_tuning=2),
+    pair("fedavg-ft", "fedavg:FedAvgServer", {"ft_epochs": 2}, fine_tuning=2,
+         theirs={"server": public, "correct": right_after}, ours={"server": server, "correct": adapted}),
     pair("fedbabu", "fedbabu:FedBabuServer", {"ft_epochs": 2}, fine_tuning=2,
          theirs={"server": lambda made: [*public(made)][:4], "correct": right_after},
          ours={"server": server, "correct": adapted}),

@@ -241,7 +241,6 @@ ALL = {"server": global_model, "clients": of_clients(), "correct": right()}
 PERSONAL = {"clients": models, "correct": correct}
 
 
-
 def without_gradients(name):
     """Changes a method of their clients so that its passes over data take no epoch of ours."""
 
@@ -574,7 +573,7 @@ PAIRS = [
          left_out=("evaluation: there of the combined heads, here of the models as trained",
                    "weights of class means: by samples here and in the official code",
                    "weights of heads sum to 1 on both sides, after small ones were set to 0",
-                   "participation 0.6: classes of nobody in a round lose their mean there, and keep it here")),
+                   "participation 0.6: classes of nobody in a round lose their mean there, not here")),
     Pair(**PAC, variant="means", within=None, prepare=without_gradients("statistics_extraction"),
          participations=(1.0,),
          deviates=("class means of clients are averaged without weights; with the next one",)),
