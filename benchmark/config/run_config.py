@@ -266,8 +266,13 @@ class RunConfig:
                 raise UserError(f"the configuration key '{name}' is {value!r:.40}; expected {_KINDS[name]}")
         absent = {s.name: s.metadata["absent"] for s in dataclasses.fields(cls) if "absent" in s.metadata}
         config = cls(**{**absent, **values})
+        config = dataclasses.replace(config, hyper=Recorded(config.hyper))
         find_partitioner(config.partition)
         return config
+
+
+class Recorded(dict[str, Any]):
+    """Hyper-parameters as records have them: an option that they do not name has its ``absent`` value."""
 
 
 _KINDS = {spec.name: str(spec.type) for spec in dataclasses.fields(RunConfig)}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
+from pfl_benchmark.config.run_config import Recorded
 from pfl_benchmark.errors import UserError, is_plain, nearest
 
 
@@ -62,7 +63,7 @@ def spaces(hyper: type) -> dict[str, Space]:
     return {name: space for name, space in found.items() if space is not None}
 
 
-def recorded(hyper: Any) -> dict[str, Any]:
+def recorded(hyper: Any) -> Recorded:
     """The values of a hyper-parameter object that belong to a run's identity.
 
     That is all of them, but not an option that came later and has the value of the runs before it: those stay
@@ -73,7 +74,7 @@ def recorded(hyper: Any) -> dict[str, Any]:
         absent = spec.metadata.get("absent")
         if absent is not None and values[spec.name] == absent:
             del values[spec.name]
-    return values
+    return Recorded(values)
 
 
 def parse_hyper(hyper: type, given: Mapping[str, Any], owner: str) -> Any:
@@ -81,7 +82,9 @@ def parse_hyper(hyper: type, given: Mapping[str, Any], owner: str) -> Any:
 
     Args:
         hyper: the dataclass.
-        given: values by name, as typed (``"0.5"``, ``"4,1"``), as read from JSON or as Python has them.
+        given: values by name, as typed (``"0.5"``, ``"4,1"``), as read from JSON or as Python has them. Of
+            options that are not named the default is meant, or, where they are of a record (`Recorded`), the
+            ``absent`` value.
         owner: the method's name, for messages.
 
     Raises:
@@ -90,6 +93,9 @@ def parse_hyper(hyper: type, given: Mapping[str, Any], owner: str) -> Any:
     fields = {spec.name: spec for spec in dataclasses.fields(hyper)}
     kinds = _kinds(hyper)
     values = {}
+    if isinstance(given, Recorded):
+        absent = {name: spec.metadata.get("absent") for name, spec in fields.items()}
+        given = {**{name: value for name, value in absent.items() if value is not None}, **given}
     for name, value in given.items():
         if name not in fields:
             known = f"known: {', '.join(fields)}" if fields else "it has none"

@@ -17,7 +17,7 @@ from pfl_benchmark.algorithms import ALGORITHMS, find
 from pfl_benchmark.config.fields import as_typed, meant
 from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.network import knows_network, network_of
-from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.config.run_config import Recorded, RunConfig
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.hyper import parse_hyper, recorded
@@ -147,6 +147,8 @@ def _parsed(
     if ablation is not None and ablation not in method.ablations:
         raise UserError(_unknown_ablation(ablation, method))
     values = {**_variant(method, network, ablation or ""), **given}
+    if isinstance(given, Recorded):
+        values = Recorded(values)
     return parse_hyper(method.Hyper, values, method.name)
 
 

@@ -1,5 +1,6 @@
 """pFedFDA: the mathematics of its head, what it sends, and what its clients are evaluated with."""
 
+import json
 import math
 
 import numpy as np
@@ -34,6 +35,7 @@ from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import NETWORKS, Linear, Network, Recurrent
+from pfl_benchmark.resolve.run import resolve
 
 REGULARISATIONS = ("official", "eps_I")
 CLASSES, WIDTH = 5, 8
@@ -458,7 +460,8 @@ def test_clients_are_evaluated_with_the_head_of_their_own_statistics(tiny, play)
         objective = validation_loss(features, labels, common, prior, "official", folds)
         b = best_coefficients(objective, (0.5, 0.5), single=False)
         # A class of one or two samples takes the common mean.
-        mixed = interpolate(b, estimate(features, labels, common.means, "official", least=3), common)
+        own = estimate(features, labels, common.means, "official", least=3, centre="own")
+        mixed = interpolate(b, own, common)
         weight, bias = head(mixed, prior)
         assert_close(member.params["fc3.weight"][client], weight.float())
         assert_close(member.params["fc3.bias"][client], bias.float())
@@ -603,3 +606,33 @@ def test_unknown_values(hyper, message, tiny):
 def test_four_samples_of_one_class_are_enough_for_halves():
     left, right = halves(torch.tensor([0, 0, 0, 0]), np.random.default_rng(0))
     assert (len(left), len(right)) == (2, 2)
+
+
+@pytest.mark.parametrize("centre", ["own", "common"])
+def test_classes_of_few_samples_are_centred_as_is_asked_for(centre):
+    features, labels, common = random_problem(3)
+    labels[labels == 2] = 1
+    labels[:2] = 2
+    found = estimate(features, labels, common.means, "official", least=3, centre=centre)
+    assert torch.equal(found.means[2], common.means[2])
+    centres = found.means.clone()
+    if centre == "own":
+        centres[2] = features[:2].mean(0)
+    gaps = features - centres[labels]
+    expected = gaps.T @ gaps / (len(features) - 1) + 1e-4 + torch.eye(WIDTH).double()
+    assert_close(found.covariance, expected)
+
+
+def test_old_records_were_made_with_the_common_mean(tiny):
+    """A record that does not name the option stays the run that it was; new runs follow the official code."""
+    new, old = tiny("pfedfda"), tiny("pfedfda", {"few_samples": "common"})
+    assert "few_samples" in new.hyper
+    assert "few_samples" not in old.hyper
+    assert new.hash != old.hash
+    for config, meant in ((new, "own"), (old, "common")):
+        read = RunConfig.from_dict(json.loads(json.dumps(config.to_dict())))
+        for one in (config, read, resolve(read).config, resolve(resolve(config).config).config):
+            assert one.hash == config.hash
+            assert resolve(one).hyper.few_samples == meant
+    assert resolve(new).label == "pfedfda"
+    assert "few_samples=common" in resolve(old).label
