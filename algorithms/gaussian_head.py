@@ -64,19 +64,23 @@ def interpolate(coefficients: tuple[float, float], local: Gaussians, common: Gau
     )
 
 
-def estimate(features: Tensor, labels: Tensor, means: Tensor, cov_reg: str, least: int = 1) -> Gaussians:
+def estimate(
+    features: Tensor, labels: Tensor, means: Tensor, cov_reg: str, least: int = 1, centre: str = "common"
+) -> Gaussians:
     """Maximum-likelihood means and pooled covariance of `features` [N, d], regularised.
 
     Args:
         means: the common means [C, d], used for classes with fewer than `least` samples.
+        centre: what the features of such classes are centred on: the ``common`` mean, or their ``own`` one.
         cov_reg: ``official`` adds 1e-4 to every entry and 1 to the diagonal; ``eps_I`` 1e-4 to the diagonal.
 
     The official code then clips negative eigenvalues; a scatter matrix plus either of these has none.
     """
     counts = torch.bincount(labels, minlength=len(means))
     sums = torch.zeros_like(means).index_add_(0, labels, features)
-    own = torch.where((counts >= least)[:, None], sums / counts.clamp_min(1)[:, None], means)
-    centred = features - own[labels]
+    averages = sums / counts.clamp_min(1)[:, None]
+    own = torch.where((counts >= least)[:, None], averages, means)
+    centred = features - (averages if centre == "own" else own)[labels]
     covariance = centred.T @ centred / max(len(features) - 1, 1)
     if cov_reg == "official":  # reads like a slip for 1e-4 I, but stands behind the published numbers
         covariance = covariance + EPSILON
@@ -209,6 +213,7 @@ def fit(
     single: bool,
     least: int,
     previous: Sequence[float],
+    centre: str = "common",
 ) -> tuple[tuple[float, float], Gaussians]:
     """A client's coefficients, and its own Gaussians interpolated by them with the common ones.
 
@@ -216,7 +221,7 @@ def fit(
     """
     objective = validation_loss(features, labels, common, prior, cov_reg, rng)
     chosen = best_coefficients(objective, previous, single)
-    local = estimate(features, labels, common.means, cov_reg, least)
+    local = estimate(features, labels, common.means, cov_reg, least, centre)
     return chosen, interpolate(chosen, local, common)
 
 

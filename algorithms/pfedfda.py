@@ -53,6 +53,13 @@ class PFedFDAHyper:
         "one interpolation coefficient for means and covariance",
         search=(False, True),
     )
+    few_samples: str = option(
+        "common",
+        "what the features of an evaluated client's classes of one or two samples are centred on for its "
+        "covariance: the common mean, or the client's own one, as in the official code",
+        choices=("common", "own"),
+        absent="common",
+    )
 
 
 @register
@@ -75,10 +82,16 @@ class PFedFDA(Algorithm):
     methods here. Official weight decay: ``--weight-decay 5e-4`` (there also on biases, which the flag
     spares).
 
-    Deviations: none known.
+    Deviations: the last short batch of an epoch is kept; there it is dropped, also from the features that an
+    evaluated client's statistics are made of. The coefficients are found by SLSQP in the unit square, there
+    by L-BFGS with clipping (torchmin). Halves for the cross-validation are dealt class by class, there by
+    scikit-learn's StratifiedKFold with the same seed every time.
 
-    Traps: with ``all_epochs``, as official, copies of a sample fall into both folds, which favours the local
-    statistics during training (not in evaluation); the other values of `fda_feats` avoid that.
+    Traps: an evaluated client's classes of one or two samples take the common mean. The official guard that
+    would centre their features on it, too, counts all samples instead of the class's and never fires: they
+    are centred on the client's own mean, as here with ``--set few_samples=own``. With ``all_epochs``, as
+    official, copies of a sample fall into both folds, which favours the local statistics during training (not
+    in evaluation); the other values of `fda_feats` avoid that.
     """
 
     name = "pfedfda"
@@ -220,6 +233,7 @@ class PFedFDA(Algorithm):
                 single=self.hyper.single_beta,
                 least=least,
                 previous=before,
+                centre=self.hyper.few_samples,
             )
             for client, sample, before in zip(clients, samples, previous, strict=True)
         ]

@@ -73,9 +73,9 @@ def execute(arguments: argparse.Namespace) -> None:
 
     check_data(config)
     info = datasets.DATASETS[config.dataset]
-    dataset = datasets.load(config.dataset, arguments.data_dir, embedding=config.embedding)
-    loaded = dataset
-    changed = shifted(config, loaded, split_of(config, loaded))
+    loaded = datasets.load(config.dataset, arguments.data_dir, embedding=config.embedding)
+    arranged = config.partitioner.arranged(loaded)
+    changed = shifted(config, arranged, split_of(config, arranged))
     dataset, split = changed.dataset, changed.split
     exported = ""
     if arguments.export:

@@ -124,7 +124,7 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     if dataset is None:
         dataset = datasets.load(config.dataset, execution.data_dir, embedding=config.embedding)
     check_data(config)
-    plain = dataset
+    plain = config.partitioner.arranged(dataset)
     unshifted, split = _with_advice(lambda same: _divided(same, plain), config)
     changed = shifted(config, unshifted, split)
     dataset, split = changed.dataset, changed.split

@@ -65,6 +65,7 @@ def data_of(config: RunConfig, split: Mapping[str, Any]) -> Data:
 
 def data_for(config: RunConfig, dataset: datasets.Dataset) -> Data:
     """The data that a run would be made on, from the dataset as it is loaded."""
+    dataset = config.partitioner.arranged(dataset)
     if config.validation:  # as `datasets.hold_out` leaves it
         dataset = dataclasses.replace(dataset, test=dataset.train)
     return Data(Kind.of(config), (len(dataset.train), len(dataset.test)), dataset.checksum)

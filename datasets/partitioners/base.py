@@ -113,6 +113,10 @@ class Partitioner(ABC):
                 f"--partition {cls.name} needs users, and '{dataset}' has none; choose another partition"
             )
 
+    def arranged(self, dataset: Dataset) -> Dataset:
+        """The dataset as `split` divides it and a run takes it, by default as it is."""
+        return dataset
+
     @abstractmethod
     def split(self, dataset: Dataset, rng: np.random.Generator) -> Split:
         """Divide a dataset among the clients; all randomness comes from `rng`.

@@ -603,3 +603,18 @@ def test_unknown_values(hyper, message, tiny):
 def test_four_samples_of_one_class_are_enough_for_halves():
     left, right = halves(torch.tensor([0, 0, 0, 0]), np.random.default_rng(0))
     assert (len(left), len(right)) == (2, 2)
+
+
+@pytest.mark.parametrize("centre", ["own", "common"])
+def test_classes_of_few_samples_are_centred_as_is_asked_for(centre):
+    features, labels, common = random_problem(3)
+    labels[labels == 2] = 1
+    labels[:2] = 2
+    found = estimate(features, labels, common.means, "official", least=3, centre=centre)
+    assert torch.equal(found.means[2], common.means[2])
+    centres = found.means.clone()
+    if centre == "own":
+        centres[2] = features[:2].mean(0)
+    gaps = features - centres[labels]
+    expected = gaps.T @ gaps / (len(features) - 1) + 1e-4 + torch.eye(WIDTH).double()
+    assert_close(found.covariance, expected)

@@ -60,7 +60,7 @@ def test_settings_fit_a_narrow_terminal(command, monkeypatch):
         config = RunConfig(**setting.values)
         (row,) = [line.split() for line in answer.out.splitlines() if line.startswith(f"  {name} ")]
         assert row[-4:] == [
-            str(n)
+            f"{n:,}"
             for n in (
                 config.clients,
                 config.samples_per_client,

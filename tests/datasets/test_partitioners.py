@@ -46,7 +46,7 @@ def data():
 @pytest.mark.parametrize("partitioner", PARTITIONERS)
 def test_promises_of_every_partitioner(data, partitioner, seed):
     config = run_under(partitioner, seed=seed)
-    dataset = data[config.dataset]
+    dataset = config.partitioner.arranged(data[config.dataset])
     split = split_of(config, dataset)
     assert split.clients == len(split.train) == len(split.test) == config.clients
     assert min(*split.train_sizes, *split.test_sizes) >= 1

@@ -258,7 +258,9 @@ ADAPTING = ("fedavg-ft", "fedbabu", "per-fedavg")
 def test_adapted_evaluations_on_the_way_cost_and_change_nothing(algo, tiny, launch, unbroken, tmp_path):
     plain, adapted = unbroken(algo), launch(tiny(algo, eval_adapted=True), tmp_path)
     for one, other in zip(plain.lines, adapted.lines, strict=True):
-        scores = [name for name in one if name.startswith("accuracy") or name in ("test_loss", "evaluated")]
+        scores = [
+            name for name in one if name.startswith(("accuracy", "ece", "brier", "test_loss", "evaluated"))
+        ]
         assert {k: v for k, v in one.items() if k not in scores} == {
             k: v for k, v in other.items() if k not in scores
         }
