@@ -164,6 +164,12 @@ class RunConfig:
         "not charged",
         absent=False,
     )
+    temperature: bool = _doc(
+        False,
+        "also score the final probabilities under a temperature that each client fits on its training "
+        "samples; changes no prediction, and is not charged",
+        absent=False,
+    )
     seed: int = _doc(
         0, "run seed: split, initial weights, cohorts and batch orders follow from it", within="[0, inf)"
     )

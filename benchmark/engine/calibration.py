@@ -1,4 +1,4 @@
-"""How far a method's probabilities can be believed: Brier score and calibration error of all test samples.
+"""How far a method's probabilities can be believed: Brier score, calibration error and temperatures.
 
 Definitions and sources stand in docs/site/protocol.md.
 """
@@ -7,28 +7,73 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from pfl_benchmark.engine.params import exact
+
 BINS = 15
-Predicted = tuple[np.ndarray, np.ndarray, float]
-"""Of some samples, the confidence in the prediction [n], whether it is right [n], and the sum of squares."""
+_HOTTEST = 20.0  # temperatures are between its inverse and it
+
+
+class Predicted(NamedTuple):
+    """What the scores need to know of n samples.
+
+    confidence: of the predicted class [n].
+    right: whether the prediction is right [n].
+    squares, loss: sums of squared distances from the true class and of negative log-likelihoods.
+    """
+
+    confidence: np.ndarray
+    right: np.ndarray
+    squares: float
+    loss: float
 
 
 def predicted(scores: Sequence[Tensor], labels: Sequence[Tensor]) -> Predicted:
-    """What the scores need to know of some clients' logits [n, C] and labels [n]."""
-    probabilities = torch.softmax(torch.cat([*scores]).double(), 1)
-    own = torch.cat([*labels])
+    """Of some clients' logits [n, C] and labels [n]."""
+    logits = exact(torch.cat([*scores]))
+    own = torch.cat([*labels]).to(logits.device)
+    probabilities = torch.softmax(logits, 1)
     confidence, chosen = probabilities.max(1)
     squares = (probabilities**2).sum() - 2 * probabilities.gather(1, own[:, None]).sum() + len(own)
-    return confidence.cpu().numpy(), (chosen == own).cpu().numpy(), float(squares)
+    loss = F.cross_entropy(logits, own, reduction="sum")
+    return Predicted(confidence.cpu().numpy(), (chosen == own).cpu().numpy(), float(squares), float(loss))
+
+
+def temperature(scores: Tensor, labels: Tensor) -> float:
+    """The divisor of logits [n, C] at which their negative log-likelihood is least, in 1/20 to 20.
+
+    Source: Guo et al., ICML 2017, section 4.2.
+    """
+    logits = exact(scores)
+    own = labels.to(logits.device)
+
+    def loss(log: float) -> float:  # convex in exp(-log), so it has one minimum
+        return float(F.cross_entropy(logits * math.exp(-log), own))
+
+    most = math.log(_HOTTEST)
+    return math.exp(minimize_scalar(loss, bounds=(-most, most), method="bounded").x)
+
+
+def scaled(parts: Sequence[Predicted]) -> dict[str, float]:
+    """As `calibration`, and the loss, of logits that were divided by temperatures."""
+    found = calibration(parts)
+    if not found:
+        return {}
+    count = sum(len(part.right) for part in parts)
+    found = {"test_loss": math.fsum(part.loss for part in parts) / count, **found}
+    return {f"scaled_{name}": value for name, value in found.items()}
 
 
 def calibration(parts: Sequence[Predicted]) -> dict[str, float]:
     """Brier score, calibration error and its debiased form, of all samples together."""
-    confidences, right, squares = zip(*parts, strict=True)
+    confidences, right, squares, _ = zip(*parts, strict=True)
     confidence, correct = np.concatenate(confidences), np.concatenate(right)
     if not np.isfinite(confidence).all():
         return {}  # training diverged, which the engine says

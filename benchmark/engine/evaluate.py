@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.calibration import Predicted, calibration, predicted
+from pfl_benchmark.engine.calibration import Predicted, calibration, predicted, scaled, temperature
 from pfl_benchmark.engine.clients import chunks
 from pfl_benchmark.engine.ledger import Ledger
 from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
@@ -88,7 +89,7 @@ def evaluate_shared(algorithm: Algorithm) -> float | None:
 
 
 _Row = tuple[int, int, float, float, float]
-_Part = tuple[list[_Row], Predicted]
+_Part = tuple[list[_Row], Predicted, Predicted | None]  # the last under the clients' temperatures
 
 
 def _cut(phases: Sequence[Phase], most: int) -> list[Phase]:
@@ -122,11 +123,29 @@ def _measure(
             auc = macro_auc(torch.softmax(exact(scores), 1).cpu().numpy(), true)
         loss = float(F.cross_entropy(scores, own))
         rows.append((int((chosen == own).sum()), len(own), loss, f1, auc))
-    return rows, predicted(found, labels)
+    cooled = None
+    if algorithm.config.temperature and kept is not None:
+        cooled = predicted(_cooled(algorithm, members, clients, found), labels)
+    return rows, predicted(found, labels), cooled
+
+
+def _cooled(
+    algorithm: Algorithm, members: Sequence[StackedModel], clients: list[int], found: Sequence[Tensor]
+) -> list[Tensor]:
+    """Test logits, divided by each client's temperature on its training samples; no part of the method."""
+    with algorithm.meter.apart():
+        seen = algorithm.scores(members, clients, "train")
+    labels = [algorithm.task.data.labels(client) for client in clients]
+    return [
+        scores / temperature(*pair)
+        for scores, pair in zip(found, zip(seen, labels, strict=True), strict=True)
+    ]
 
 
 def _join(parts: list[_Part], detailed: bool) -> ClientMetrics:
-    rows = (row for part, _ in parts for row in part)
+    rows = (row for part, _, _ in parts for row in part)
     correct, total, loss, *more = map(np.array, zip(*rows, strict=True))
-    scores = calibration([part for _, part in parts])
+    scores = calibration([part for _, part, _ in parts])
+    if cooled := [part for _, _, part in parts if part]:
+        scores |= scaled(cooled)
     return ClientMetrics(correct, total, loss, *(more if detailed else ()), calibration=scores)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -27,6 +28,13 @@ class Meter:
         """Samples and steps since the last time."""
         found, self._samples, self._steps = (self._samples, self._steps), 0, 0
         return found
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is charged within does not count."""
+        before = self._samples, self._steps
+        yield
+        self._samples, self._steps = before
 
 
 @dataclass

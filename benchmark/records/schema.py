@@ -11,7 +11,9 @@ COSTS = ("bytes_down", "bytes_up", "bytes_broadcast", "samples", "steps", "adapt
 SCORES = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std", "test_loss")
 DETAILS = ("macro_f1", "auc", "auc_clients")  # which older records do not have, nor evaluations on the way
 
-CALIBRATION = ("brier", "ece", "ece_debiased")  # which older records do not have
+_SCORED = ("brier", "ece", "ece_debiased")  # which older records do not have
+_SCALED = ("scaled_test_loss", *(f"scaled_{name}" for name in _SCORED))  # under --temperature
+CALIBRATION = (*_SCORED, *_SCALED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ _EVALUATED: Mapping[str, Allowed] = {
 _DETAILED: Mapping[str, Allowed] = {**dict.fromkeys(DETAILS[:2], _SHARE), "auc_clients": COUNT}
 _CALIBRATED: Mapping[str, Allowed] = {
     **dict.fromkeys(CALIBRATION, _SHARE),
-    "brier": Allowed((int, float), "a number in [0, 2]", 0, 2),
+    **dict.fromkeys(("brier", "scaled_brier"), Allowed((int, float), "a number in [0, 2]", 0, 2)),
+    "scaled_test_loss": _LEAST_ZERO,
 }
 _EVALUATION: Mapping[str, Allowed] = {**_EVALUATED, **_DETAILED, **_CALIBRATED}
 _ROUND: Mapping[str, Allowed] = {

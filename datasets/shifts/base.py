@@ -127,9 +127,14 @@ class Shift(ABC):
 
     @property
     def text(self) -> str:
-        """As it is written, with all options; equal shifts have equal texts."""
-        values = (getattr(self, spec.name) for spec in dataclasses.fields(self))
-        return ":".join([self.key(), *(f"{value:g}" for value in values)])
+        """As it is written, without defaults at the end, but with the first option.
+
+        Equal shifts have equal texts.
+        """
+        values = [(getattr(self, spec.name), spec.default) for spec in dataclasses.fields(self)]
+        while len(values) > 1 and values[-1][0] == values[-1][1]:
+            values.pop()
+        return ":".join([self.key(), *(f"{value:g}" for value, _ in values)])
 
     def check(self, about: About) -> None:
         """Refuse data that it cannot change. Raises UserError."""

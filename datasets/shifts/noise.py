@@ -16,11 +16,16 @@ from pfl_benchmark.errors import UserError
 
 @dataclass(frozen=True)
 class Noise(Shift):
-    """A share of each client's training labels is wrong, rounded to whole samples and drawn at random."""
+    """A share of each client's training labels is wrong, rounded to whole samples and drawn at random.
+
+    With a `spread` each client draws its own share, uniformly between rate - spread and rate + spread, at
+    least 0 and at most 1.
+    """
 
     kind: ClassVar[str] = "labels"
     place: ClassVar[int] = 30
     rate: float = option(0.2, "share of a client's training samples", "(0, 1]")
+    spread: float = option(0.0, "largest distance of a client's share from it", "[0, 1]")
 
     def check(self, about: About) -> None:
         super().check(about)
@@ -28,6 +33,11 @@ class Noise(Shift):
             raise UserError(
                 f"--shift {self.text}: '{about.dataset}' has one class, so no label can be wrong; drop it"
             )
+
+    def share(self) -> str:
+        """The share in words."""
+        spread = f" ± {100 * self.spread:g}" if self.spread else ""
+        return f"{100 * self.rate:g}{spread} %"
 
     @abstractmethod
     def wrong(self, y: np.ndarray, classes: int, rng: np.random.Generator) -> np.ndarray:
@@ -39,7 +49,11 @@ class Noise(Shift):
             rng = draw(f"labels-{self.name}", number)
             _, right = samples.get(client, "train")
             y = right.copy()
-            chosen = rng.permutation(len(y))[: round(self.rate * len(y))]
+            rate = self.rate
+            if self.spread:
+                drawn = draw(f"labels-{self.name}-rate", number).uniform(-1, 1)
+                rate = min(max(rate + self.spread * drawn, 0.0), 1.0)
+            chosen = rng.permutation(len(y))[: round(rate * len(y))]
             y[chosen] = self.wrong(y[chosen], samples.dataset.classes, rng)
             samples.put(client, "train", y=y)
             wrong.append(len(chosen))
@@ -54,7 +68,7 @@ class Symmetric(Noise):
     name: ClassVar[str] = "noise"
 
     def describe(self) -> str:
-        return f"{100 * self.rate:g} % of training labels wrong"
+        return f"{self.share()} of training labels wrong"
 
     def wrong(self, y: np.ndarray, classes: int, rng: np.random.Generator) -> np.ndarray:
         return (y + rng.integers(1, classes, len(y))) % classes

@@ -19,7 +19,7 @@ class Pairwise(Noise):
     name: ClassVar[str] = "pairwise"
 
     def describe(self) -> str:
-        return f"{100 * self.rate:g} % of training labels one class too far"
+        return f"{self.share()} of training labels one class too far"
 
     def wrong(self, y: np.ndarray, classes: int, rng: np.random.Generator) -> np.ndarray:
         return (y + 1) % classes

@@ -12,6 +12,7 @@ from pfl_benchmark.config.fields import as_words
 from pfl_benchmark.config.flags import config_from, config_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.api import SHIFTS, load
+from pfl_benchmark.datasets.shifts.base import read_shifts
 from pfl_benchmark.datasets.shifts.corruption import STRENGTHS, corrupt, kinds_of
 from pfl_benchmark.datasets.shifts.samples import HALVES
 from pfl_benchmark.errors import UserError
@@ -226,6 +227,16 @@ def test_corruption_of_text_is_refused(text):
     _, config = config_from({"dataset": "synth-tweets", "shift": text})
     with pytest.raises(UserError, match="is for images, and 'synth-tweets' holds tweets"):
         resolve(dataclasses.replace(config, algo="fedavg"))
+
+
+@pytest.mark.parametrize("name", ["noise", "pairwise"])
+def test_clients_may_have_shares_of_wrong_labels_of_their_own(digits, name):
+    made, plain = under(digits, f"labels={name}:0.3:0.2")
+    wrong = np.array(made.facts[f"labels={name}:0.3:0.2"]["wrong_labels"])
+    sizes = np.array([len(y) for _, y in pairs(digits, plain, "train")])
+    assert len({*wrong}) > 2
+    assert ((wrong >= np.floor(0.1 * sizes)) & (wrong <= np.ceil(0.5 * sizes))).all()
+    assert [shift.text for shift in read_shifts(f"labels={name}:0.30:0")] == [f"labels={name}:0.3"]
 
 
 @pytest.mark.parametrize("text", ["labels=noise", "labels=pairwise", "concept=permute", "concept=merge"])

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from sklearn.metrics import brier_score_loss
 
-from pfl_benchmark.engine.calibration import calibration, calibration_error, predicted
+from pfl_benchmark.engine.calibration import calibration, calibration_error, predicted, scaled, temperature
 
 
 def made(count, classes=4, seed=0):
@@ -33,7 +34,7 @@ def test_brier_score_is_that_of_all_samples(cuts):
 @pytest.mark.parametrize("count", [1, 2, 14, 15, 16, 100, 1000])
 def test_calibration_error_by_bins_of_equal_mass(count):
     logits, labels = made(count)
-    confidence, right, _ = predicted([logits], [labels])
+    confidence, right, *_ = predicted([logits], [labels])
     error, debiased = calibration_error(confidence, right)
     order = np.argsort(confidence, kind="stable")
     bins = [b for b in np.array_split(order, min(15, count)) if len(b)]
@@ -48,7 +49,7 @@ def test_calibration_error_by_bins_of_equal_mass(count):
 def test_debiased_error_is_that_of_draws():
     """As in the uncertainty-calibration library of Kumar et al., which draws; here the mean is computed."""
     logits, labels = made(300)
-    confidence, right, _ = predicted([logits], [labels])
+    confidence, right, *_ = predicted([logits], [labels])
     error, debiased = calibration_error(confidence, right)
     bins = np.array_split(np.argsort(confidence, kind="stable"), 15)
     means, targets = (np.array([v[b].mean() for b in bins]) for v in (right, confidence))
@@ -68,3 +69,34 @@ def test_debiased_error_is_nearer_the_truth_of_calibrated_predictions():
 
 def test_what_is_not_finite_has_no_score():
     assert calibration([predicted([torch.full((3, 2), torch.nan)], [torch.zeros(3, dtype=torch.long)])]) == {}
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 4.0])
+def test_a_temperature_makes_labels_likeliest(factor):
+    logits, labels = made(200)
+    logits[torch.arange(200), labels] += 1
+    found = temperature(factor * logits, labels)
+    losses = {t: F.cross_entropy(factor * logits / t, labels) for t in (found / 1.02, found, found * 1.02)}
+    assert min(losses, key=losses.get) == found
+    assert found == pytest.approx(factor * temperature(logits, labels), rel=1e-3)
+
+
+def test_where_all_is_right_the_temperature_is_the_lowest():
+    labels = torch.arange(4)
+    assert temperature(torch.eye(4)[labels], labels) == pytest.approx(1 / 20, rel=1e-3)
+
+
+def test_scaled_scores_have_a_loss():
+    logits, labels = made(50)
+    found = scaled([predicted([logits], [labels])])
+    assert found["scaled_test_loss"] == pytest.approx(float(F.cross_entropy(logits, labels)))
+    assert found["scaled_ece"] == calibration([predicted([logits], [labels])])["ece"]
+
+
+def test_a_temperature_changes_no_result_of_any_method(algo, tiny, unbroken, launch, tmp_path):
+    plain, cooled = unbroken(algo), launch(tiny(algo, temperature=True), tmp_path)
+    more = {name for name in cooled.summary if name.startswith("scaled_")}
+    assert more == {"scaled_test_loss", "scaled_brier", "scaled_ece", "scaled_ece_debiased"}
+    assert plain.content()["clients"] == cooled.content()["clients"]
+    for one, other in zip(plain.lines, cooled.lines, strict=True):
+        assert one == {k: v for k, v in other.items() if k not in more}

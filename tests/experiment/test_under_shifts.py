@@ -154,6 +154,7 @@ def test_table_of_scores(tmp_path):
 
     (tmp_path / "grid.yaml").write_text(
         "algo: [fedavg, local, fedper]\nsetting: digits-s2\nclients: 6\nrounds: 2\nlocal_epochs: 1\n"
+        "temperature: true\n"
         "vary:\n  shift: [none, [concept=permute:2, labels=noise:0.1]]\n"
     )
     words = ["grid", str(tmp_path / "grid.yaml"), "--device", "cpu", "--results-dir", str(tmp_path / "made")]
@@ -164,6 +165,7 @@ def test_table_of_scores(tmp_path):
         "clients": Entry(("6",), listed=False),
         "rounds": Entry(("2",), listed=False),
         "local_epochs": Entry(("1",), listed=False),
+        "temperature": Entry(("true",), listed=False),
         "vary.shift": Entry(("none", "concept=permute:2+labels=noise:0.1")),
     }
     own = make_grid("grid", entries)
@@ -172,6 +174,8 @@ def test_table_of_scores(tmp_path):
     table = make_table(results, "calibration-scores")
     facts = [row[0].facts for row in table.rows]
     assert len(facts) == 6
+    assert [head.text for head in table.heads][-4:] == ["NLL at T", "Brier at T", "ECE at T", "debiased at T"]
+    assert all(0 <= line["scaled_ece_debiased"] <= 2 * line["scaled_ece"] for line in facts)
     assert "labels permuted in 2 groups and 10 % of training labels wrong" in table.caption
     for line in facts:
         assert (line["worse_than_local"] == 0) == (line["method"] == "Local Only") or line[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,14 @@ from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import mean_and_std, share_worse
 
 _SUMMED = ("accuracy", "test_loss", "brier", "ece", "ece_debiased", "accuracy_worst10", "accuracy_std")
+_SCALED = ("scaled_test_loss", "scaled_brier", "scaled_ece", "scaled_ece_debiased")  # under --temperature
 _FIELDS = ("setting", "method", *_SUMMED, "worse_than_local", "worse_than_fedavg", "seeds")
 _HEADS = (
     "accuracy", "NLL", "Brier", "ECE", "debiased", "worst 10 %", "spread", "worse than Local Only",
     "worse than FedAvg",
 )  # fmt: skip
-_FORMS = ("percent", ".3f", ".3f", "percent", "percent", "percent", "percent", "percent", "percent")
+_SCALED_HEADS = ("NLL at T", "Brier at T", "ECE at T", "debiased at T")
+_FORMS = ("percent", ".3f", ".3f", *["percent"] * 6, ".3f", ".3f", "percent", "percent")
 
 
 def calibration_scores(results: Results) -> Table:
@@ -33,16 +35,24 @@ def calibration_scores(results: Results) -> Table:
         "negative log-likelihood (NLL) and Brier score: the smaller, the better. Worse: % of clients with a "
         "lower accuracy than under the other method, over the seeds and splits that both have."
     )
-    if any(line.get(name) is None for line in lines for name in _FIELDS):
+    cooled = any(line["scaled_ece"] is not None for line in lines)
+    if cooled:
+        text += " At T: after each client has fitted a temperature on its training samples."
+    names = ("method", *_HEADS, *(_SCALED_HEADS if cooled else ()))
+    fields = (*_FIELDS[:-1], *(_SCALED if cooled else ()), "seeds")
+    if any(line.get(name) is None for line in lines for name in fields):
         text += f" {MISSING}: no record, or an older one."
     return Table(
         title="Scores beside accuracy",
         caption=caption(results, text),
-        heads=(Head("setting", words=True, once=True), *heads("method", *_HEADS)),
-        rows=tuple(map(_cells, lines)),
+        heads=(
+            Head("setting", words=True, once=True),
+            *heads("method", *_HEADS, *(_SCALED_HEADS if cooled else ())),
+        ),
+        rows=tuple(_cells(line, fields) for line in lines),
         notes=notes(results),
         rules=rules_between([line["setting"] for line in lines]),
-        fields=_FIELDS,
+        fields=fields,
     )
 
 
@@ -51,7 +61,7 @@ def _line(results: Results, row: str, column: str) -> dict[str, Any]:
     if not records:
         return {}
     line: dict[str, Any] = {"setting": column, "method": row, "seeds": len(records)}
-    for name in _SUMMED:
+    for name in (*_SUMMED, *_SCALED):
         known = [record.summary[name] for record in records if name in record.summary]
         line[name], line[f"{name}_std"] = mean_and_std(known) if known else (None, None)
     own = results.samples(row, column)
@@ -64,14 +74,13 @@ def _samples(records: Mapping[int, Record]) -> dict[tuple[int, str], np.ndarray]
     return {(seed, record.split): record.accuracies for seed, record in records.items()}
 
 
-def _cells(line: dict[str, Any]) -> tuple[Cell, ...]:
-    facts = {name: line[name] for name in _FIELDS}
-    names = (*_SUMMED, "worse_than_local", "worse_than_fedavg")
+def _cells(line: dict[str, Any], fields: Sequence[str]) -> tuple[Cell, ...]:
+    facts = {name: line[name] for name in fields}
     return (
         Cell(line["setting"], facts=facts),
         Cell(line["method"]),
         *(
             Cell(line[name], form, deviation=line.get(f"{name}_std") if name == "accuracy" else None)
-            for name, form in zip(names, _FORMS, strict=True)
+            for name, form in zip(fields[2:-1], _FORMS, strict=False)
         ),
     )
