@@ -47,7 +47,7 @@ def calibration_scores(results: Results) -> Table:
         caption=caption(results, text),
         heads=(
             Head("setting", words=True, once=True),
-            *heads("method", *_HEADS, *(_SCALED_HEADS if cooled else ())),
+            *heads(*names),
         ),
         rows=tuple(_cells(line, fields) for line in lines),
         notes=notes(results),
