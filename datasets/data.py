@@ -147,6 +147,7 @@ class DatasetInfo:
     how_to_get: what to do where it cannot be downloaded and no file is found in the data folder `{folder}`.
     builtin: makes (train, test) without any file; `layouts` and `download` are then unused.
     reader: reads a dataset whose samples belong to users; all of these are then unused.
+    user_names: of users that have names, such as domains; client numbers follow them (`--partition domains`).
     symbols: size of the alphabet of characters.
     numeric: which features of rows are measured, and so standardised; the others stay as they are.
     network: what ``--network`` calls its own network; empty: it has none, or its plugin brings one.
@@ -172,6 +173,7 @@ class DatasetInfo:
     licence: str = "not stated by the source"
     citation: str = "not stated by the source"
     kind: Kind = "images"
+    user_names: tuple[str, ...] = ()
     symbols: int = 0
     numeric: tuple[int, ...] = ()
     network: str = ""

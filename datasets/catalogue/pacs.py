@@ -7,7 +7,7 @@ how their pictures look; `pacs@64` scales to 64 pixels a side instead of 32.
 from __future__ import annotations
 
 from pfl_benchmark.datasets.data import DatasetInfo
-from pfl_benchmark.datasets.people.pacs import Domains
+from pfl_benchmark.datasets.people.pacs import DOMAINS, Domains
 
 __all__ = ["INFO"]
 
@@ -21,6 +21,7 @@ INFO = DatasetInfo(
     mean=(0.7627, 0.7434, 0.7146),
     std=(0.2761, 0.2867, 0.3163),
     reader=Domains(),
+    user_names=DOMAINS,
     origin="files",
     licence="none stated",
     citation='D. Li et al., "Deeper, Broader and Artier Domain Generalization", ICCV 2017',

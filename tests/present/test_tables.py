@@ -41,7 +41,7 @@ from pfl_benchmark.render.formats.latex import latex
 from pfl_benchmark.render.formats.markdown import markdown
 from pfl_benchmark.render.table import MISSING
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
-from pfl_benchmark.studies.grid import Grid, configure
+from pfl_benchmark.studies.grid import Column, Grid, configure
 from pfl_benchmark.studies.results import collect
 from pfl_benchmark.studies.statistics import holm, wilcoxon
 
@@ -502,6 +502,29 @@ def test_single_clients_are_shown_where_they_are_the_same_with_every_seed(tmp_pa
 
 def test_single_clients_of_a_drawn_split_are_not_shown(folder):
     assert make_table(read(MAIN, folder), "clients").rows == ()
+
+
+@pytest.mark.parametrize(("clients", "shown"), [(20, True), (8, True), (10, False)])
+def test_accuracy_by_domain(tmp_path, clients, shown):
+    """Clients of PACS follow its four domains, where these have equally many."""
+    column = Column("PACS", "pacs", {"clients": clients})
+    study = dataclasses.replace(
+        STUDIES["natural"],
+        grids={"paper": Grid(STUDIES["natural"].grid(PROFILES["paper"]).variants[:2], (column,))},
+    )
+    variant, profile = study.grid(PROFILES["paper"]).variants[0], PROFILES["paper"]
+    shares = np.repeat([0.2, 0.4, 0.6, 0.8], clients // 4 + (not shown))[:clients]
+    for seed, change in ((0, 0.1), (1, -0.1)):
+        write_record(tmp_path, configure(variant, column, profile, seed), shares=shares + change)
+    table = make_table(collect(study, profile, Store.scan(tmp_path), None), "domains")
+    if not shown:
+        assert table.rows == ()
+        return
+    found = facts_frame(table).set_index("domain")
+    assert list(found.index) == ["art painting", "cartoon", "photo", "sketch"]
+    assert np.allclose(found["mean"], [20, 40, 60, 80])
+    assert np.allclose(found["std"], np.sqrt(2) * 10)
+    assert list(printed_frame(table)) == ["setting", "method", *found.index]
 
 
 # Budgets

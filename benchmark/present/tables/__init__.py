@@ -11,6 +11,7 @@ from pfl_benchmark.present.tables.captions import divergence
 from pfl_benchmark.present.tables.clients import clients
 from pfl_benchmark.present.tables.communication import communication
 from pfl_benchmark.present.tables.differences import differences
+from pfl_benchmark.present.tables.domains import domains
 from pfl_benchmark.present.tables.newcomers import newcomers
 from pfl_benchmark.present.tables.over_settings import LEAST, over_settings
 from pfl_benchmark.present.tables.spent import spent
@@ -34,6 +35,7 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
     "best-round": best_round,
     "communication": communication,
     "clients": clients,
+    "domains": domains,
     "new-clients": newcomers,
     "spent": spent,
     "targets": targets,
