@@ -38,7 +38,7 @@ In a file, entries have the names of these flags without dashes: algo, setting, 
 Finished runs are not repeated; the same command continues. Its folder has tables/ (Markdown, CSV, LaTeX,
 HTML), figures/ (SVG, PNG, PDF) and report.html at the end."""
 
-_WEEK = 7 * 24 * 3600.0
+_LONG = "--dry-run shows the plan; add --yes to run it all the same, or --jobs and --launcher for several at a time"
 _TAKEN = ("quick", "lite", "paper", "runs", "tune")  # folders of other commands
 
 
@@ -90,7 +90,7 @@ def execute(arguments: argparse.Namespace) -> None:
         except UserError as error:
             raise UserError(f"{entries['plugins'].where}{error}") from error
 
-    from pfl_benchmark.launch.grid import fill_grid, parts_of
+    from pfl_benchmark.launch.grid import fill_grid, parts_of, refuse_long
     from pfl_benchmark.studies.own_grid import make_grid, possible
 
     own = make_grid(_name(arguments.file), entries)
@@ -100,8 +100,8 @@ def execute(arguments: argparse.Namespace) -> None:
         _show(search, runs)
         return
     refuse_nothing(batch, arguments.render_only)
-    if not arguments.render_only:
-        _refuse_long(search.expected() + runs.expected(), arguments.yes)
+    if not arguments.render_only and not arguments.yes:
+        refuse_long(search, runs, _LONG)
     own, batch, failed = fill_grid(own, batch, not arguments.render_only)
     shown = [study for study in (own.study, own.search) if study]
     write(batch, shown, [study.name for study in shown])
@@ -164,14 +164,6 @@ def _show(search: Batch, batch: Batch) -> None:
         print(f"then {count} runs on test data, with the values that are selected: about {time}")
     else:
         batch.show()
-
-
-def _refuse_long(seconds: float, yes: bool) -> None:
-    if seconds > _WEEK and not yes:
-        raise UserError(
-            f"this grid would take about {duration(seconds)}, more than a week; --dry-run shows the plan; "
-            "add --yes to run it all the same, or --jobs and --launcher for several at a time"
-        )
 
 
 def _print(batch: Batch, own: OwnGrid) -> None:

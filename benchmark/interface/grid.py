@@ -16,7 +16,7 @@ from pfl_benchmark.interface.plugins import execution_of, load_named
 from pfl_benchmark.interface.run import Method
 from pfl_benchmark.interface.sources import CELL
 from pfl_benchmark.launch.batch import Batch
-from pfl_benchmark.launch.grid import fill_grid
+from pfl_benchmark.launch.grid import fill_grid, parts_of, refuse_long
 from pfl_benchmark.present.page.page import write_all
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.records.store import Store
@@ -41,6 +41,7 @@ def grid(
     device: str = "auto",
     executor: str = "auto",
     jobs: int = 1,
+    yes: bool = False,
     trackings: Sequence[Tracking] = (),
     **fields: Any,
 ) -> list[Record]:
@@ -67,6 +68,7 @@ def grid(
         device: as `run` has it.
         executor: as `run` has it.
         jobs: runs at a time, in processes of their own.
+        yes: run also what takes more than a week.
         trackings: as `run` has them.
         fields: further fields that are the same in all runs, such as ``rounds=10``.
 
@@ -101,6 +103,10 @@ def grid(
         batch = Batch(
             own.profile, [own.study], Store.scan(execution.results_dir), execution, seeds=seen, jobs=jobs
         )
+        if not yes:
+            refuse_long(
+                *parts_of(own, batch), "give yes=True to run it all the same, or jobs for several at a time"
+            )
         own, batch, failed = fill_grid(own, batch)
     write_all([study for study in (own.study, own.search) if study], own.profile, batch.store, seen)
     if failed:

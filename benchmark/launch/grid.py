@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pfl_benchmark.console.terminal import duration
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.launch.batch import Batch
 from pfl_benchmark.studies.own_grid import OwnGrid
 from pfl_benchmark.studies.selection import selected
+
+_WEEK = 7 * 24 * 3600.0
 
 
 def parts_of(own: OwnGrid, batch: Batch) -> tuple[Batch, Batch]:
@@ -12,6 +16,13 @@ def parts_of(own: OwnGrid, batch: Batch) -> tuple[Batch, Batch]:
     search = batch.about(own.profile, *([own.search] if own.search else []))
     chosen = own if search.missing else selected(own, batch.store)
     return search, batch.about(chosen.profile, chosen.study)
+
+
+def refuse_long(search: Batch, runs: Batch, advice: str) -> None:
+    """Raise UserError for what would take more than a week here, with the advice."""
+    seconds = search.expected() + runs.expected()
+    if seconds > _WEEK:
+        raise UserError(f"this grid would take about {duration(seconds)}, more than a week; {advice}")
 
 
 def fill_grid(own: OwnGrid, batch: Batch, make: bool = True) -> tuple[OwnGrid, Batch, int]:

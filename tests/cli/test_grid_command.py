@@ -8,7 +8,7 @@ import pytest
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
-from pfl_benchmark.commands import grid as grid_command
+from pfl_benchmark.launch import grid as grid_launch
 from pfl_benchmark.launch.batch import Batch
 from pfl_benchmark.records.sources import SOURCES
 from pfl_benchmark.resolve.plugins import LOADED, VARIABLE
@@ -135,7 +135,7 @@ def test_the_example_and_its_command_line_are_the_same_grid(grid):
 
 
 def test_more_than_a_week_asks_for_yes(grid, tmp_path, monkeypatch):
-    monkeypatch.setattr(Batch, "expected", lambda self: grid_command._WEEK + 1)
+    monkeypatch.setattr(Batch, "expected", lambda self: grid_launch._WEEK + 1)
     code, _, err = grid(BASE, TINY)
     assert (code, err.count("\n")) == (2, 1)
     assert "more than a week" in err

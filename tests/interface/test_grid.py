@@ -5,6 +5,8 @@ import pytest
 from pfl_benchmark import grid, load_records
 from pfl_benchmark.cli import main
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.launch import grid as grid_launch
+from pfl_benchmark.launch.batch import Batch
 from tests.helpers.python import TINY, cell
 
 SMALL = {name: value for name, value in TINY.items() if name not in ("dataset", "progress")}
@@ -67,3 +69,12 @@ def test_bad_input(keywords, part, tmp_path):
         grid(**given)
     assert "\n" not in str(found.value)
     assert not (tmp_path / "new").exists()
+
+
+def test_more_than_a_week_asks_for_yes(tmp_path, monkeypatch):
+    monkeypatch.setattr(Batch, "expected", lambda self: grid_launch._WEEK)  # of the search, and of the rest
+    with pytest.raises(UserError, match="more than a week; give yes=True") as error:
+        grid("fedper", results_dir=tmp_path, **SMALL)
+    assert "--" not in str(error.value)
+    monkeypatch.setattr(Batch, "fill", lambda self: 0)
+    assert grid("fedper", results_dir=tmp_path, yes=True, **SMALL) == []
