@@ -38,7 +38,7 @@ In a file, entries have the names of these flags without dashes: algo, setting, 
 Finished runs are not repeated; the same command continues. Its folder has tables/ (Markdown, CSV, LaTeX,
 HTML), figures/ (SVG, PNG, PDF) and report.html at the end."""
 
-_LONG = "--dry-run shows the plan; add --yes to run it all the same, or --jobs and --launcher for several at a time"
+_LONG = "--dry-run shows the plan; add --yes to run it all the same, or --jobs for several at a time"
 _TAKEN = ("quick", "lite", "paper", "runs", "tune")  # folders of other commands
 
 
