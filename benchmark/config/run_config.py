@@ -330,8 +330,8 @@ class RunConfig:
         return getattr(self, name)
 
     def to_record(self) -> dict[str, Any]:
-        """As `to_dict`, without options of local training and `stop_after` that are at their defaults."""
-        needless = {*TRAINING, "stop_after"} - {*self.identifying}
+        """As `to_dict`, without options of local training and others that came later at their defaults."""
+        needless = {*TRAINING, "stop_after", "temperature"} - {*self.identifying}
         return {name: value for name, value in self.to_dict().items() if name not in needless}
 
     @classmethod
