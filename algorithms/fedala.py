@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -91,7 +92,13 @@ class FedALA(Algorithm):
         "w ← mean of the v_k",
     )
     Hyper = FedALAHyper
-    tuning = ({"layers": 2}, {"layers": 3}, {"ala_epochs": 11}, {"eta": 0.1}, {"part": 0.2})
+    tuning: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"layers": 2},
+        {"layers": 3},
+        {"ala_epochs": 11},
+        {"eta": 0.1},
+        {"part": 0.2},
+    )
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: FedALAHyper) -> None:
