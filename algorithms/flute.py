@@ -92,7 +92,9 @@ class FLUTE(Algorithm):
     Deviations: the head's bias stays with the client, its weight is sent and sent back. Local SGD has
     momentum, of its own in both phases. The mean is unweighted unless ``--aggregation samples``.
 
-    Traps: the features' norm is that of a whole batch, so that λ3 depends on the batch size.
+    Traps: the features' norm is that of a whole batch, so that λ3 depends on the batch size. FL-bench takes
+    the loss of detached features, so that the body is never trained; and averages heads, too, with which a
+    client begins that takes part for the first time.
     """
 
     name = "flute"

@@ -73,6 +73,7 @@ class Samples(torch.utils.data.Dataset):
                 parts.append((x, y))
             self.indices.append(own)
         self.x, self.y = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        self.targets = self.y
 
     def __len__(self):
         return len(self.y)
@@ -359,6 +360,17 @@ def shuffled_learners(made, fed):
     }
 
 
+def through_the_body(made, fed):
+    """FLUTE: gradients of the loss reach the body."""
+    model = made.trainer.worker.model
+    model.get_last_features = lambda x, own=model.get_last_features: own(x, detach=False)
+
+
+def bodies(made):
+    """The public model without the head."""
+    return [*made.public_model_params.values()][:-2]
+
+
 def their_weights(made):
     even = torch.full((3,), 1 / 3)
     found = made.client_learner_weights.values()
@@ -378,8 +390,21 @@ def pair(algo, module, *given, **more):
     return Pair(algo, f"{CODE}{module}", *given, source="flbench", **more)
 
 
+_FLUTE = ("flute", "flute:FLUTEServer", {"lam1": 0.3, "lam2": 0.02, "lam3": 0.01, "server_lr": 2.0},
+          {"lamda1": 0.3, "lamda2": 0.02, "lamda3": 0.01, "nc2_lr": 2.0})  # fmt: skip
+
 PAIRS = [
     pair("fedavg", "fedavg:FedAvgServer", theirs=ALL),
+    pair(
+        *_FLUTE, theirs={**ALL, "server": bodies}, ours=OURS, prepare=through_the_body, participations=(1.0,),
+        left_out=("participation 0.6: heads are averaged, too, and are what a client begins with that takes "
+                  "part for the first time",),
+    ),
+    pair(
+        *_FLUTE, theirs={**ALL, "server": bodies}, ours=OURS, variant="features", within=None,
+        participations=(1.0,),
+        deviates=("the loss is taken of detached features, so that the body is never trained",),
+    ),
     pair("local", "local:LocalServer", theirs={**ALL}, ours={"clients": models, "correct": correct}),
     pair("fedavgm", "fedavgm:FedAvgMServer", {"server_rate": 1.0, "nesterov": True}, theirs=ALL),
     *(

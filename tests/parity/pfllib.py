@@ -304,6 +304,18 @@ def heads_together(made, fed):
     made.receive_models = received
 
 
+def mixed_at_once(made, fed):
+    """FedCAC: models of similar clients are mixed after the first round, too."""
+    aggregate = made.aggregate_parameters
+
+    def aggregated():
+        aggregate()
+        if made.epoch == 0:
+            made.get_customized_global_models()
+
+    made.aggregate_parameters = aggregated
+
+
 def theta_kept(made, fed):
     """pFedMe: θ is noted before it is overwritten."""
     for client in made.clients:
@@ -499,6 +511,11 @@ PAIRS = [
         left_out=("a client's first learning of the weights, theirs until losses settle",
                   "participation 0.6: all clients learn weights in every round there, here participants",
                   "which samples are drawn: all are"),
+    ),
+    Pair(
+        "fedcac", f"{CODE}cac:FedCAC", {"tau": 0.4, "beta": 5}, {"tau": 0.4, "beta": 5}, theirs=ALL,
+        prepare=mixed_at_once,
+        left_out=("critical parameters after the first round, which theirs set back to the initial values",),
     ),
     Pair(
         "apfl", f"{CODE}apfl:APFL", {"alpha": 0.5, "adaptive": False}, {"alpha": 0.5},
