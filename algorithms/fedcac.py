@@ -21,6 +21,7 @@ from pfl_benchmark.method import (
     RunContext,
     StackedModel,
     add_prefix,
+    exact,
     option,
     register,
     select,
@@ -58,7 +59,7 @@ def critical(start: Tensor, trained: Tensor, tau: float) -> Tensor:
 
 def overlaps(masks: Tensor) -> Tensor:
     """Overlap of the clients' critical parameters [n, n], of masks [n, parameters]: 1 − ‖a − b‖₁ / 2 ‖a‖₁."""
-    own = masks.double()
+    own = exact(masks)
     sizes = own.sum(1)
     apart = sizes[:, None] + sizes - 2 * own @ own.T
     return 1 - apart / (2 * sizes[:, None]).clamp(min=1)
@@ -120,6 +121,7 @@ class FedCAC(Algorithm):
         "u_k ← mean of the v_j whose M_j overlaps with M_k",
     )
     Hyper = FedCACHyper
+    averages = False  # its uploads have masks, too
     tuning = ({"tau": 0.3}, {"tau": 0.7}, {"beta": 30}, {"beta": 300})
 
     def __init__(self, task: RunContext, hyper: FedCACHyper) -> None:

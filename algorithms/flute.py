@@ -114,11 +114,12 @@ class FLUTE(Algorithm):
         "h_k ← h_k − η/n ∇ ‖h_k h_k^T/‖h_k h_k^T‖ − E_k‖ at the server",
     )
     Hyper = FLUTEHyper
+    averages = False  # its uploads have heads, too
     too_large = ("lam1", "lam2", "lam3")
     refuses: ClassVar[Mapping[str, str]] = {
         "local_steps": "of which some train the head alone (joint_epochs)"
     }
-    tuning = ({"lam1": 1.0}, {"lam1": 0.05}, {"joint_epochs": 5})
+    tuning = ({"lam1": 1.0}, {"lam1": 0.05}, {"server_lr": 0.05})
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: FLUTEHyper) -> None:
