@@ -9,8 +9,6 @@ from pfl_benchmark.records.schema import COUNT, COUNTS, NUMBER, NUMBERS, OBJECT,
 if TYPE_CHECKING:
     from pfl_benchmark.records.store import Record
 
-__all__ = ["stages_of"]
-
 _FIGURES = (
     "error_bound",
     "hindsight_test_accuracy",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["stage_labels"]
-
 
 def stage_labels(stages: Sequence[Mapping[str, Any]]) -> list[str]:
     """Their numbers and, below them, the personal layers: ``fc2–fc3``, or ``none``."""

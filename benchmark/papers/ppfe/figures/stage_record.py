@@ -14,8 +14,6 @@ from pfl_benchmark.present.figures.style import tidy
 from pfl_benchmark.render.picture import styled
 from pfl_benchmark.render.style import GREY, LOOKS, PAGE
 
-__all__ = ["stage_figure"]
-
 _ALONE, _ENSEMBLE, _CLIENTS = (LOOKS[place].color for place in (3, 1, 4))
 _LINES = (
     ("ensemble_train_accuracy", "ensemble so far, train", _ENSEMBLE, "--", "white"),

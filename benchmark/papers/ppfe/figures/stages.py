@@ -13,8 +13,6 @@ from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.render.style import LOOKS, Look
 from pfl_benchmark.studies.results import Results
 
-__all__ = ["ppfe_stages"]
-
 _LINES = (
     ("stage_test_accuracy", "stage alone", Look(LOOKS[3].color, "--")),
     ("ensemble_test_accuracy", "ensemble so far", LOOKS[1]),

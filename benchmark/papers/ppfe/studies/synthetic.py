@@ -18,8 +18,6 @@ from pfl_benchmark.studies.statistics import mean_and_std
 if TYPE_CHECKING:
     from pfl_benchmark.render.picture import Picture
 
-__all__ = ["PACKAGE", "TEXT", "compute", "figures", "tables"]
-
 PACKAGE = "pfl_benchmark.papers.ppfe.synthetic"
 TEXT = ("r_p",)
 
