@@ -57,7 +57,7 @@ def column_of(entries: Entries, text: str) -> Column:
             find_setting(text)
         return Column(SETTINGS[text].title, text)
     own = fields[text]
-    setting = _word(entries, "columns", text, own, "setting")
+    setting = one(entries, own["setting"])
     with at(entries, own["setting"]):
         find_setting(setting)
     column = Column(text, setting, x=_number(entries, own) or 0.0, group=_group(entries, own))
@@ -115,6 +115,13 @@ def _fields(entries: Entries, kind: str) -> dict[str, dict[str, str]]:
         if key.startswith(f"{kind}."):
             title, _, name = key.removeprefix(f"{kind}.").rpartition(".")
             found.setdefault(title, {})[name] = key
+    needed = {"rows": "algo", "columns": "setting"}[kind]
+    for title, own in found.items():
+        if needed not in own:
+            where = entries[next(iter(own.values()))].where
+            raise UserError(
+                f"{where}{kind}: '{title}' has no {needed}; expected {{ {needed} = \"NAME\", ... }}"
+            )
     return found
 
 
@@ -131,7 +138,7 @@ def _refuse_misspelt(kind: str, text: str, known: Iterable[str], others: Iterabl
 
 
 def _row(entries: Entries, title: str, own: dict[str, str]) -> Variant:
-    algo = _word(entries, "rows", title, own, "algo")
+    algo = one(entries, own["algo"])
     with at(entries, own["algo"]):
         row = method_of(algo)
     method = ALGORITHMS[row.algo]
@@ -148,13 +155,6 @@ def _row(entries: Entries, title: str, own: dict[str, str]) -> Variant:
     printed = one(entries, own["printed"]) if "printed" in own else ""
     x, group = _number(entries, own), _group(entries, own)
     return replace(row, title=title, paper=printed, hyper=hyper, changes=changes, x=x, group=group)
-
-
-def _word(entries: Entries, kind: str, title: str, own: dict[str, str], name: str) -> str:
-    if name not in own:
-        where = entries[next(iter(own.values()))].where
-        raise UserError(f"{where}{kind} '{title}' has no {name}; expected {{{name} = \"NAME\", ...}}")
-    return one(entries, own[name])
 
 
 def _group(entries: Entries, own: dict[str, str]) -> str:

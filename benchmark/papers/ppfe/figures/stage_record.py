@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pfl_benchmark.papers.ppfe.figures.labels import stage_labels
+from pfl_benchmark.papers.ppfe.recorded import stage_labels
 from pfl_benchmark.present.figures.style import tidy
 from pfl_benchmark.render.picture import styled
 from pfl_benchmark.render.style import GREY, LOOKS, PAGE
@@ -34,14 +34,8 @@ def stage_figure(diagnostics: list[dict[str, Any]], title: str) -> Figure:
     with styled():
         figure = Figure(figsize=(PAGE, 2.8), layout="constrained")
         figure.suptitle(title, x=0.008, ha="left", fontsize=8.5, fontweight="bold")
-        figure.text(
-            0.995,
-            0.965,
-            "dots: clients   box: quartiles   line: median",
-            ha="right",
-            fontsize=6.5,
-            color=GREY,
-        )
+        words = "dots: clients   box: quartiles   line: median"
+        figure.text(0.995, 0.965, words, ha="right", fontsize=6.5, color=GREY)
         accuracy, betas, effective = figure.subplots(1, 3, width_ratios=[1.6, 1, 1])
         _accuracy(accuracy, diagnostics)
         _clients(betas, diagnostics, "beta")

@@ -15,9 +15,10 @@ from pfl_benchmark.records.store import Store
 from pfl_benchmark.render.forms import signed
 from pfl_benchmark.render.table import Cell, Head, Plain, Table
 from pfl_benchmark.studies.grid import Column, Grid, Profile, Variant
+from pfl_benchmark.studies.profiles import PROFILES
 from pfl_benchmark.studies.results import Results, collect
 
-_PAPER = Profile("paper", seeds=(0, 1, 2))
+_PAPER = PROFILES["paper"]
 _PAIRS = tuple(zip(columns("lite_six", "lite_dirichlet"), columns("six", "dirichlet"), strict=True))
 
 
