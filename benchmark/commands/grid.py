@@ -118,14 +118,13 @@ def _refuse_unknown_makers(own: OwnGrid) -> None:
     from pfl_benchmark.present import figures, tables
     from pfl_benchmark.studies.papers import makers
 
-    for kind, module, names in (
-        ("table", tables, own.study.tables),
-        ("figure", figures, own.study.figures),
+    for kind, known, names in (
+        ("table", tables.GENERAL, own.study.tables),
+        ("figure", figures.GENERAL, own.study.figures),
     ):
-        known = {**module.GENERAL, **makers(f"{kind}s")}
         for name in names:
-            if name not in known:
-                raise unknown(kind, name, known)
+            if name not in (every := {*known, *makers(f"{kind}s")}):
+                raise unknown(kind, name, sorted(every))
 
 
 def _name(file: str | None) -> str:

@@ -23,10 +23,10 @@ FIELDS = tuple(
     name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name not in ("dataset", "seed", "tuning_trials")
 )
 KEYS = ("algo", "setting", "seeds", "title", "plugins", "profile", "select_on_validation")
-IN_FILES = (
-    "include", "shows", "tables", "figures", "highlight", "reference", "printed", "printed_file", "axis",
-    "settings_as_rows", "ranked", "on_request", "borrows", "prints",
-)  # fmt: skip
+TEXTS = ("title", "shows", "highlight", "reference", "axis")  # of a study
+LISTS = ("tables", "figures", "on_request")
+SWITCHES = ("settings_as_rows", "ranked")
+_IN_FILES = ("include", "printed", "printed_file", *TEXTS, *LISTS, *SWITCHES)
 _TABLES = ("vary", "rows", "columns", "lists")  # have entries below them, as sections by profile do
 _INSTEAD = {
     "vary": "a list of values for each name, such as {lr: [0.01, 0.1]}",
@@ -72,14 +72,14 @@ def refuse_unknown(entries: Entries) -> None:
             continue
         if key in _INSTEAD:
             raise UserError(f"{entry.where}{key}: expected {_INSTEAD[key]}")
-        known = (*KEYS, *IN_FILES, *_TABLES, *PROFILES, *FIELDS)
+        known = (*KEYS, *_IN_FILES, *_TABLES, *PROFILES, *FIELDS)
         guess = meant(key, known) or meant(key.removesuffix("s"), known)
         raise UserError(f"{entry.where}{unknown('entry', key, known, guess)}")
 
 
 def _is_known(key: str) -> bool:
     first, _, below = key.partition(".")
-    alone: tuple[str, ...] = (*KEYS, *IN_FILES, *FIELDS)
+    alone: tuple[str, ...] = (*KEYS, *_IN_FILES, *FIELDS)
     if first in PROFILES and below:
         first, _, below = below.partition(".")
         alone = ("algo", "setting", *FIELDS)

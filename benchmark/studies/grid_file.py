@@ -48,25 +48,23 @@ def read_entries(path: Path) -> Entries:
     Raises:
         UserError: it cannot be read, or is no YAML or TOML; names the line.
     """
+    found = _alone(path)
+    for name in found["include"].values if "include" in found else ():
+        other = _alone(path.parent / name)
+        if "include" in other:
+            raise UserError(f"{other['include'].where}an included file cannot include others")
+        found = over(found, {key: replace(entry, included=True) for key, entry in other.items()})
+    return found
+
+
+def _alone(path: Path) -> Entries:
+    """The entries of a file without those of files that it includes."""
     read = {".toml": _of_toml, ".yaml": _of_yaml, ".yml": _of_yaml}.get(path.suffix.lower())
     if read is None:
         raise UserError(f"{path}: expected a file whose name ends in .yaml, .yml or .toml")
     found = read(path, _text(path))
     if printed := found.get("printed_file"):  # seen from the file
         found["printed_file"] = replace(printed, values=tuple(str(path.parent / v) for v in printed.values))
-    return _with_included(found, path) if "include" in found else found
-
-
-def _with_included(found: Entries, path: Path) -> Entries:
-    """With the entries of other files, seen from this one."""
-    entry = found["include"]
-    for name in entry.values:
-        if (path.parent / name).resolve() == path.resolve():
-            raise UserError(f"{entry.where}the file includes itself; expected another file")
-        other = read_entries(path.parent / name)
-        if "include" in other:
-            raise UserError(f"{other['include'].where}an included file cannot include others")
-        found = over(found, {key: replace(each, included=True) for key, each in other.items()})
     return found
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,34 +11,54 @@ from pfl_benchmark.config.settings import SETTINGS, find_setting
 from pfl_benchmark.engine.hyper import parse_hyper
 from pfl_benchmark.errors import UserError, nearest, unknown
 from pfl_benchmark.studies.grid import Column, Variant
-from pfl_benchmark.studies.grid_entries import FIELDS, at, field_value, method_of, one, several, yes
+from pfl_benchmark.studies.grid_entries import (
+    FIELDS,
+    LISTS,
+    SWITCHES,
+    TEXTS,
+    at,
+    field_value,
+    method_of,
+    one,
+    several,
+    yes,
+)  # fmt: skip
 from pfl_benchmark.studies.grid_file import Entries, over
 from pfl_benchmark.studies.printed import PrintedTable
 from pfl_benchmark.studies.profiles import PROFILES
 
-_TEXTS = ("title", "shows", "highlight", "reference", "axis")
-_LISTS = ("tables", "figures", "on_request")
-_SWITCHES = ("settings_as_rows", "ranked", "borrows", "prints")
+_NEEDED = {"rows": "algo", "columns": "setting"}
 
 
 def sections(entries: Entries) -> list[str]:
-    """The profiles that a file has sections of, in the order of their names' table."""
+    """The profiles that a file has sections of."""
     return [name for name in PROFILES if any(key.startswith(f"{name}.") for key in entries)]
 
 
 def section(entries: Entries, profile: str) -> Entries:
-    """The entries with those of a profile in the place of the common ones, without other sections."""
-    own = {k.removeprefix(f"{profile}."): each for k, each in entries.items() if k.startswith(f"{profile}.")}
-    return over(own, {k: each for k, each in entries.items() if k.partition(".")[0] not in PROFILES})
+    """The entries of a profile's section, and the common ones that it does not replace."""
+    start = f"{profile}."
+    own = {key.removeprefix(start): entry for key, entry in entries.items() if key.startswith(start)}
+    common = {key: entry for key, entry in entries.items() if key.partition(".")[0] not in PROFILES}
+    return over(own, common)
 
 
 def rows_of(entries: Entries) -> tuple[Variant, ...]:
     """The rows under ``algo``: methods, titles below ``rows`` and names of lists."""
-    known = _fields(entries, "rows")
-    return tuple(
-        _row(entries, text, known[text]) if text in known else _plain(entries, text, known)
-        for text in expanded(entries, "algo", "methods, such as fedper ditto")
-    )
+    known = _parts(entries, "rows")
+
+    def row(text: str) -> Variant:
+        if text in known:
+            return _row(text, known[text])
+        with at(entries, "algo"):
+            try:
+                return method_of(text)
+            except UserError:
+                if nearest(text, known):
+                    raise unknown("row", text, known) from None
+                raise
+
+    return tuple(row(text) for text in expanded(entries, "algo", "methods, such as fedper ditto"))
 
 
 def columns_of(entries: Entries) -> tuple[Column, ...]:
@@ -50,57 +69,39 @@ def columns_of(entries: Entries) -> tuple[Column, ...]:
 
 def column_of(entries: Entries, text: str) -> Column:
     """A setting, or the column of that title below ``columns``."""
-    fields = _fields(entries, "columns")
-    if text not in fields:
-        with at(entries, "setting"):
-            _refuse_misspelt("column", text, fields, SETTINGS)
-            find_setting(text)
-        return Column(SETTINGS[text].title, text)
-    own = fields[text]
-    setting = one(entries, own["setting"])
-    with at(entries, own["setting"]):
-        find_setting(setting)
-    column = Column(text, setting, x=_number(entries, own) or 0.0, group=_group(entries, own))
-    if "printed" in own:
-        place = entries[own["printed"]].values
-        if len(place) != 3:
-            raise UserError(f"{entries[own['printed']].where}printed: expected dataset, K, and S or alpha")
-        column = replace(column, paper=(place[0], place[1], place[2]))
-    changes = {}
-    for name, key in own.items():
-        if name not in ("setting", "x", "group", "printed"):
-            with at(entries, key):
-                if name not in FIELDS:
-                    raise unknown("field", name, FIELDS)
-                changes[name] = field_value(name, one(entries, key))
-    return replace(column, changes=changes)
+    known = _parts(entries, "columns")
+    if text in known:
+        return _column(text, known[text])
+    with at(entries, "setting"):
+        if text not in SETTINGS and nearest(text, known):
+            raise unknown("column", text, known)
+        return Column(find_setting(text).title, text)
 
 
 def expanded(entries: Entries, key: str, what: str) -> tuple[str, ...]:
-    """The values of an entry, with those of a list in the place of its name; each once.
+    """The values of ``algo`` or ``setting``, with those of lists in the place of their names, each once.
 
-    Without the entry, the titles of all rows or columns that the file has itself.
+    Without the entry, the titles of all rows or columns that the file itself has.
     """
     if key not in entries:
-        own = _fields(entries, {"algo": "rows", "setting": "columns"}[key])
-        titles = [title for title, keys in own.items() if not any(entries[k].included for k in keys.values())]
-        if titles:
-            return tuple(titles)
+        kind = {needed: kind for kind, needed in _NEEDED.items()}[key]
+        if own := [title for title, part in _parts(entries, kind).items() if not part[key].included]:
+            return tuple(own)
     found: list[str] = []
     for text in several(entries, key, what):
         found += entries[f"lists.{text}"].values if f"lists.{text}" in entries else [text]
     with at(entries, key):
-        twice = next((text for text in found if found.count(text) > 1), None)
-        if twice is not None:
-            raise UserError(f"{key} has {twice} twice; give each once")
+        for text in found:
+            if found.count(text) > 1:
+                raise UserError(f"{key} has {text} twice; give each once")
     return tuple(found)
 
 
 def told(entries: Entries) -> dict[str, Any]:
     """What a file tells of its study besides rows and columns, as fields of `Study`."""
-    found: dict[str, Any] = {key: one(entries, key) for key in _TEXTS if key in entries}
-    found |= {key: entries[key].values for key in _LISTS if key in entries}
-    found |= {key: True for key in _SWITCHES if yes(entries, key)}
+    found: dict[str, Any] = {key: one(entries, key) for key in TEXTS if one(entries, key)}
+    found |= {key: entries[key].values for key in LISTS if key in entries}
+    found |= {key: True for key in SWITCHES if yes(entries, key)}
     if "printed" in entries:
         if "printed_file" not in entries:
             raise UserError(f"{entries['printed'].where}printed: expected printed_file, a CSV file, as well")
@@ -108,65 +109,63 @@ def told(entries: Entries) -> dict[str, Any]:
     return found
 
 
-def _fields(entries: Entries, kind: str) -> dict[str, dict[str, str]]:
-    """Keys of entries by the title of a row or column, and by what of it they tell."""
-    found: dict[str, dict[str, str]] = {}
-    for key in entries:
+def _parts(entries: Entries, kind: str) -> dict[str, Entries]:
+    """The entries of each row or column, by title."""
+    found: dict[str, Entries] = {}
+    for key, entry in entries.items():
         if key.startswith(f"{kind}."):
             title, _, name = key.removeprefix(f"{kind}.").rpartition(".")
-            found.setdefault(title, {})[name] = key
-    needed = {"rows": "algo", "columns": "setting"}[kind]
+            found.setdefault(title, {})[name] = entry
     for title, own in found.items():
-        if needed not in own:
-            where = entries[next(iter(own.values()))].where
-            raise UserError(
-                f"{where}{kind}: '{title}' has no {needed}; expected {{ {needed} = \"NAME\", ... }}"
-            )
+        if (needed := _NEEDED[kind]) not in own:
+            where = next(iter(own.values())).where
+            raise UserError(f"{where}{kind}: '{title}' has no {needed}; expected {needed} = and a name")
     return found
 
 
-def _plain(entries: Entries, text: str, known: Iterable[str]) -> Variant:
-    with at(entries, "algo"):
-        _refuse_misspelt("row", text.partition(":")[0], known, ALGORITHMS)
-        return method_of(text)
-
-
-def _refuse_misspelt(kind: str, text: str, known: Iterable[str], others: Iterable[str]) -> None:
-    """UserError for what looks like a title of the file's own, and nothing else."""
-    if text not in others and not nearest(text, others) and nearest(text, known):
-        raise unknown(kind, text, known)
-
-
-def _row(entries: Entries, title: str, own: dict[str, str]) -> Variant:
-    algo = one(entries, own["algo"])
-    with at(entries, own["algo"]):
-        row = method_of(algo)
-    method = ALGORITHMS[row.algo]
+def _row(title: str, own: Entries) -> Variant:
+    with at(own, "algo"):
+        row = method_of(one(own, "algo"))
+    kind = ALGORITHMS[row.algo].Hyper
+    having = [spec.name for spec in dataclasses.fields(kind)]
     hyper, changes = {}, {}
-    for name, key in own.items():
-        if name in ("algo", "x", "group", "printed"):
-            continue
-        with at(entries, key):
-            if name in FIELDS and name not in method.Hyper.__dataclass_fields__:
-                changes[name] = field_value(name, one(entries, key))
+    for name in own:
+        with at(own, name):
+            if name in ("algo", "printed", "x", "group"):
+                continue
+            if name in FIELDS and name not in having:
+                changes[name] = field_value(name, one(own, name))
             else:
-                text = ",".join(entries[key].values)
-                hyper[name] = getattr(parse_hyper(method.Hyper, {name: text}, row.algo), name)
-    printed = one(entries, own["printed"]) if "printed" in own else ""
-    x, group = _number(entries, own), _group(entries, own)
-    return replace(row, title=title, paper=printed, hyper=hyper, changes=changes, x=x, group=group)
+                hyper[name] = getattr(parse_hyper(kind, {name: ",".join(own[name].values)}, row.algo), name)
+    paper, group = one(own, "printed"), one(own, "group")
+    return dataclasses.replace(
+        row, title=title, paper=paper, hyper=hyper, changes=changes, x=_number(own), group=group
+    )
 
 
-def _group(entries: Entries, own: dict[str, str]) -> str:
-    return one(entries, own["group"]) if "group" in own else ""
+def _column(title: str, own: Entries) -> Column:
+    with at(own, "setting"):
+        setting = one(own, "setting")
+        find_setting(setting)
+    paper, changes = None, {}
+    for name in own:
+        with at(own, name):
+            if name == "printed":
+                if len(own[name].values) != 3:
+                    raise UserError("printed: expected dataset, K, and S or alpha")
+                paper = (own[name].values[0], own[name].values[1], own[name].values[2])
+            elif name in FIELDS:
+                changes[name] = field_value(name, one(own, name))
+            elif name not in ("setting", "x", "group"):
+                raise unknown("field", name, FIELDS)
+    return Column(title, setting, changes, _number(own) or 0.0, paper, one(own, "group"))
 
 
-def _number(entries: Entries, own: dict[str, str]) -> float | None:
+def _number(own: Entries) -> float | None:
     """Where a row or column stands on an axis."""
-    if "x" not in own:
-        return None
-    text = one(entries, own["x"])
-    try:
-        return int(text) if text.isdigit() else float(text)
-    except ValueError as error:
-        raise UserError(f"{entries[own['x']].where}x is '{text:.40}'; expected a number") from error
+    text = one(own, "x")
+    with at(own, "x"):
+        try:
+            return None if not text else int(text) if text.isdigit() else float(text)
+        except ValueError:
+            raise UserError(f"x is '{text:.40}'; expected a number") from None

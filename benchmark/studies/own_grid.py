@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from pfl_benchmark.config.flags import config_from, few
 from pfl_benchmark.config.loaded import INSTALLED, LOADED
 from pfl_benchmark.config.own_data import load_own
 from pfl_benchmark.config.run_config import TRAINING, RunConfig
-from pfl_benchmark.config.settings import SETTINGS, find_setting
+from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets.own import is_own
 from pfl_benchmark.errors import UserError, flag
 from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure
@@ -109,19 +109,18 @@ def make_grid(name: str, entries: Entries, file: str = "") -> OwnGrid:
         with at(entries, "setting"):
             text = load_own(text) if is_own(text) else text
         places.append(column_of(entries, text))
-    _refuse_both(bases, places, found, fixed)
+    common = {*(("", key) for key in fixed), *((each.method, each.name) for each in found)}
+    _refuse_both(bases, places, common)
     columns = [each for place in places for each in _columns(place, fixed, of_columns, of_rows, drawn)]
     study = Study(
         name,
-        grids={name: Grid(bases if selects else every, tuple(columns))},
-        **{
-            "title": "Test accuracy",
-            "figures": ("learning-curves", *(["sweep"] if drawn else [])),
-            "axis": drawn.name if drawn else "",
-            **told(entries),
-            "prints": True,
-        },
+        "Test accuracy",
+        {name: Grid(bases if selects else every, tuple(columns))},
+        figures=("learning-curves", *(["sweep"] if drawn else [])),
+        axis=drawn.name if drawn else "",
+        prints=True,
     )
+    study = replace(study, **told(entries))
     _check(every, columns, profile)
     if not selects:
         return OwnGrid(profile, study, None, {})
@@ -181,19 +180,16 @@ def _of_profile(entries: Entries) -> Entries:
 
 
 def _refuse_both(
-    rows: Sequence[Variant], columns: Sequence[Column], found: Sequence[Varied], fixed: Values
+    rows: Sequence[Variant], columns: Sequence[Column], common: Container[tuple[str, str]]
 ) -> None:
-    """Refuse what is set for all runs, or varied, and by a row or column itself."""
-    for part in (*rows, *columns):
-        for name in part.changes:
-            if name in fixed or any(each.name == name and not each.method for each in found):
-                raise UserError(
-                    f"'{part.title}' has its own {name}, which is also set for all; drop one of the two"
-                )
-    for row, each in itertools.product(rows, found):
-        if each.method == row.algo and each.name in row.hyper:
+    """UserError for what a row or column sets itself that is also `common`, by method and name."""
+    parts: tuple[Variant | Column, ...] = (*rows, *columns)
+    own = [(part.title, "", name) for part in parts for name in part.changes]
+    own += [(row.title, row.algo, name) for row in rows for name in row.hyper]
+    for title, method, name in own:
+        if (method, name) in common:
             raise UserError(
-                f"{each.where}'{row.title}' has its own {each.name}, which is also varied; drop one of the two"
+                f"'{title}' has its own {name}, which is also set or varied for all; drop one of them"
             )
 
 
