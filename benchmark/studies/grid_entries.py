@@ -72,6 +72,8 @@ def refuse_unknown(entries: Entries) -> None:
             continue
         if key in _INSTEAD:
             raise UserError(f"{entry.where}{key}: expected {_INSTEAD[key]}")
+        first, _, below = key.partition(".")
+        key = below.partition(".")[0] if first in PROFILES and below else first
         known = (*KEYS, *_IN_FILES, *_TABLES, *PROFILES, *FIELDS)
         guess = meant(key, known) or meant(key.removesuffix("s"), known)
         raise UserError(f"{entry.where}{unknown('entry', key, known, guess)}")

@@ -22,7 +22,7 @@ from pfl_benchmark.studies.grid_entries import (
     one,
     several,
     yes,
-)  # fmt: skip
+)
 from pfl_benchmark.studies.grid_file import Entries, over
 from pfl_benchmark.studies.printed import PrintedTable
 from pfl_benchmark.studies.profiles import PROFILES
@@ -36,11 +36,11 @@ def sections(entries: Entries) -> list[str]:
 
 
 def section(entries: Entries, profile: str) -> Entries:
-    """The entries of a profile's section, and the common ones that it does not replace."""
+    """The entries of a profile's section, the common ones without them, and flags, which replace both."""
     start = f"{profile}."
     own = {key.removeprefix(start): entry for key, entry in entries.items() if key.startswith(start)}
     common = {key: entry for key, entry in entries.items() if key.partition(".")[0] not in PROFILES}
-    return over(own, common)
+    return over(own, common) | {key: entry for key, entry in common.items() if not entry.where}
 
 
 def rows_of(entries: Entries) -> tuple[Variant, ...]:

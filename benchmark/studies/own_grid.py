@@ -74,8 +74,7 @@ def make_grid(name: str, entries: Entries, file: str = "") -> OwnGrid:
             be made.
     """
     refuse_unknown(entries)
-    again = _command(entries, file)
-    entries = _of_profile(entries)
+    whole, entries = entries, _of_profile(entries)
     text = one(entries, "seeds")
     with at(entries, "seeds"):
         seeds = few("seeds", text) if "seeds" in entries else 1
@@ -98,7 +97,7 @@ def make_grid(name: str, entries: Entries, file: str = "") -> OwnGrid:
         tuple(range(seeds)),
         fixed,
         warning=f"In all runs: {', '.join(in_words(*item) for item in fixed.items())}." if fixed else "",
-        again=again,
+        again=_command(whole, file),
     )
     axis = [each for each in found if len(each.values) > 1]
     drawn = axis[0] if len(axis) == 1 and axis[0].is_axis and not selects else None

@@ -22,14 +22,14 @@ def read_study(path: Path) -> Study:
     """
     entries = read_entries(path)
     refuse_unknown(entries)
-    for key, entry in entries.items():
-        if key in _OF_COMMANDS or key.startswith("vary."):
-            raise UserError(f"{entry.where}{key}: only the command grid knows it; drop it from a study")
     if not sections(entries):
         raise UserError(f"{path}: expected a section for a profile, such as [quick] with its settings")
     grids = {}
     for profile in sections(entries):
         own = section(entries, profile)
+        for key, entry in own.items():
+            if key in _OF_COMMANDS or key.startswith("vary."):
+                raise UserError(f"{entry.where}{key}: only the command grid knows it; drop it from a study")
         fixed = fixed_fields(own)
         columns = [replace(each, changes={**fixed, **each.changes}) for each in columns_of(own)]
         grids[profile] = Grid(rows_of(own), tuple(columns))
