@@ -12,7 +12,7 @@ from pfl_benchmark.commands.tables import add_running, batch_of, refuse_nothing,
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS
 from pfl_benchmark.config.flags import add_config_flags, add_flag, path
 from pfl_benchmark.console.terminal import duration, say
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from pfl_benchmark.launch.batch import Batch
@@ -61,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--validation), for every method and setting, and report that on test data with the number of trials"
     )
     add_flag(what, "--select-on-validation", text)
+    text = "the section of the file, quick, lite or paper, if it has sections (as files of studies have)"
+    add_flag(what, "--profile NAME", text)
     add_flag(what, "--set KEY=VALUE ...", "override an entry of the file", default=[])
     add_flag(what, "--title TEXT", "heading of the table (default: Test accuracy)")
     add_flag(what, "--dry-run", "only print what is done and missing, and how long it would take")
@@ -93,7 +95,8 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.launch.grid import fill_grid, parts_of, refuse_long
     from pfl_benchmark.studies.own_grid import make_grid, possible
 
-    own = make_grid(_name(arguments.file), entries)
+    own = make_grid(_name(arguments.file), entries, arguments.file or "")
+    _refuse_unknown_makers(own)
     batch = batch_of(arguments, own.profile, [own.study], possible(own), own.profile.seeds)
     search, runs = parts_of(own, batch)
     if arguments.dry_run:
@@ -108,6 +111,20 @@ def execute(arguments: argparse.Namespace) -> None:
     _print(batch, own)
     if failed:
         raise SystemExit(1)
+
+
+def _refuse_unknown_makers(own: OwnGrid) -> None:
+    """UserError for tables and figures that there are none of."""
+    from pfl_benchmark.present import figures, tables
+    from pfl_benchmark.studies.papers import makers
+
+    for kind, known, names in (
+        ("table", tables.GENERAL, own.study.tables),
+        ("figure", figures.GENERAL, own.study.figures),
+    ):
+        for name in names:
+            if name not in (every := {*known, *makers(f"{kind}s")}):
+                raise unknown(kind, name, sorted(every))
 
 
 def _name(file: str | None) -> str:
@@ -133,7 +150,8 @@ def _entries(arguments: argparse.Namespace) -> Entries:
     seen = set()
     for words, above, pair in given:
         key, equals, text = pair.partition("=")
-        key = above + key.strip().removeprefix("--").replace("-", "_" if above == "" else "-")
+        first, dot, below = key.strip().removeprefix("--").partition(".")
+        key = above + (first if above else first.replace("-", "_")) + dot + below
         if not (equals and key.removeprefix(above)):
             raise UserError(f"{words}: expected KEY=VALUE, such as {'lr=0.01,0.03' if above else 'seeds=5'}")
         if key in seen:
@@ -143,7 +161,7 @@ def _entries(arguments: argparse.Namespace) -> Entries:
     for name in ("algo", "setting"):
         if values := getattr(arguments, name):
             entries[name] = Entry(tuple(values))
-    for name in ("seeds", "title", *FIELDS):
+    for name in ("seeds", "title", "profile", *FIELDS):
         if (value := getattr(arguments, name)) is not None:
             entries[name] = Entry((_text(value),), listed=False)
     if arguments.select_on_validation:

@@ -1,4 +1,4 @@
-"""The profiles, and all studies: those of the papers, and what is made of every method without a paper."""
+"""All studies: those of the papers, and what is made of every method without a paper."""
 
 from __future__ import annotations
 
@@ -11,19 +11,7 @@ from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from pfl_benchmark.studies.papers import offered
 from pfl_benchmark.studies.points import at_rates, validation, with_points
-
-PROFILES = {
-    profile.name: profile
-    for profile in (
-        Profile(
-            "quick", seeds=(0,), warning="A check of the machinery on small data, not the paper's result."
-        ),
-        Profile(
-            "lite", seeds=(0, 1, 2), warning="Reduced scale (20 clients, 40 rounds), not the paper's setting."
-        ),
-        Profile("paper", seeds=(0, 1, 2)),
-    )
-}
+from pfl_benchmark.studies.profiles import PROFILES
 
 _METHODS = tuple(Variant(method.title, name) for name, method in sorted(ALGORITHMS.items()))
 

@@ -17,11 +17,17 @@ from pfl_benchmark.errors import UserError, nearest, unknown
 from pfl_benchmark.resolve.run import owners
 from pfl_benchmark.studies.grid import Variant
 from pfl_benchmark.studies.grid_file import Entries, Entry
+from pfl_benchmark.studies.profiles import PROFILES
 
 FIELDS = tuple(
     name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name not in ("dataset", "seed", "tuning_trials")
 )
-KEYS = ("algo", "setting", "seeds", "title", "plugins", "select_on_validation")
+KEYS = ("algo", "setting", "seeds", "title", "plugins", "profile", "select_on_validation")
+TEXTS = ("title", "shows", "highlight", "reference", "axis")  # of a study
+LISTS = ("tables", "figures", "on_request")
+SWITCHES = ("settings_as_rows", "ranked")
+_IN_FILES = ("include", "printed", "printed_file", *TEXTS, *LISTS, *SWITCHES)
+_TABLES = ("vary", "rows", "columns", "lists")  # have entries below them, as sections by profile do
 _INSTEAD = {
     "vary": "a list of values for each name, such as {lr: [0.01, 0.1]}",
     "seed": "the number of seeds, such as 'seeds: 3'",
@@ -62,13 +68,24 @@ def at(entries: Entries, key: str) -> Iterator[None]:
 def refuse_unknown(entries: Entries) -> None:
     """UserError for a key that no grid has."""
     for key, entry in entries.items():
-        if key in FIELDS or key in KEYS or key.startswith("vary."):
+        if _is_known(key):
             continue
         if key in _INSTEAD:
             raise UserError(f"{entry.where}{key}: expected {_INSTEAD[key]}")
-        known = (*KEYS, "vary", *FIELDS)
+        first, _, below = key.partition(".")
+        key = below.partition(".")[0] if first in PROFILES and below else first
+        known = (*KEYS, *_IN_FILES, *_TABLES, *PROFILES, *FIELDS)
         guess = meant(key, known) or meant(key.removesuffix("s"), known)
         raise UserError(f"{entry.where}{unknown('entry', key, known, guess)}")
+
+
+def _is_known(key: str) -> bool:
+    first, _, below = key.partition(".")
+    alone: tuple[str, ...] = (*KEYS, *_IN_FILES, *FIELDS)
+    if first in PROFILES and below:
+        first, _, below = below.partition(".")
+        alone = ("algo", "setting", *FIELDS)
+    return first in _TABLES if below else first in alone
 
 
 def one(entries: Entries, key: str) -> str:
@@ -125,11 +142,11 @@ def fixed_fields(entries: Entries) -> dict[str, Any]:
             text = in_one(key, entries[key].values)
             text = text if isinstance(text, str) else one(entries, key)
             with at(entries, key):
-                found[key] = _read(key, text)
+                found[key] = field_value(key, text)
     return found
 
 
-def _read(name: str, text: str) -> Any:
+def field_value(name: str, text: str) -> Any:
     """The value of a field from its text."""
     if not text:
         raise UserError(f"{name} is empty; expected a value")
@@ -196,7 +213,7 @@ def _of_all(name: str, entry: Entry, used: Iterable[str], fixed: Mapping[str, An
         raise unknown("field", name, FIELDS, meant(name, FIELDS))
     if name in fixed:
         raise UserError("it is also set for all runs; drop one of the two")
-    return Varied(name, tuple(_read(name, text) for text in entry.values), entry.where)
+    return Varied(name, tuple(field_value(name, text) for text in entry.values), entry.where)
 
 
 def refuse_many(places: int, found: Iterable[Varied]) -> None:

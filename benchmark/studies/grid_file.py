@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from pfl_benchmark.errors import UserError, optional
 
 _MOST = 2**20  # bytes: no grid that anybody wrote is as long
 _DEEP = 20  # brackets within each other
+_KEY = re.compile(r"\"[^\"]*\"|'[^']*'|[\w-]+")
+_BEGIN = re.compile(rf"\s*(\[?)\s*((?:{_KEY.pattern})(?:\s*\.\s*(?:{_KEY.pattern}))*)\s*[=\]]")
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,13 @@ class Entry:
 
     Attributes:
         listed: as a list, or as several words.
+        included: stands in a file that the file includes.
     """
 
     values: tuple[str, ...]
     where: str = ""
     listed: bool = True
+    included: bool = False
 
 
 Entries = dict[str, Entry]
@@ -44,10 +48,34 @@ def read_entries(path: Path) -> Entries:
     Raises:
         UserError: it cannot be read, or is no YAML or TOML; names the line.
     """
+    found = _alone(path)
+    for name in found["include"].values if "include" in found else ():
+        other = _alone(path.parent / name)
+        if "include" in other:
+            raise UserError(f"{other['include'].where}an included file cannot include others")
+        found = over(found, {key: replace(entry, included=True) for key, entry in other.items()})
+    return found
+
+
+def _alone(path: Path) -> Entries:
+    """The entries of a file without those of files that it includes."""
     read = {".toml": _of_toml, ".yaml": _of_yaml, ".yml": _of_yaml}.get(path.suffix.lower())
     if read is None:
         raise UserError(f"{path}: expected a file whose name ends in .yaml, .yml or .toml")
-    return read(path, _text(path))
+    found = read(path, _text(path))
+    if printed := found.get("printed_file"):  # seen from the file
+        found["printed_file"] = replace(printed, values=tuple(str(path.parent / v) for v in printed.values))
+    return found
+
+
+def over(own: Entries, common: Entries) -> Entries:
+    """Some entries and those of the common ones that they do not replace; a row or column as a whole."""
+
+    def part(key: str) -> str:
+        return key.rpartition(".")[0] if key.startswith(("rows.", "columns.")) else key
+
+    replaced = {part(key) for key in own}
+    return {**{key: entry for key, entry in common.items() if part(key) not in replaced}, **own}
 
 
 def _text(path: Path) -> str:
@@ -70,8 +98,8 @@ def _of_toml(path: Path, text: str) -> Entries:
         where = f"{path}, line {line[1]}" if line else str(path)
         reason = str(error).removesuffix(line[0] if line else "")
         raise UserError(f"{where}: {reason[:1].lower()}{reason[1:]}; expected TOML") from error
-    lines = text.splitlines()
-    return {key: _entry(value, f"{path}{_line(lines, key)}: ", key) for key, value in _flat(found)}
+    lines = _lines(text)
+    return {key: _entry(value, f"{path}{_place(lines, key)}: ", key) for key, value in _flat(found)}
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -82,16 +110,24 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any
             yield above + key, value
 
 
-def _line(lines: list[str], key: str) -> str:
-    """Where a key stands: Python's reader of TOML does not tell."""
+def _lines(text: str) -> dict[str, int]:
+    """Where keys stand: Python's reader of TOML does not tell."""
+    found: dict[str, int] = {}
     section = ""
-    for number, line in enumerate(lines, start=1):
-        if found := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-            section = found[1] + "."
-        name = re.sub(r"[\s\"']", "", section + line.partition("=")[0])
-        if "=" in line and (name == key or key.startswith(f"{name}.")):
-            return f", line {number}"
-    return ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if begin := _BEGIN.match(line):
+            name = ".".join(part.strip("\"'") for part in _KEY.findall(begin[2]))
+            if begin[1]:
+                section = f"{name}."
+            found.setdefault(name if begin[1] else section + name, number)
+    return found
+
+
+def _place(lines: Mapping[str, int], key: str) -> str:
+    """The line of a key, or of what it stands below."""
+    while key not in lines and "." in key:
+        key = key.rpartition(".")[0]
+    return f", line {lines[key]}" if key in lines else ""
 
 
 def _entry(value: Any, where: str, key: str) -> Entry:

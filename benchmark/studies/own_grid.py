@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from pfl_benchmark.config.flags import config_from, few
 from pfl_benchmark.config.loaded import INSTALLED, LOADED
 from pfl_benchmark.config.own_data import load_own
 from pfl_benchmark.config.run_config import TRAINING, RunConfig
-from pfl_benchmark.config.settings import SETTINGS, find_setting
+from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets.own import is_own
 from pfl_benchmark.errors import UserError, flag
 from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant, configure
@@ -24,15 +24,14 @@ from pfl_benchmark.studies.grid_entries import (
     at,
     boolean,
     fixed_fields,
-    method_of,
     one,
     refuse_many,
     refuse_unknown,
-    several,
     varied,
     yes,
 )
 from pfl_benchmark.studies.grid_file import Entries
+from pfl_benchmark.studies.grid_parts import column_of, expanded, rows_of, section, sections, told
 
 # Of a method's own training: what may be chosen for each method. Others say what is compared.
 CHOSEN = (
@@ -64,23 +63,27 @@ class OwnGrid:
         return self.study.grid(self.profile)
 
 
-def make_grid(name: str, entries: Entries) -> OwnGrid:
+def make_grid(name: str, entries: Entries, file: str = "") -> OwnGrid:
     """The grid of that name that some entries ask for, every run of it checked.
+
+    Args:
+        file: where entries come from, for the command that makes the grid again.
 
     Raises:
         UserError: an entry is unknown, missing, empty, given twice or of the wrong type; a run of it cannot
             be made.
     """
     refuse_unknown(entries)
+    whole, entries = entries, _of_profile(entries)
     text = one(entries, "seeds")
     with at(entries, "seeds"):
         seeds = few("seeds", text) if "seeds" in entries else 1
     fixed = fixed_fields(entries)
-    methods = several(entries, "algo", "methods, such as fedper ditto")
-    settings = several(entries, "setting", f"settings, such as digits-s2: {', '.join(SETTINGS)}")
+    bases = rows_of(entries)
+    settings = expanded(entries, "setting", f"settings, such as digits-s2: {', '.join(SETTINGS)}")
     selects = yes(entries, "select_on_validation")
     share = fixed.pop("validation", _VALIDATION) if selects else 0.0
-    found = varied(entries, methods, fixed)
+    found = varied(entries, [base.algo for base in bases], fixed)
     of_rows = [each for each in found if each.method or (selects and each.name in CHOSEN)]
     of_columns = [each for each in found if each not in of_rows]
     if selects and not any(len(each.values) > 1 for each in of_rows):
@@ -88,34 +91,35 @@ def make_grid(name: str, entries: Entries) -> OwnGrid:
             "--select-on-validation: nothing to select; vary a hyper-parameter of a method (METHOD.name) or "
             f"some of {', '.join(CHOSEN)}"
         )
-    refuse_many(len(methods) * len(settings) * seeds, found)
-    with at(entries, "algo"):
-        bases = [method_of(text) for text in methods]
+    refuse_many(len(bases) * len(settings) * seeds, found)
     profile = Profile(
         name,
         tuple(range(seeds)),
         fixed,
         warning=f"In all runs: {', '.join(in_words(*item) for item in fixed.items())}." if fixed else "",
-        again=_command(entries),
+        again=_command(whole, file),
     )
     axis = [each for each in found if len(each.values) > 1]
     drawn = axis[0] if len(axis) == 1 and axis[0].is_axis and not selects else None
     rows = {base.title: list(_points(base, of_rows, drawn)) for base in bases}
     every = tuple(itertools.chain(*rows.values()))
-    columns: list[Column] = []
+    places: list[Column] = []
     for text in settings:
         with at(entries, "setting"):
             text = load_own(text) if is_own(text) else text
-            find_setting(text)
-        columns += _columns(text, fixed, of_columns, of_rows, drawn)
+        places.append(column_of(entries, text))
+    common = {*(("", key) for key in fixed), *((each.method, each.name) for each in found)}
+    _refuse_both(bases, places, common)
+    columns = [each for place in places for each in _columns(place, fixed, of_columns, of_rows, drawn)]
     study = Study(
         name,
-        one(entries, "title") or "Test accuracy",
-        {name: Grid(tuple(bases) if selects else every, tuple(columns))},
+        "Test accuracy",
+        {name: Grid(bases if selects else every, tuple(columns))},
         figures=("learning-curves", *(["sweep"] if drawn else [])),
         axis=drawn.name if drawn else "",
         prints=True,
     )
+    study = replace(study, **told(entries))
     _check(every, columns, profile)
     if not selects:
         return OwnGrid(profile, study, None, {})
@@ -165,6 +169,29 @@ def with_values(own: OwnGrid, value: Callable[[str, Column], Variant]) -> OwnGri
     return replace(own, study=replace(own.study, grids={own.profile.name: grid}))
 
 
+def _of_profile(entries: Entries) -> Entries:
+    """The entries that count where a file has sections for several profiles."""
+    known, asked = sections(entries), one(entries, "profile")
+    if asked not in (known or [""]):
+        said = f"--profile is '{asked}'" if asked else "the file has a section for each profile"
+        raise UserError(f"{said}; expected one of its sections with --profile: {', '.join(known) or 'none'}")
+    return section(entries, asked) if asked else entries
+
+
+def _refuse_both(
+    rows: Sequence[Variant], columns: Sequence[Column], common: Container[tuple[str, str]]
+) -> None:
+    """UserError for what a row or column sets itself that is also `common`, by method and name."""
+    parts: tuple[Variant | Column, ...] = (*rows, *columns)
+    own = [(part.title, "", name) for part in parts for name in part.changes]
+    own += [(row.title, row.algo, name) for row in rows for name in row.hyper]
+    for title, method, name in own:
+        if (method, name) in common:
+            raise UserError(
+                f"'{title}' has its own {name}, which is also set or varied for all; drop one of them"
+            )
+
+
 def _points(base: Variant, varied: Sequence[Varied], drawn: Varied | None) -> Iterator[Variant]:
     """A method at every combination of what varies for it."""
     own = [each for each in varied if each.method in ("", base.algo)]
@@ -176,38 +203,40 @@ def _points(base: Variant, varied: Sequence[Varied], drawn: Varied | None) -> It
         yield replace(
             base,
             title=", ".join([base.title, *words]),
-            hyper={each.name: value for each, value in pairs if each.method},
-            changes={each.name: value for each, value in pairs if not each.method},
+            hyper={**base.hyper, **{each.name: value for each, value in pairs if each.method}},
+            changes={**base.changes, **{each.name: value for each, value in pairs if not each.method}},
             group=group,
             x=x,
         )
 
 
 def _columns(
-    setting: str,
+    place: Column,
     fixed: Values,
     varied: Sequence[Varied],
     of_rows: Sequence[Varied],
     drawn: Varied | None,
 ) -> Iterator[Column]:
     """A setting at every combination of what varies for all methods."""
-    title = SETTINGS[setting].title
-    if any(name in DATA_FIELDS for name in (*fixed, *(each.name for each in varied))):
+    title, setting, own = place.title, place.setting, place.changes
+    alone = title == SETTINGS[setting].title
+    if alone and any(name in DATA_FIELDS for name in (*fixed, *(each.name for each in varied))):
         title = setting  # titles name numbers of clients and classes
     for values in itertools.product(*(each.values for each in varied)):
         point = {each.name: value for each, value in zip(varied, values, strict=True)}
-        x = next((value for each, value in zip(varied, values, strict=True) if each is drawn), 0.0)
-        _, config = _config(setting, {**fixed, **point}, varied)
+        x = next((value for each, value in zip(varied, values, strict=True) if each is drawn), place.x)
+        _, config = _config(setting, {**fixed, **own, **point}, varied)
         for others in itertools.product(*(each.values for each in of_rows if not each.method)):
             names = [each.name for each in of_rows if not each.method]
-            _config(setting, {**fixed, **point, **dict(zip(names, others, strict=True))}, of_rows)
+            _config(setting, {**fixed, **own, **point, **dict(zip(names, others, strict=True))}, of_rows)
         words = [in_words(*item) for item in point.items()]
         changed = {
             name: value
             for name, value in changes(setting, config).items()
             if name not in fixed or fixed[name] != value
         }
-        yield Column(", ".join([title, *words]), setting, changed, x, group=title)
+        words = [title, *words]
+        yield replace(place, title=", ".join(words), changes=changed, x=x, group=place.group or title)
 
 
 def _config(setting: str, values: Values, varied: Sequence[Varied]) -> tuple[str, RunConfig]:
@@ -241,9 +270,16 @@ def _check(rows: Sequence[Variant], columns: Sequence[Column], profile: Profile)
             raise UserError(f"'{left.title}' and '{right.title}' are the same runs; drop one of them")
 
 
-def _command(entries: Entries) -> str:
-    """The command line that makes the same grid, wherever its entries come from."""
+def _has_flag(key: str) -> bool:
+    return key in (*KEYS, *FIELDS) or key.startswith("vary.")
+
+
+def _command(entries: Entries, file: str) -> str:
+    """The command line that makes the same grid; with the file only where flags cannot tell what it has."""
     words = ["python", "-m", "benchmark", "grid"]
+    if any(entry.where and not _has_flag(key) for key, entry in entries.items()):
+        words.append(file)
+        entries = {key: entry for key, entry in entries.items() if not entry.where}
     for plugin in LOADED:
         words += ["--plugin", plugin] if plugin not in INSTALLED else []
     order = (*KEYS, *FIELDS)
@@ -257,6 +293,8 @@ def _command(entries: Entries) -> str:
             words += [flag(key)] if boolean(key, entry.values[0]) else []
         elif key in FIELDS and isinstance(getattr(RunConfig, key), bool):
             words.append(flag(key) if boolean(key, entry.values[0]) else flag(f"no_{key}"))
+        elif not _has_flag(key):
+            words += ["--set", f"{key}={','.join(entry.values)}"]
         elif key != "plugins":
             words += [flag(key), *entry.values]
     return shlex.join(words)

@@ -225,6 +225,68 @@ def test_without_pyyaml_the_line_says_what_to_do(grid, tmp_path, monkeypatch):
     _is_refused(grid(str(tmp_path / "mine.yaml")), tmp_path, ["pip install pyyaml", "as TOML"])
 
 
+STUDY = 'algo = ["fedper", "Own"]\ninclude = "rows.toml"\n[quick]\nsetting = "digits-s2"\n'
+ROWS = '[rows]\nOwn = { algo = "ditto", lam = 2 }\n'
+
+
+def test_a_file_with_titles_of_its_own_ends_in_its_tables(grid, tmp_path):
+    (tmp_path / "mine.toml").write_text(f'tables = ["accuracy", "spread"]\n{STUDY}')
+    (tmp_path / "rows.toml").write_text(ROWS)
+    code, out, err = grid(f"{tmp_path / 'mine.toml'} --profile quick", TINY)
+    assert code == 0, err
+    assert all(row in out for row in ("| FedPer ", "| Own "))
+    assert written(tmp_path / "out") >= files_of("mine", "mine-spread")
+    again = f"python -m benchmark grid {tmp_path / 'mine.toml'} --profile quick --clients 6"
+    assert again in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("", ["a section for each profile", "--profile: quick"]),
+        ("--profile quik", ["--profile is 'quik'", "quick"]),
+        ("--profile quick --vary ditto.lam=1,2", ["'Own' has its own lam", "drop one"]),
+        ("--profile quick --set tables=accurcy", ["unknown table 'accurcy'", "did you mean 'accuracy'"]),
+        ("--profile quick --set figures=curves", ["unknown figure 'curves'"]),
+        ("--profile quick --set rows.Owl.lam=3", ["'Owl' has no algo"]),
+    ],
+)
+def test_what_does_not_fit_a_file_with_sections_is_one_line(grid, tmp_path, words, told):
+    (tmp_path / "mine.toml").write_text(STUDY)
+    (tmp_path / "rows.toml").write_text(ROWS)
+    _is_refused(grid(f"{tmp_path / 'mine.toml'} {words}", "--device cpu"), tmp_path, told)
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ("", 2),
+        ("--seeds 2", 4),
+        ("--algo fedavg", 1),
+        ("--setting digits-s2 digits-dir0.3", 4),
+        ("--set quick.setting=digits-dir0.3", 2),
+        ("--vary lr=0.1,0.2", 4),
+        ("--vary fedper.n_personal=1,2", 3),
+    ],
+)
+def test_flags_override_sections(grid, tmp_path, words, runs):
+    (tmp_path / "mine.toml").write_text(STUDY)
+    (tmp_path / "rows.toml").write_text(ROWS)
+    code, out, err = grid(f"{tmp_path / 'mine.toml'} --profile quick --dry-run {words}", TINY)
+    assert (code, f"mine: {runs} runs" in out) == (0, True), out + err
+
+
+SHIPPED = sorted((ROOT / "benchmark" / "papers").rglob("studies/*.toml"))
+
+
+@pytest.mark.skipif(not SHIPPED, reason="no paper has a study in a file")
+@pytest.mark.parametrize("name", ["fixed-heads", "targets"])
+def test_shipped_studies_are_examples(grid, name):
+    (file,) = (path for path in SHIPPED if path.stem == name)
+    code, out, err = grid(f"{file} --profile quick --dry-run", TINY.replace("--rounds 2", "--rounds 8"))
+    assert (code, f"{name}: " in out) == (0, True), err
+
+
 def _is_refused(answer, folder, told):
     code, out, err = answer
     assert (code, out, err.count("\n")) == (2, "", 1), err

@@ -23,17 +23,6 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.prepare import split_of
 from pfl_benchmark.studies.dry_run import dry_run
 
-__all__ = [
-    "Bound",
-    "Corollary",
-    "Sizes",
-    "bound_of",
-    "capacities_of",
-    "corollary",
-    "harmonic_mean",
-    "sizes_of",
-]
-
 
 @dataclass(frozen=True)
 class Sizes:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pfl_benchmark.records.schema import COUNT, COUNTS, NUMBER, NUMBERS, OBJECT, TEXTS, check_entries
 
 if TYPE_CHECKING:
     from pfl_benchmark.records.store import Record
-
-__all__ = ["stages_of"]
 
 _FIGURES = (
     "error_bound",
@@ -40,3 +39,14 @@ def stages_of(record: Record) -> list[dict[str, Any]]:
     except ValueError:
         return []
     return stages
+
+
+def stage_labels(stages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Their numbers for an axis and, below them, the personal layers: ``fc2–fc3``, or ``none``."""
+    return [f"{stage['stage']}\n{_span(stage['personal'])}" for stage in stages]
+
+
+def _span(layers: Sequence[str]) -> str:
+    if not layers:
+        return "none"
+    return layers[0] if len(layers) == 1 else f"{layers[0]}–{layers[-1]}"

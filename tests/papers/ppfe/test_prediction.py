@@ -5,15 +5,15 @@ from printed_tables import facts_frame
 from record_folders import write_record
 
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.papers.ppfe.studies.columns import LITE_DIRICHLET, LITE_SIX, SIX
 from pfl_benchmark.papers.ppfe.studies.prediction import PREDICTION
-from pfl_benchmark.papers.ppfe.studies.rows import METHODS, REDUCTION
+from pfl_benchmark.papers.ppfe.studies.shared import METHODS, columns, rows
 from pfl_benchmark.present.page.front import DocumentParts
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.studies.catalogue import PROFILES
 from pfl_benchmark.studies.grid import configure
 
 LITE, PAPER = PROFILES["lite"], PROFILES["paper"]
+LITE_SIX, LITE_DIRICHLET, SIX = map(columns, ("lite_six", "lite_dirichlet", "six"))
 FEW = [row for row in METHODS if row.algo in ("local", "fedavg", "fedper", "ppfe")]
 
 
@@ -41,7 +41,7 @@ def test_the_correlation_is_that_of_the_ranks(tmp_path, large, rho):
 
 
 def test_a_claim_is_compared_by_its_sign(tmp_path):
-    with_reduction, without = REDUCTION
+    with_reduction, without = rows("With MR", "Without MR")
     for folder, profile, column, gain in (
         ("lite", LITE, LITE_SIX[0], 0.1),
         ("paper", PAPER, SIX[0], -0.1),

@@ -12,9 +12,8 @@ from record_folders import write_record
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
-from pfl_benchmark.papers.ppfe.studies.columns import AUGMENTATIONS
-from pfl_benchmark.papers.ppfe.studies.protocol import POINTS
-from pfl_benchmark.papers.ppfe.studies.rows import METHODS
+from pfl_benchmark.papers.ppfe.studies.shared import METHODS
+from pfl_benchmark.papers.ppfe.studies.tuning import POINTS
 from pfl_benchmark.present.tables import make_table
 from pfl_benchmark.present.tables.captions import augmentation
 from pfl_benchmark.records.store import Store
@@ -150,9 +149,10 @@ def test_titles_tell_the_protocol(name):
 
 
 def test_captions_name_augmentations_as_titles_do():
-    assert {name: augmentation(RunConfig(**changes)) for name, changes in AUGMENTATIONS.items()} == {
-        name: name for name in AUGMENTATIONS
-    }
+    columns = STUDIES["protocols"].grids["paper"].columns
+    for column in columns:
+        assert column.title.endswith(f", {augmentation(RunConfig(**column.changes))}")
+    assert len({augmentation(RunConfig(**column.changes)) for column in columns}) == 3
 
 
 def test_captions_tell_dropout_and_where(tmp_path):

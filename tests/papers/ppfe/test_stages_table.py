@@ -4,7 +4,6 @@ import pytest
 from printed_tables import facts_frame, printed_frame
 from record_folders import amend, write_record
 
-from pfl_benchmark.papers.ppfe.studies.rows import REDUCTION
 from pfl_benchmark.present.tables import make_table
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.render.formats.latex import latex
@@ -22,7 +21,8 @@ def stages_of(root, name, profile=QUICK):
 
 
 def test_stages_are_means_over_seeds(tmp_path):
-    variant, grid = REDUCTION[0], STUDIES["reduction"].grids["quick"]
+    grid = STUDIES["reduction"].grids["quick"]
+    variant = grid.variants[0]
     for seed, level in enumerate((0.7, 0.8)):
         write_record(tmp_path, configure(variant, grid.columns[0], QUICK, seed), level)
     table = stages_of(tmp_path, "reduction")

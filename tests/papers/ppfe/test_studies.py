@@ -11,8 +11,7 @@ from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.errors import NotDefined, UserError
 from pfl_benchmark.experiment.prepare import split_of
-from pfl_benchmark.papers.ppfe.studies.printed import PAPER_RESULTS, printed
-from pfl_benchmark.papers.ppfe.studies.rows import METHODS
+from pfl_benchmark.papers.ppfe.studies.shared import METHODS, printed
 from pfl_benchmark.present import figures, tables
 from pfl_benchmark.resolve.run import resolve, with_hyper
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES, find_profile, find_studies
@@ -61,7 +60,7 @@ def test_a_study_is_computed_or_has_grids_and_the_papers_tables_have_all_three(s
 
 
 def test_the_main_study_has_the_methods_of_the_paper():
-    with PAPER_RESULTS.open(encoding="utf-8", newline="") as file:
+    with printed("main").file.open(encoding="utf-8", newline="") as file:
         rows = {line["method"] for line in csv.DictReader(file) if line["table"] == "main"}
     assert {variant.printed for variant in METHODS} == rows
     assert {variant.algo for variant in METHODS} <= set(ALGORITHMS)
@@ -108,7 +107,7 @@ def test_cells_in_common_are_run_once():
 
 
 def test_every_figure_of_the_paper_has_its_cell():
-    with PAPER_RESULTS.open(encoding="utf-8") as file:
+    with printed("main").file.open(encoding="utf-8") as file:
         figures = sorted(float(row["accuracy"]) for row in csv.DictReader(file) if row["accuracy"])
     used = []
     for study in find_studies(None, PROFILES["paper"]):

@@ -65,14 +65,8 @@ def execute(arguments: argparse.Namespace) -> None:
     tables = {study: summarise(frame[frame["study"] == study]) for study in profile.studies}
     files = _write(folder, frame, profile, tables, tie)
     if arguments.json:
-        found = {
-            "profile": name,
-            "seeds": seeds,
-            "tie": tie,
-            "studies": tables,
-            "files": [str(file) for file in files],
-        }
-        print(json.dumps(found))
+        found = {"profile": name, "seeds": seeds, "tie": tie, "studies": tables}
+        print(json.dumps({**found, "files": [str(file) for file in files]}))
         return
     for study, points in tables.items():
         print(f"{_caption(study, profile, seeds)}\n{_as_text(_table(study, points))}\n")

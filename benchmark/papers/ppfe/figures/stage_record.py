@@ -9,12 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pfl_benchmark.papers.ppfe.figures.labels import stage_labels
+from pfl_benchmark.papers.ppfe.recorded import stage_labels
 from pfl_benchmark.present.figures.style import tidy
 from pfl_benchmark.render.picture import styled
 from pfl_benchmark.render.style import GREY, LOOKS, PAGE
-
-__all__ = ["stage_figure"]
 
 _ALONE, _ENSEMBLE, _CLIENTS = (LOOKS[place].color for place in (3, 1, 4))
 _LINES = (
@@ -36,14 +34,8 @@ def stage_figure(diagnostics: list[dict[str, Any]], title: str) -> Figure:
     with styled():
         figure = Figure(figsize=(PAGE, 2.8), layout="constrained")
         figure.suptitle(title, x=0.008, ha="left", fontsize=8.5, fontweight="bold")
-        figure.text(
-            0.995,
-            0.965,
-            "dots: clients   box: quartiles   line: median",
-            ha="right",
-            fontsize=6.5,
-            color=GREY,
-        )
+        words = "dots: clients   box: quartiles   line: median"
+        figure.text(0.995, 0.965, words, ha="right", fontsize=6.5, color=GREY)
         accuracy, betas, effective = figure.subplots(1, 3, width_ratios=[1.6, 1, 1])
         _accuracy(accuracy, diagnostics)
         _clients(betas, diagnostics, "beta")

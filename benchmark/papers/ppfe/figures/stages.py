@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from pfl_benchmark.papers.ppfe.figures.labels import stage_labels
-from pfl_benchmark.papers.ppfe.recorded import stages_of
+from pfl_benchmark.papers.ppfe.recorded import stage_labels, stages_of
 from pfl_benchmark.present.figures.style import labels_of, legend, name_lost, panels, sample, tidy
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.render.style import LOOKS, Look
 from pfl_benchmark.studies.results import Results
-
-__all__ = ["ppfe_stages"]
 
 _LINES = (
     ("stage_test_accuracy", "stage alone", Look(LOOKS[3].color, "--")),
@@ -60,10 +57,8 @@ def _panel(panel: Axes, records: list[Record]) -> None:
     numbers = [stage["stage"] for stage in stages[0]]
     for field, _, look in _LINES:
         values = 100 * np.array([[stage[field] for stage in run] for run in stages])  # [seeds, stages]
-        mean = values.mean(axis=0)
-        panel.fill_between(
-            numbers, values.min(axis=0), values.max(axis=0), color=look.color, alpha=0.2, linewidth=0
-        )
+        mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+        panel.fill_between(numbers, low, high, color=look.color, alpha=0.2, linewidth=0)
         panel.plot(numbers, mean, linestyle=look.dashes, color=look.color, marker="o", markersize=3)
     panel.margins(x=0.06, y=0.1)
     panel.set_xticks(numbers, stage_labels(stages[0]))

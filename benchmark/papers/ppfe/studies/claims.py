@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
-from pfl_benchmark.papers.ppfe.studies.columns import (
-    DIRICHLET,
-    DISTINCT,
-    LITE_DIRICHLET,
-    LITE_SIX,
-    PLAIN,
-    SIX,
-    sweep_points,
-)
-from pfl_benchmark.papers.ppfe.studies.printed import printed
-from pfl_benchmark.papers.ppfe.studies.rows import (
-    BASELINES,
-    FIXED_HEADS,
-    PREVIOUS,
-    PROGRESSION,
-    REDUCTION,
-    SPARSE,
-)
-from pfl_benchmark.studies.grid import Grid, Study, Variant
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.papers.ppfe.studies.shared import METHODS, columns, printed, rows, study
+from pfl_benchmark.studies.grid import Column, Grid, Study, Variant
 from pfl_benchmark.studies.printed import PrintedTable
-
-__all__ = ["CLAIMS", "Claim", "ClaimsStudy"]
 
 
 @dataclass(frozen=True)
@@ -49,16 +33,18 @@ class ClaimsStudy(Study):
     claims: tuple[Claim, ...] = ()
 
 
-_WP, _WPW, _PPFE = PROGRESSION
+_BASELINES, _PPFE = METHODS[:-1], METHODS[-1]
+_WP, _WPW, _WITH, _SVD, _PREVIOUS = rows("WP", "WPW", "With MR", "PPFE (SVD)", "PPFE (prev)")
+_WITHOUT, _SPARSE, _FIXED_HEADS = rows("Without MR"), rows("PPFE (Sparse)"), rows("M1", "M2", "M3")
 # Sparse reduction keeps the shapes, so its stages begin with the previous model; here SVD's do, too.
-_SVD_AS_SPARSE = replace(PREVIOUS, title="PPFE (SVD, prev)", paper="PPFE (SVD)")
+_SVD_AS_SPARSE = replace(_PREVIOUS, title="PPFE (SVD, prev)", paper="PPFE (SVD)")
 
 _ALL = (
-    Claim("PPFE beats every other method", _PPFE, BASELINES, (printed("main"), printed("dirichlet"))),
-    Claim("Model reduction helps", REDUCTION[0], REDUCTION[1:], (printed("no_mr"),)),
-    Claim("SVD beats sparse reduction", SPARSE[0], SPARSE[1:], (printed("sparse"),)),
-    Claim("SVD beats sparse, equal starts", _SVD_AS_SPARSE, SPARSE[1:], (printed("sparse"),)),
-    Claim("PPFE beats every fixed head", _PPFE, FIXED_HEADS[:-1], (printed("fixed_heads"),)),
+    Claim("PPFE beats every other method", _PPFE, _BASELINES, (printed("main"), printed("dirichlet"))),
+    Claim("Model reduction helps", _WITH, _WITHOUT, (printed("no_mr"),)),
+    Claim("SVD beats sparse reduction", _SVD, _SPARSE, (printed("sparse"),)),
+    Claim("SVD beats sparse, equal starts", _SVD_AS_SPARSE, _SPARSE, (printed("sparse"),)),
+    Claim("PPFE beats every fixed head", _PPFE, _FIXED_HEADS, (printed("fixed_heads"),)),
     Claim("Progression helps (PPFE over WP)", _PPFE, (_WP,), (printed("progression"),)),
     Claim("Reweighting helps (WP over WPW)", _WP, (_WPW,), (printed("progression"),)),
 )
@@ -69,17 +55,35 @@ def _rows() -> tuple[Variant, ...]:
     return tuple({row.title: row for row in rows}.values())
 
 
-_COLUMNS = {
-    "lite": (*LITE_SIX, *LITE_DIRICHLET),
-    "paper": (*SIX, *PLAIN, *DISTINCT, *DIRICHLET),
-}
+def _grid(profile: str, *names: str) -> Grid:
+    """Some columns and the points of both sweeps, with titles of their own, that are not among them."""
+    found = columns(*names)
+    known = [_values(column) for column in found]
+    points = []
+    for column in (
+        each for sweep in ("data-size", "heterogeneity") for each in study(sweep).grids[profile].columns
+    ):
+        values = _values(column)
+        if values in known:
+            continue
+        dataset, clients = SETTINGS[column.setting].title.partition(" (")[0], RunConfig(**values).clients
+        title = f"{dataset} ({clients}, {values['classes_per_client']})"
+        if "samples_per_client" in column.changes:
+            title += f", {values['samples_per_client']} training samples"
+        points.append(replace(column, title=title))
+    return Grid(_rows(), (*found, *points))
+
+
+def _values(column: Column) -> dict[str, Any]:
+    return {**SETTINGS[column.setting].values, **column.changes}
+
 
 CLAIMS = ClaimsStudy(
     "claims",
     "The paper's claims, tested",
     {
-        profile: Grid(_rows(), (*columns, *sweep_points(profile, columns)))
-        for profile, columns in _COLUMNS.items()
+        "lite": _grid("lite", "lite_six", "lite_dirichlet"),
+        "paper": _grid("paper", "six", "plain", "distinct", "dirichlet"),
     },
     tables=("claims",),
     claims=_ALL,

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pfl_benchmark.render.picture import Picture
     from pfl_benchmark.render.table import Table
 
-__all__ = ["Kept", "Module"]
-
 
 class Module(Protocol):
     """What the module defines."""

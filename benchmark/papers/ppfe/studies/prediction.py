@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfl_benchmark.papers.ppfe.studies.columns import LITE_DIRICHLET, LITE_SIX
-from pfl_benchmark.papers.ppfe.studies.rows import METHODS
+from pfl_benchmark.papers.ppfe.studies.shared import METHODS, columns
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.studies.grid import Grid, Profile, Study
 
 if TYPE_CHECKING:
     from pfl_benchmark.render.picture import Picture
     from pfl_benchmark.render.table import Table
-
-__all__ = ["PREDICTION"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class _Beside:
 PREDICTION = Study(
     "prediction",
     "How well this scale predicts the paper's",
-    {"lite": Grid(METHODS, (*LITE_SIX, *LITE_DIRICHLET))},
+    {"lite": Grid(METHODS, columns("lite_six", "lite_dirichlet"))},
     computed=_Beside("paper"),
     borrows=True,
     shows="Whether differences at this scale have the sign of those at the paper's.",

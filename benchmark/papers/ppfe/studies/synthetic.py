@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -17,8 +17,6 @@ from pfl_benchmark.studies.statistics import mean_and_std
 
 if TYPE_CHECKING:
     from pfl_benchmark.render.picture import Picture
-
-__all__ = ["PACKAGE", "TEXT", "compute", "figures", "tables"]
 
 PACKAGE = "pfl_benchmark.papers.ppfe.synthetic"
 TEXT = ("r_p",)
@@ -88,10 +86,6 @@ def figures(numbers: pd.DataFrame, profile: Profile) -> list[Picture]:
     from pfl_benchmark.papers.ppfe.synthetic.figures import clients_picture, ratio_picture
 
     return [
-        dataclasses.replace(
-            picture,
-            name=f"synthetic-{picture.name}",
-            caption=profile.warned(picture.caption),
-        )
+        replace(picture, name=f"synthetic-{picture.name}", caption=profile.warned(picture.caption))
         for picture in (clients_picture(numbers), ratio_picture(numbers))
     ]

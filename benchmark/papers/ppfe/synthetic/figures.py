@@ -14,8 +14,6 @@ from pfl_benchmark.papers.ppfe.synthetic.study import METHODS
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.render.style import COLUMN, GREY, SMALL, looks
 
-__all__ = ["clients_picture", "ratio_picture"]
-
 _LOOKS: dict[str, dict[str, Any]] = {
     "local": {"marker": "s"},
     "fedavg": {"marker": "^"},

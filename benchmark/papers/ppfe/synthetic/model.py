@@ -12,8 +12,6 @@ import numpy as np
 
 from pfl_benchmark.engine.streams import Streams
 
-__all__ = ["DIMENSION", "NOISE_VARIANCE", "UNIFORM", "Federation", "Ratio", "draw"]
-
 DIMENSION = 100  # d
 NOISE_VARIANCE = 0.25  # σ_ε², the smallest test error that anyone can expect
 LOW, HIGH = 0.5, 1.5  # range of the diagonal of Σ_k, and of α_k

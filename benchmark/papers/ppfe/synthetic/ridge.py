@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["Ridge", "errors", "fedavg", "fedavg_ft", "local", "ppfe"]
-
 
 @dataclass(frozen=True)
 class Ridge:

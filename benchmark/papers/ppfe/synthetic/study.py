@@ -12,8 +12,6 @@ import pandas as pd
 from pfl_benchmark.papers.ppfe.synthetic.model import UNIFORM, Federation, Ratio, draw
 from pfl_benchmark.papers.ppfe.synthetic.ridge import Ridge, errors, fedavg, fedavg_ft, local, ppfe
 
-__all__ = ["METHODS", "PROFILES", "STAGES", "TIE", "Profile", "Study", "run_studies", "summarise"]
-
 STAGES = 4  # T (paper)
 DECAY = 0.5  # of λ from stage to stage; the paper says "progressively reduced"
 HELD_OUT = 0.2  # share of the training samples that chooses λ (paper)

@@ -13,8 +13,6 @@ from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import LEVEL, Comparison, compare_with
 
-__all__ = ["Finding", "claims", "find_claim"]
-
 
 @dataclass(frozen=True)
 class Finding:

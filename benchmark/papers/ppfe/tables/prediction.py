@@ -9,19 +9,17 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from pfl_benchmark.papers.ppfe.studies.claims import CLAIMS
-from pfl_benchmark.papers.ppfe.studies.columns import DIRICHLET, LITE_DIRICHLET, LITE_SIX, SIX
-from pfl_benchmark.papers.ppfe.studies.rows import METHODS
+from pfl_benchmark.papers.ppfe.studies.shared import METHODS, columns
 from pfl_benchmark.papers.ppfe.tables.claims import find_claim
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.render.forms import signed
 from pfl_benchmark.render.table import Cell, Head, Plain, Table
 from pfl_benchmark.studies.grid import Column, Grid, Profile, Variant
+from pfl_benchmark.studies.profiles import PROFILES
 from pfl_benchmark.studies.results import Results, collect
 
-__all__ = ["claim_signs", "rank_correlations"]
-
-_PAPER = Profile("paper", seeds=(0, 1, 2))
-_PAIRS = tuple(zip((*LITE_SIX, *LITE_DIRICHLET), (*SIX, *DIRICHLET), strict=True))
+_PAPER = PROFILES["paper"]
+_PAIRS = tuple(zip(columns("lite_six", "lite_dirichlet"), columns("six", "dirichlet"), strict=True))
 
 
 def rank_correlations(profile: Profile, here: Store, there: Store) -> Table:

@@ -9,8 +9,6 @@ from pfl_benchmark.present.tables.places import heads, lines_table, scaled
 from pfl_benchmark.render.table import Cell, Table
 from pfl_benchmark.studies.results import Results
 
-__all__ = ["calibration"]
-
 _TOTAL = "total deviation"
 
 

@@ -14,8 +14,6 @@ from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import MISSING, Cell, Head, Table
 from pfl_benchmark.studies.results import Results
 
-__all__ = ["stages", "stages_sent"]
-
 _SENT_IN_PAPER = "For the stages 2, 3 and 4 on CIFAR-100 the paper states 98.8, 83.8 and 19.5 % sent."
 _HINDSIGHT = "hindsight_test_accuracy"
 _PARTS = {
