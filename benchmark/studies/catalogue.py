@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.settings import SETTINGS
@@ -12,6 +13,7 @@ from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from pfl_benchmark.studies.papers import offered
 from pfl_benchmark.studies.points import at_rates, validation, with_points
 from pfl_benchmark.studies.profiles import PROFILES
+from pfl_benchmark.studies.study_file import read_study
 
 _METHODS = tuple(Variant(method.title, name) for name, method in sorted(ALGORITHMS.items()))
 
@@ -97,6 +99,7 @@ STUDIES: dict[str, Study] = {
         _OWN_POINTS,
         _NATURAL,
         _NATURAL_RATES,
+        *map(read_study, sorted((Path(__file__).parent / "files").glob("*.toml"))),
     )
 }
 
