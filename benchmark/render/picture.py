@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 import matplotlib
 from matplotlib.figure import Figure
+from PIL import Image
 
 from pfl_benchmark.render.style import SETTINGS
 
-_DPI = 220
+_DPI = 150
+_COLOURS = 256  # of a PNG file: documents show these files, which so stay below 100 KB
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,12 @@ class Picture:
         return self._saved("svg", {"Date": None}).decode()
 
     def to_png(self) -> bytes:
-        """The figure as a PNG file."""
-        return self._saved("png", {"Software": None})
+        """The figure as a PNG file, of few colours so that it is small."""
+        drawn = Image.open(io.BytesIO(self._saved("png", {"Software": None}))).convert("RGB")
+        buffer = io.BytesIO()
+        few = drawn.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        few.save(buffer, "png", optimize=True, dpi=(_DPI, _DPI))
+        return buffer.getvalue()
 
     def to_pdf(self) -> bytes:
         """The figure as a PDF file, its letters as text."""
