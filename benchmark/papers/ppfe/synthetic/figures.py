@@ -96,11 +96,11 @@ def _finish(figure: Figure, axes: Axes) -> None:
     axes.set_ylim(bottom=0.84 * NOISE_VARIANCE)
     axes.annotate(
         f"noise floor {NOISE_VARIANCE:g}",
-        (1, NOISE_VARIANCE),
+        (0.5, NOISE_VARIANCE),
         xycoords=("axes fraction", "data"),
         xytext=(0, -2.5),
         textcoords="offset points",
-        ha="right",
+        ha="center",
         va="top",
         fontsize=SMALL,
         color=GREY,
