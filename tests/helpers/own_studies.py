@@ -41,6 +41,7 @@ BYTES = _study("bytes", "communication", columns=(ONE, OTHER, TEXTS))
 FOUR = _study(
     "four", "accuracy", "over-settings", rows=(LOCAL, FEDAVG, DITTO, REP),
     columns=tuple(Column(str(n), "digits-s2", {"samples_per_client": n}) for n in (20, 30, 40, 50)),
+    figures=("rank-map",),
 )  # fmt: skip
 # What commands are tested with: studies with runs in common, on request, and of one profile alone.
 FEW = _study("few", "accuracy", "significance", rows=(FEDAVG, TUNED))
@@ -87,7 +88,7 @@ CHOICES = _study("choices", "accuracy", rows=(LOCAL, FEDAVG), on_request=("quick
 ALONE = _study("alone", "accuracy", "significance", rows=(STAGED,))
 LARGE = _study("large", "accuracy", profiles=("paper",))
 CATALOGUE = (MAIN, FEW, PAIR, SIZES, COSTS, BORROWED, ALONE, CHOICES, LARGE)
-DRAWN = (MAIN, SIZES, COSTS, SPENT)
+DRAWN = (MAIN, FOUR, SIZES, COSTS, SPENT)
 EVERY = (MAIN, AS_ROWS, AGAINST, BYTES, FOUR, SPENT, REACHED, NEW, RATED, POINTED, TRIED)
 
 

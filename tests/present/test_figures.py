@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from own_studies import DRAWN, MAIN, PROFILE, SIZES, SPENT
-from record_folders import write_records
+from own_studies import DRAWN, FOUR, MAIN, PROFILE, SIZES, SPENT
+from record_folders import write_record, write_records
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.present import figures
@@ -19,6 +19,7 @@ from pfl_benchmark.present.figures.style import panels
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.render.style import LOOKS, REST, looks
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
+from pfl_benchmark.studies.grid import configure
 from pfl_benchmark.studies.papers import makers
 from pfl_benchmark.studies.results import collect
 
@@ -186,3 +187,21 @@ def test_two_studies_with_the_same_kind_of_figure_keep_both(tmp_path):
     ]
     assert len(names[0]) == len(names[1]) == len(MAIN.figures)
     assert not set(names[0]) & set(names[1])
+
+
+def test_a_map_has_the_ranks_among_what_has_a_record(tmp_path):
+    """The best method first; a method without a record in a setting has no number there."""
+    shares = {"local": 0.2, "fedavg": 0.4, "ditto": 0.8, "fedrep": 0.6}
+    for column in FOUR.grid(PROFILE).columns[:3]:
+        for variant in FOUR.grid(PROFILE).variants:
+            if (column.title, variant.algo) != ("30", "ditto"):
+                config = configure(variant, column, PROFILE, 0)
+                write_record(tmp_path, config, shares=np.full(config.clients, shares[variant.algo]))
+    (picture,) = make_figures(collect(FOUR, PROFILE, Store.scan(tmp_path), None))
+    (axes,) = picture.figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["20", "30", "40"]
+    methods = [label.get_text() for label in axes.get_xticklabels()]
+    assert methods == ["Ditto", "FedRep", "FedAvg", "Local Only"]
+    written = {tuple(map(int, reversed(text.get_position()))): text.get_text() for text in axes.texts}
+    assert [written.get((0, x)) for x in range(4)] == ["1", "2", "3", "4"]
+    assert [written.get((1, x)) for x in range(4)] == [None, "1", "2", "3"]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from pfl_benchmark.present.figures.clients import client_accuracies
 from pfl_benchmark.present.figures.curves import CURVES
+from pfl_benchmark.present.figures.rank_map import rank_map
 from pfl_benchmark.present.figures.sweep import sweep
 from pfl_benchmark.render.picture import Picture
 from pfl_benchmark.studies.papers import makers
@@ -18,6 +19,7 @@ __all__ = ["GENERAL", "make_figures"]
 GENERAL: dict[str, Callable[[Results], Picture | None]] = {
     **CURVES,
     "client-accuracies": client_accuracies,
+    "rank-map": rank_map,
     "sweep": sweep,
 }
 
