@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from pfl_benchmark.engine.params import exact
@@ -51,6 +50,8 @@ def temperature(scores: Tensor, labels: Tensor) -> float:
 
     Source: Guo et al., ICML 2017, section 4.2.
     """
+    from scipy.optimize import minimize_scalar  # slow to import
+
     logits = exact(scores)
     own = labels.to(logits.device)
 
