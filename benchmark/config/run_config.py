@@ -164,7 +164,7 @@ class RunConfig:
         "not charged",
         absent=False,
     )
-    temperature: bool = _doc(
+    temperature_scaling: bool = _doc(
         False,
         "also score the final probabilities under a temperature that each client fits on its training "
         "samples; changes no prediction, and is not charged",
@@ -331,7 +331,7 @@ class RunConfig:
 
     def to_record(self) -> dict[str, Any]:
         """As `to_dict`, without options of local training and others that came later at their defaults."""
-        needless = {*TRAINING, "stop_after", "temperature"} - {*self.identifying}
+        needless = {*TRAINING, "stop_after", "temperature_scaling"} - {*self.identifying}
         return {name: value for name, value in self.to_dict().items() if name not in needless}
 
     @classmethod

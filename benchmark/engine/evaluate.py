@@ -124,7 +124,7 @@ def _measure(
         loss = float(F.cross_entropy(scores, own))
         rows.append((int((chosen == own).sum()), len(own), loss, f1, auc))
     cooled = None
-    if algorithm.config.temperature and kept is not None:
+    if algorithm.config.temperature_scaling and kept is not None:
         cooled = predicted(_cooled(algorithm, members, clients, found), labels)
     return rows, predicted(found, labels), cooled
 

@@ -12,7 +12,7 @@ SCORES = ("accuracy", "accuracy_unweighted", "accuracy_worst10", "accuracy_std",
 DETAILS = ("macro_f1", "auc", "auc_clients")  # which older records do not have, nor evaluations on the way
 
 _SCORED = ("brier", "ece", "ece_debiased")  # which older records do not have
-_SCALED = ("scaled_test_loss", *(f"scaled_{name}" for name in _SCORED))  # under --temperature
+_SCALED = ("scaled_test_loss", *(f"scaled_{name}" for name in _SCORED))  # under --temperature-scaling
 CALIBRATION = (*_SCORED, *_SCALED)
 
 

@@ -50,7 +50,7 @@ OTHER = {  # another value of every field
     "compute_cap": 3.0,
     "eval_every": 0,
     "eval_adapted": True,
-    "temperature": True,
+    "temperature_scaling": True,
     "seed": 1,
     "validation": 0.2,
     "new_clients": 0.2,

@@ -94,7 +94,7 @@ def test_scaled_scores_have_a_loss():
 
 
 def test_a_temperature_changes_no_result_of_any_method(algo, tiny, unbroken, launch, tmp_path):
-    plain, cooled = unbroken(algo), launch(tiny(algo, temperature=True), tmp_path)
+    plain, cooled = unbroken(algo), launch(tiny(algo, temperature_scaling=True), tmp_path)
     more = {name for name in cooled.summary if name.startswith("scaled_")}
     assert more == {"scaled_test_loss", "scaled_brier", "scaled_ece", "scaled_ece_debiased"}
     assert plain.content()["clients"] == cooled.content()["clients"]

@@ -154,7 +154,7 @@ def test_table_of_scores(tmp_path):
 
     (tmp_path / "grid.yaml").write_text(
         "algo: [fedavg, local, fedper]\nsetting: digits-s2\nclients: 6\nrounds: 2\nlocal_epochs: 1\n"
-        "temperature: true\n"
+        "temperature_scaling: true\n"
         "vary:\n  shift: [none, [concept=permute:2, labels=noise:0.1]]\n"
     )
     words = ["grid", str(tmp_path / "grid.yaml"), "--device", "cpu", "--results-dir", str(tmp_path / "made")]
@@ -165,7 +165,7 @@ def test_table_of_scores(tmp_path):
         "clients": Entry(("6",), listed=False),
         "rounds": Entry(("2",), listed=False),
         "local_epochs": Entry(("1",), listed=False),
-        "temperature": Entry(("true",), listed=False),
+        "temperature_scaling": Entry(("true",), listed=False),
         "vary.shift": Entry(("none", "concept=permute:2+labels=noise:0.1")),
     }
     own = make_grid("grid", entries)

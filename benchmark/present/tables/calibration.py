@@ -15,7 +15,12 @@ from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import mean_and_std, share_worse
 
 _SUMMED = ("accuracy", "test_loss", "brier", "ece", "ece_debiased", "accuracy_worst10", "accuracy_std")
-_SCALED = ("scaled_test_loss", "scaled_brier", "scaled_ece", "scaled_ece_debiased")  # under --temperature
+_SCALED = (
+    "scaled_test_loss",
+    "scaled_brier",
+    "scaled_ece",
+    "scaled_ece_debiased",
+)  # under --temperature-scaling
 _FIELDS = ("setting", "method", *_SUMMED, "worse_than_local", "worse_than_fedavg", "seeds")
 _HEADS = (
     "accuracy", "NLL", "Brier", "ECE", "debiased", "worst 10 %", "spread", "worse than Local Only",

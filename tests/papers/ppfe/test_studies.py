@@ -151,7 +151,11 @@ def test_studies_come_in_the_catalogues_order():
     assert [study.name for study in find_studies(None, PROFILES["paper"])] == papers
     for name in ("claims", "distinct", "prediction"):  # the quick profile's settings are distinct
         everything.remove(name)
-    assert [study.name for study in find_studies(None, PROFILES["quick"])] == [*everything, "methods", "shifts"]
+    assert [study.name for study in find_studies(None, PROFILES["quick"])] == [
+        *everything,
+        "methods",
+        "shifts",
+    ]
     assert [study.name for study in find_studies(["tuning"], PROFILES["quick"])] == ["tuning"]
     with pytest.raises(UserError, match="no study distinct in the profile quick; it is in: paper"):
         find_studies(["distinct"], PROFILES["quick"])
