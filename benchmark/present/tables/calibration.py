@@ -20,7 +20,7 @@ _SCALED = (
     "scaled_brier",
     "scaled_ece",
     "scaled_ece_debiased",
-)  # under --temperature-scaling
+)
 _FIELDS = ("setting", "method", *_SUMMED, "worse_than_local", "worse_than_fedavg", "seeds")
 _HEADS = (
     "accuracy", "NLL", "Brier", "ECE", "debiased", "worst 10 %", "spread", "worse than Local Only",
