@@ -78,7 +78,8 @@ def cell(table, row, column):
 
 
 def test_every_kind_of_table_is_tested():
-    assert {kind for study in (*EVERY, STUDIES["natural"]) for kind in study.tables} == set(GENERAL)
+    studies = (*EVERY, *(STUDIES[name] for name in ("natural", "pacs", "shifts")))
+    assert {kind for study in studies for kind in study.tables} == set(GENERAL)
 
 
 def test_mean_and_standard_deviation_over_seeds(main, table):
