@@ -28,7 +28,7 @@ from pfl_benchmark.method import (
     strip_prefix,
 )
 
-OWN, CRITICAL = "own", "critical"
+OWN, CRITICAL = "collaborators", "critical"
 
 
 @dataclass(frozen=True)
