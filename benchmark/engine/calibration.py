@@ -18,6 +18,7 @@ from pfl_benchmark.engine.params import exact
 
 BINS = 15
 _HOTTEST = 20.0  # temperatures are between its inverse and it
+_HALVINGS = 40  # of the interval of their logarithms
 
 
 class Predicted(NamedTuple):
@@ -50,16 +51,16 @@ def temperature(scores: Tensor, labels: Tensor) -> float:
 
     Source: Guo et al., ICML 2017, section 4.2.
     """
-    from scipy.optimize import minimize_scalar  # slow to import
-
     logits = exact(scores)
     own = labels.to(logits.device)
-
-    def loss(log: float) -> float:  # convex in exp(-log), so it has one minimum
-        return float(F.cross_entropy(logits * math.exp(-log), own))
-
-    most = math.log(_HOTTEST)
-    return math.exp(minimize_scalar(loss, bounds=(-most, most), method="bounded").x)
+    right = logits.gather(1, own[:, None]).mean()
+    low = -math.log(_HOTTEST)
+    high = -low
+    for _ in range(_HALVINGS):  # convex in 1/T: the slope tells the side
+        middle = (low + high) / 2
+        expected = (torch.softmax(logits * math.exp(-middle), 1) * logits).sum(1).mean()
+        low, high = (low, middle) if expected < right else (middle, high)
+    return math.exp((low + high) / 2)
 
 
 def scaled(parts: Sequence[Predicted]) -> dict[str, float]:
