@@ -142,7 +142,9 @@ class FedCAC(Algorithm):
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        call.models["model"].params.update(self._start(clients))
+        params, own = call.models["model"].params, strip_prefix(OWN, message.per_client)
+        masks = strip_prefix(CRITICAL, self.clients.gather(clients))
+        params.update({name: torch.where(masks[name], own[name], params[name]) for name in self._trained})
         return call
 
     def upload(self, outcome: LocalResult) -> Params:

@@ -103,10 +103,17 @@ def changes(setting: str, config: RunConfig, names: Iterable[str] = _FIELDS) -> 
 
 
 def nearest_setting(config: RunConfig, names: Iterable[str] = _FIELDS) -> str:
-    """The setting that `config` differs from in the fewest of the fields; empty if none has its dataset."""
+    """The setting that `config` differs from in the fewest of the fields; empty if none has its dataset.
+
+    Of several it is the one from which it differs in the fewest of all fields.
+    """
     same = [name for name, setting in SETTINGS.items() if setting.values["dataset"] == config.dataset]
     names = tuple(names)
-    return min(same, key=lambda name: len(changes(name, config, names)), default="")
+
+    def distance(name: str) -> tuple[int, int]:
+        return len(changes(name, config, names)), len(changes(name, config, _FIELDS))
+
+    return min(same, key=distance, default="")
 
 
 def setting_in_words(

@@ -146,17 +146,7 @@ def test_settings_are_named(name):
     config = RunConfig(**SETTINGS[name].values)
     assert setting_of(config) == name
     assert setting_of(dataclasses.replace(config, rounds=3, algo="ppfe", seed=5)) == name
-    varied = {
-        "samples_per_client": 7,
-        "rounds": 3,
-    }  # settings that differ in nothing else cannot be told apart
-    alike = [
-        other
-        for other in SETTINGS
-        if {**SETTINGS[other].values, **varied} == {**SETTINGS[name].values, **varied}
-    ]
-    found = setting_of(dataclasses.replace(config, samples_per_client=7))
-    assert found == f"{alike[0]}, samples per client 7"
+    assert setting_of(dataclasses.replace(config, samples_per_client=7)) == f"{name}, samples per client 7"
 
 
 def test_protocols_are_settings_of_their_own():

@@ -9,18 +9,14 @@ import numpy as np
 
 from pfl_benchmark.present.tables.captions import SELECTION, caption, notes
 from pfl_benchmark.present.tables.places import heads, rules_between
+from pfl_benchmark.records.schema import CALIBRATION
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import MISSING, Cell, Head, Table
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import mean_and_std, share_worse
 
 _SUMMED = ("accuracy", "test_loss", "brier", "ece", "ece_debiased", "accuracy_worst10", "accuracy_std")
-_SCALED = (
-    "scaled_test_loss",
-    "scaled_brier",
-    "scaled_ece",
-    "scaled_ece_debiased",
-)
+_SCALED = tuple(name for name in CALIBRATION if name.startswith("scaled_"))
 _FIELDS = ("setting", "method", *_SUMMED, "worse_than_local", "worse_than_fedavg", "seeds")
 _HEADS = (
     "accuracy", "NLL", "Brier", "ECE", "debiased", "worst 10 %", "spread", "worse than Local Only",
@@ -50,10 +46,7 @@ def calibration_scores(results: Results) -> Table:
     return Table(
         title="Scores beside accuracy",
         caption=caption(results, text),
-        heads=(
-            Head("setting", words=True, once=True),
-            *heads(*names),
-        ),
+        heads=(Head("setting", words=True, once=True), *heads(*names)),
         rows=tuple(_cells(line, fields) for line in lines),
         notes=notes(results),
         rules=rules_between([line["setting"] for line in lines]),
