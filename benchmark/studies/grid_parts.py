@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def column_of(entries: Entries, text: str) -> Column:
     """A setting, or the column of that title below ``columns``."""
     known = _parts(entries, "columns")
     if text in known:
-        return _column(text, known[text])
+        return _column(text, known[text], _parts(entries, "rows"))
     with at(entries, "setting"):
         if text not in SETTINGS and nearest(text, known):
             raise unknown("column", text, known)
@@ -143,22 +144,28 @@ def _row(title: str, own: Entries) -> Variant:
     )
 
 
-def _column(title: str, own: Entries) -> Column:
+def _column(title: str, own: Entries, rows: Mapping[str, Entries]) -> Column:
     with at(own, "setting"):
         setting = one(own, "setting")
         find_setting(setting)
-    paper, changes = None, {}
+    paper, changes, chosen = None, {}, {}
     for name in own:
         with at(own, name):
             if name == "printed":
                 if len(own[name].values) != 3:
                     raise UserError("printed: expected dataset, K, and S or alpha")
                 paper = (own[name].values[0], own[name].values[1], own[name].values[2])
+            elif name == "rows":
+                for text in own[name].values:
+                    if text not in rows:
+                        raise unknown("row", text, rows)
+                    row = _row(text, rows[text])
+                    chosen[method_of(row.algo).title] = row
             elif name in FIELDS:
                 changes[name] = field_value(name, one(own, name))
             elif name not in ("setting", "x", "group"):
                 raise unknown("field", name, FIELDS)
-    return Column(title, setting, changes, _number(own) or 0.0, paper, one(own, "group"))
+    return Column(title, setting, changes, _number(own) or 0.0, paper, one(own, "group"), chosen)
 
 
 def _number(own: Entries) -> float | None:

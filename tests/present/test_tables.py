@@ -78,7 +78,7 @@ def cell(table, row, column):
 
 
 def test_every_kind_of_table_is_tested():
-    studies = (*EVERY, *(STUDIES[name] for name in ("natural", "pacs", "shifts")))
+    studies = (*EVERY, *(STUDIES[name] for name in ("natural", "pacs", "shifts", "pfllib")))
     assert {kind for study in studies for kind in study.tables} == set(GENERAL)
 
 

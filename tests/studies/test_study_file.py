@@ -8,7 +8,7 @@ import pytest
 import pfl_benchmark.papers
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
-from pfl_benchmark.studies.grid import plan
+from pfl_benchmark.studies.grid import configure, plan
 from pfl_benchmark.studies.grid_file import Entry, read_entries
 from pfl_benchmark.studies.own_grid import make_grid
 from pfl_benchmark.studies.study_file import read_study
@@ -79,6 +79,22 @@ def test_what_a_file_says(study, tmp_path):
     assert (other.x, other.group, other.paper) == (0, "", None)
 
 
+def test_a_column_in_which_rows_stand_for_their_methods(study):
+    grid = study("""algo = ["fedper", "ditto"]
+[quick.columns]
+plain = { setting = "digits-s2" }
+own = { setting = "digits-s2", rows = ["Ditto, 3"] }
+[rows]
+"Ditto, 3" = { algo = "ditto", lam = 3, lr = 0.01 }
+""").grids["quick"]
+    plain, own = grid.columns
+    fedper, ditto = grid.variants
+    assert configure(ditto, own, PROFILES["quick"]).hyper["lam"] == 3
+    assert configure(ditto, own, PROFILES["quick"]).lr == 0.01
+    assert configure(ditto, plain, PROFILES["quick"]).lr != 0.01
+    assert configure(fedper, own, PROFILES["quick"]) == configure(fedper, plain, PROFILES["quick"])
+
+
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_the_example_of_the_documentation_is_a_study_and_a_grid(study, tmp_path, profile):
     (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "grid.md").read_text("utf-8"), re.DOTALL)
@@ -127,6 +143,7 @@ BAD = [
     (f'{COLUMN}C = {{ setting = "digits" }}\n', ["line 5", "it is a dataset"]),
     (f'{COLUMN}C = {{ setting = "digits-s2", lam = 2 }}\n', ["line 5", "unknown field 'lam'"]),
     (f'{COLUMN}C = {{ setting = "digits-s2", printed = "x" }}\n', ["line 5", "dataset, K, and S"]),
+    (f'{COLUMN}C = {{ setting = "digits-s2", rows = "R" }}\n', ["line 5", "unknown row 'R'"]),
     (f"{COLUMN}C = {{ clients = 3 }}\n", ["line 5", "'C' has no setting"]),
 ]  # fmt: skip
 

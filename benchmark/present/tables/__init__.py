@@ -13,6 +13,7 @@ from pfl_benchmark.present.tables.communication import communication
 from pfl_benchmark.present.tables.differences import differences
 from pfl_benchmark.present.tables.domains import domains
 from pfl_benchmark.present.tables.newcomers import newcomers
+from pfl_benchmark.present.tables.orders import best_and_last, order_kept
 from pfl_benchmark.present.tables.over_settings import LEAST, over_settings
 from pfl_benchmark.present.tables.spent import spent
 from pfl_benchmark.present.tables.targets import targets
@@ -33,6 +34,8 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
     "spread": spread,
     "calibration-scores": calibration_scores,
     "best-round": best_round,
+    "best-and-last": best_and_last,
+    "order-kept": order_kept,
     "communication": communication,
     "clients": clients,
     "domains": domains,
