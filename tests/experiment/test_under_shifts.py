@@ -11,6 +11,8 @@ from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
 from pfl_benchmark.datasets.api import SHIFTS
 from pfl_benchmark.interface import load_records, run
+from pfl_benchmark.present.figures import make_figures
+from pfl_benchmark.present.tables import make_table
 from pfl_benchmark.studies.clusters import clusters_found, right_clusters
 
 SMALL = {
@@ -144,41 +146,67 @@ def test_clusters_of_ifca_are_held_against_groups(tmp_path):
     assert clusters_found(dataclasses.replace(record, shifts={})) is None
 
 
-def test_table_of_scores(tmp_path):
-    """Over a grid in which the shift varies, as in a file."""
-    from pfl_benchmark.present.tables import make_table
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    """The results of a grid in which the shift varies, from a file."""
     from pfl_benchmark.records.store import Store
-    from pfl_benchmark.studies.grid_file import Entry
+    from pfl_benchmark.studies.grid_file import read_entries
     from pfl_benchmark.studies.own_grid import make_grid
     from pfl_benchmark.studies.results import collect
 
-    (tmp_path / "grid.yaml").write_text(
-        "algo: [fedavg, local, fedper]\nsetting: digits-s2\nclients: 6\nrounds: 2\nlocal_epochs: 1\n"
+    root = tmp_path_factory.mktemp("shifts")
+    (root / "grid.yaml").write_text(
+        "algo: [fedavg, local, fedper, ifca]\nsetting: digits-s2\nclients: 6\nrounds: 2\nlocal_epochs: 1\n"
         "temperature_scaling: true\n"
-        "vary:\n  shift: [none, [concept=permute:2, labels=noise:0.1]]\n"
+        "vary:\n"
+        "  shift: [none, [concept=permute:2, labels=noise:0.1], drift=2:classes=other, quantity=power]\n"
     )
-    words = ["grid", str(tmp_path / "grid.yaml"), "--device", "cpu", "--results-dir", str(tmp_path / "made")]
+    words = ["grid", str(root / "grid.yaml"), "--device", "cpu", "--results-dir", str(root / "made")]
     assert main(words) == 0
-    entries = {
-        "algo": Entry(("fedavg", "local", "fedper")),
-        "setting": Entry(("digits-s2",)),
-        "clients": Entry(("6",), listed=False),
-        "rounds": Entry(("2",), listed=False),
-        "local_epochs": Entry(("1",), listed=False),
-        "temperature_scaling": Entry(("true",), listed=False),
-        "vary.shift": Entry(("none", "concept=permute:2+labels=noise:0.1")),
-    }
-    own = make_grid("grid", entries)
-    results = collect(own.study, own.profile, Store.scan(tmp_path / "made"), None)
-    assert len(results.records) == 6
-    table = make_table(results, "calibration-scores")
+    own = make_grid("grid", read_entries(root / "grid.yaml"))
+    return collect(own.study, own.profile, Store.scan(root / "made"), None)
+
+
+def test_table_of_scores(studied):
+    assert len(studied.records) == 16
+    table = make_table(studied, "calibration-scores")
     facts = [row[0].facts for row in table.rows]
-    assert len(facts) == 6
+    assert len(facts) == 16
     assert [head.text for head in table.heads][-4:] == ["NLL at T", "Brier at T", "ECE at T", "debiased at T"]
     assert all(0 <= line["scaled_ece_debiased"] <= 2 * line["scaled_ece"] for line in facts)
     assert "labels permuted in 2 groups and 10 % of training labels wrong" in table.caption
     for line in facts:
-        assert (line["worse_than_local"] == 0) == (line["method"] == "Local Only") or line[
-            "method"
-        ] != "Local Only"
+        if line["method"] == "Local Only":
+            assert line["worse_than_local"] == 0
         assert all(line[name] is not None for name in ("test_loss", "brier", "ece", "worse_than_fedavg"))
+
+
+def test_table_of_clusters(studied):
+    (line,) = [row[0].facts for row in make_table(studied, "clusters").rows]
+    assert (line["method"], line["seeds"]) == ("IFCA", 1)
+    assert "concept=permute:2" in line["setting"]
+    record = studied.at(line["method"], line["setting"])[0]
+    assert line["right"] == clusters_found(record)
+    assert line["accuracy"] == record.summary["accuracy"]
+
+
+def test_table_of_drift(studied):
+    lines = [row[0].facts for row in make_table(studied, "drift").rows]
+    assert [line["method"] for line in lines] == studied.rows
+    for line in lines:
+        (record,) = studied.at(line["method"], line["setting"])
+        assert record.summary["drift"] | {"round": 2, "recovery": line["recovery"]} == {
+            "round": 2, "before": line["before"], "after": line["after"], "recovery": line["recovery"],
+        }  # fmt: skip
+        assert line["recovered"] == (line["recovery"] is not None)
+
+
+def test_figures_over_shifts(studied):
+    study = dataclasses.replace(studied.study, figures=("rank-map", "critical-difference"))
+    pictures = make_figures(dataclasses.replace(studied, study=study))
+    assert [picture.name for picture in pictures] == [
+        f"{study.name}-{name}" for name in ("ranks", "critical-difference")
+    ]
+    assert "4 blocks" in pictures[1].caption
+    few = dataclasses.replace(studied, records=dict([*studied.records.items()][:3]), study=study)
+    assert len(make_figures(few)) == 1

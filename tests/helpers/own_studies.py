@@ -41,7 +41,7 @@ BYTES = _study("bytes", "communication", columns=(ONE, OTHER, TEXTS))
 FOUR = _study(
     "four", "accuracy", "over-settings", rows=(LOCAL, FEDAVG, DITTO, REP),
     columns=tuple(Column(str(n), "digits-s2", {"samples_per_client": n}) for n in (20, 30, 40, 50)),
-    figures=("rank-map",),
+    figures=("rank-map", "critical-difference"),
 )  # fmt: skip
 # What commands are tested with: studies with runs in common, on request, and of one profile alone.
 FEW = _study("few", "accuracy", "significance", rows=(FEDAVG, TUNED))

@@ -16,6 +16,7 @@ from pfl_benchmark.present import figures
 from pfl_benchmark.present.figures import make_figures
 from pfl_benchmark.present.figures.curves import curve, everyone_ends, last_model
 from pfl_benchmark.present.figures.style import panels
+from pfl_benchmark.present.tables.over_settings import LEAST
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.render.style import LOOKS, REST, looks
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
@@ -47,8 +48,10 @@ def test_every_kind_of_figure_is_used_by_a_study():
 
 @pytest.mark.parametrize("study", WITH_FIGURES, ids=lambda study: study.name)
 def test_figures_are_whole_files(study, quick):
-    pictures = make_figures(results_of(study, quick))
-    assert len(pictures) == len(study.figures)
+    results = results_of(study, quick)
+    pictures = make_figures(results)
+    few = "critical-difference" in study.figures and len(results.columns) < LEAST
+    assert len(pictures) == len(study.figures) - few
     for picture in pictures:
         assert ElementTree.fromstring(picture.to_svg()).tag.endswith("svg")
         assert picture.to_png().startswith(b"\x89PNG")
@@ -64,7 +67,7 @@ def test_axes_have_labels_and_texts_do_not_meet(study, quick):
         for one, other in itertools.combinations(legends, 2):
             assert not one.overlaps(other)
         for axes in picture.figure.axes:
-            assert axes.get_xlabel()
+            assert axes.get_xlabel() or not axes.axison
             left, right = axes.get_xlim()  # ticks outside of it are not drawn
             ticks = [tick for tick in axes.get_xticklabels() if left <= tick.get_position()[0] <= right]
             texts = [*axes.texts, *ticks, axes.xaxis.label, axes.yaxis.label]

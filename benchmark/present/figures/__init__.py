@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from pfl_benchmark.present.figures.clients import client_accuracies
+from pfl_benchmark.present.figures.critical import critical_difference
 from pfl_benchmark.present.figures.curves import CURVES
 from pfl_benchmark.present.figures.rank_map import rank_map
 from pfl_benchmark.present.figures.sweep import sweep
@@ -19,6 +20,7 @@ __all__ = ["GENERAL", "make_figures"]
 GENERAL: dict[str, Callable[[Results], Picture | None]] = {
     **CURVES,
     "client-accuracies": client_accuracies,
+    "critical-difference": critical_difference,
     "rank-map": rank_map,
     "sweep": sweep,
 }

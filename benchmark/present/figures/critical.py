@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
 
+from pfl_benchmark.present.across import Across
 from pfl_benchmark.present.figures.style import LINE_HEIGHT, panels
+from pfl_benchmark.present.tables.over_settings import LEAST, blocks_of
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.render.style import COLUMN, GREY, SMALL
 from pfl_benchmark.studies.friedman import groups
+from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import LEVEL
 
 _LINE = 1.5 * LINE_HEIGHT  # inches between labels
@@ -51,6 +55,19 @@ def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: fl
         f"CD = {distance:.2f} (Nemenyi test, {LEVEL}); it holds if the Friedman test finds a difference."
     )
     return Picture("critical-difference", "Average ranks", caption, figure)
+
+
+def critical_difference(results: Results) -> Picture | None:
+    """The diagram over all settings of a study of which every method has a record."""
+    blocks = blocks_of(results)
+    if len(set(blocks.settings)) < LEAST or len(blocks.methods) < 3:
+        return None
+    found = Across(blocks)
+    assert found.critical_difference is not None
+    drawn = critical_differences(
+        found.blocks.methods, found.ranks, found.critical_difference, len(found.scores)
+    )
+    return replace(drawn, caption=results.profile.warned(drawn.caption))
 
 
 def _axis(panel: Axes, methods: int, distance: float) -> None:

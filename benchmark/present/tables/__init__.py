@@ -15,6 +15,7 @@ from pfl_benchmark.present.tables.domains import domains
 from pfl_benchmark.present.tables.newcomers import newcomers
 from pfl_benchmark.present.tables.orders import best_and_last, order_kept
 from pfl_benchmark.present.tables.over_settings import LEAST, over_settings
+from pfl_benchmark.present.tables.shifts import clusters, drift
 from pfl_benchmark.present.tables.spent import spent
 from pfl_benchmark.present.tables.targets import targets
 from pfl_benchmark.present.tables.tuning import points, rates, tuning
@@ -38,7 +39,9 @@ GENERAL: dict[str, Callable[[Results], Table]] = {
     "order-kept": order_kept,
     "communication": communication,
     "clients": clients,
+    "clusters": clusters,
     "domains": domains,
+    "drift": drift,
     "new-clients": newcomers,
     "spent": spent,
     "targets": targets,

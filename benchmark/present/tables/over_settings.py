@@ -21,7 +21,7 @@ _FIELDS = (
 
 def over_settings(results: Results) -> Table:
     """As ``compare --across``; no figures where fewer than four settings have a record of every method."""
-    blocks = _blocks(results)
+    blocks = blocks_of(results)
     settings = len(set(blocks.settings))
     count = f"{settings} of {len(results.columns)} settings have a record of every method"
     if settings < LEAST or len(blocks.methods) < 2:
@@ -40,7 +40,7 @@ def over_settings(results: Results) -> Table:
     )
 
 
-def _blocks(results: Results) -> Blocks:
+def blocks_of(results: Results) -> Blocks:
     """Columns and seeds of which all rows have a record, but for rows without any."""
     rows = tuple(row for row in results.rows if any(results.at(row, column) for column in results.columns))
     found = []
