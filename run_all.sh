@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 usage() {
     cat <<'TEXT'
 usage: ./run_all.sh [--profile quick|lite|paper] [options of `python -m benchmark tables`]
-       ./run_all.sh test [--fast] [options of pytest]
+       ./run_all.sh test [--fast | --all] [options of pytest]
        ./run_all.sh setup | doctor | docs
 
   (no --profile)   paper if a CUDA GPU is present, otherwise quick
@@ -25,6 +25,7 @@ usage: ./run_all.sh [--profile quick|lite|paper] [options of `python -m benchmar
   --dry-run        print what would run and how long it would take
   test             run linter, type checker and tests, with one process per core
   test --fast      the same without the slow tests, which it lists; under a minute on two cores after the first call
+  test --all       the same with every method in every test over all methods; without it some take turns
   setup            create .venv with the packages of requirements.txt, nothing else; other calls do so, too
   doctor           print what is here (Python, PyTorch, GPU, cores, memory, disk, data), what is missing, and what
                    to do about it; installs nothing

@@ -1,6 +1,8 @@
 """Shared fixtures: a tiny federation on the digits, and ways to run a method on it."""
 
 import json
+import zlib
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,24 +50,63 @@ TINY = {
 SLOW = Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split()
 
 
+# In a run of the whole suite, tests over the registry of methods take these, which differ most in what they
+# ask of the engine, and one in `SHARE` of the others, each test others than its neighbours. Where files, -k or
+# --all are given they take all methods.
+ALWAYS = ("fedavg", "fedper", "ditto", "scaffold", "ppfe")
+SHARE = 6
+
+
 def pytest_addoption(parser):
     parser.addoption("--fast", action="store_true", help="leave out what tests/slow.txt names")
+    parser.addoption("--all", action="store_true", help="tests over the methods with all of them, not some")
+
+
+def pytest_configure(config):
+    """Processes of xdist take over the option."""
+    if not hasattr(config, "workerinput"):
+        named = config.args_source == pytest.Config.ArgsSource.ARGS or config.option.keyword
+        config.option.all = bool(config.option.all or named)
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out slow tests if asked, and begin with the files that hold any, so that none is last alone."""
+    """Leave out what options say; files with slow tests come first, so that none of these is last alone."""
     slow = [item for item in items if item.nodeid.startswith(tuple(SLOW))]
-    if config.getoption("--fast"):
-        config.hook.pytest_deselected(items=slow)
-        left_out = set(slow)
-        items[:] = [item for item in items if item not in left_out]
+    left_out = set(slow) if config.getoption("--fast") else set()
+    if not config.getoption("--all"):
+        left_out |= _not_drawn(items)
+    config.hook.pytest_deselected(items=[*left_out])
+    items[:] = [item for item in items if item not in left_out]
     files = {item.path for item in slow}
     items.sort(key=lambda item: item.path not in files)
 
 
+def _not_drawn(items):
+    """Of tests that are there for most methods, those that run with --all alone."""
+    products = defaultdict(
+        lambda: defaultdict(list)
+    )  # items by test with its other parameters, and by method
+    for item in items:
+        values = item.callspec.params if hasattr(item, "callspec") else {}
+        named = [key for key, value in values.items() if isinstance(value, str) and value in ALGORITHMS]
+        if len(named) == 1:
+            others = {key: str(value) for key, value in values.items() if key not in named}
+            products[item.path.name, item.originalname, str(others)][values[named[0]]].append(item)
+    left_out = set()
+    for product, methods in products.items():
+        if len(methods) > len(ALGORITHMS) / 2:
+            rest = [name for name in sorted(methods) if name not in ALWAYS]
+            first = zlib.crc32(repr(product).encode())
+            left_out |= {item for at, name in enumerate(rest, first) if at % SHARE for item in methods[name]}
+    return left_out
+
+
 def pytest_terminal_summary(terminalreporter, config):
+    if not config.getoption("--all"):
+        text = f"tests over all methods ran with {len(ALWAYS)} of them and a sixth of the others"
+        terminalreporter.section(f"{text}; --all: with all")
     if config.getoption("--fast"):
-        terminalreporter.section("left out by --fast (all methods and kinds of cells run without it)")
+        terminalreporter.section("left out by --fast (all kinds of runs are tested without it)")
         for name in SLOW:
             terminalreporter.line(name)
 
