@@ -18,6 +18,7 @@ from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.batches import check_batches
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.features import compute_once
 from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import Unlucky, UserError
@@ -141,6 +142,8 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     data = FederatedData(*_trained_on(config, dataset, split), device)
     executor = EXECUTORS[resolved.executor](config, data, streams, strict=execution.executor != "auto")
     network, initial = begin(network, streams.get("init"), device, weights, executor.layout)
+    if config.adapters and not config.augment:
+        network = compute_once(network, data, executor)
     schedule = Schedule(data.clients, config.participation, streams)
     task = RunContext(config, network, data, streams, schedule, config.rounds, initial, executor)
     prepared = Prepared(resolved, dataset, split, task, unshifted, changed.facts, about, note)
