@@ -36,7 +36,8 @@ def compute_once(network: Network, data: FederatedData, executor: Executor) -> N
     stop = depth(network)
     if not stop:
         return network
-    rows = {part: data.used(part) for part in ("train", "test")}
+    parts: tuple[Part, ...] = ("train", "test")
+    rows = {part: data.used(part) for part in parts}
     sample = network.apply({}, data.encode(data.stored()[0][:1]), stop=stop)
     if sum(map(len, rows.values())) * math.prod(sample.shape[1:]) * sample.element_size() > MOST:
         return network
