@@ -18,8 +18,8 @@ from pfl_benchmark.models.weights import fit_weights, read_weights
 from pfl_benchmark.resolve.run import resolve
 
 RUN = (
-    "--algo fedavg --dataset digits --clients 4 --samples-per-client 20 --test-samples-per-client 10 --rounds 2 "
-    "--local-epochs 1 --device cpu --executor loop"
+    "--algo fedavg --dataset digits --clients 4 --samples-per-client 20 --test-samples-per-client 10 "
+    "--rounds 2 --local-epochs 1 --device cpu --executor loop"
 )
 
 
