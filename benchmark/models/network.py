@@ -86,6 +86,12 @@ class Network:
         """Number of parameters of the named layers (default: all), buffers included."""
         return sum(math.prod(shape) for shape in self.shapes(layers).values())
 
+    @property
+    def size(self) -> int:
+        """Number of parameters that a step computes with: all but those of a frozen beginning."""
+        moving = [not layer.still for layer in self.layers]
+        return Network(self.layers[moving.index(True) :]).thawed.count()
+
     def init(self, rng: np.random.Generator, device: torch.device | str = "cpu") -> Params:
         """Draw initial parameters, layer by layer (`Layer.draw`).
 
