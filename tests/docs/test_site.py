@@ -22,8 +22,8 @@ from pfl_benchmark.commands import command_names, find_command
 from pfl_benchmark.config import own_data
 from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.run_config import RunConfig
-from pfl_benchmark.config.weights import FILES
 from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.config.weights import FILES
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.api import DATASETS, PARTITIONERS
 from pfl_benchmark.datasets.own import OWN_DATA
