@@ -62,6 +62,11 @@ class FedBN(Algorithm):
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: object) -> None:
         super().check(config, network, hyper)
+        if config.adapters and not network.normalisation:
+            raise UserError(
+                f"'{cls.name}' keeps batch normalisation, and under --adapters {config.adapters} none of it "
+                "trains; drop --adapters, or give --adapters bias and a network such as resnet8-bn"
+            )
         if not network.normalisation:
             raise UserError(
                 f"'{cls.name}' keeps batch normalisation, and --network {config.network} has none and no "

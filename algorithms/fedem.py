@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -94,6 +95,7 @@ class FedEM(Algorithm):
     )
     Hyper = FedEMHyper
     tuning = ({"components": 2}, {"components": 4})
+    refuses: ClassVar[Mapping[str, str]] = {"weights": "whose components must differ from the beginning"}
     ensemble_space = "probability"
     learns_little = True  # messages of several models: fewer rounds under a byte budget
 

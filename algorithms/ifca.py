@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -99,6 +99,7 @@ class IFCA(Algorithm):
     )
     Hyper = IFCAHyper
     tuning = ({"clusters": 3}, {"clusters": 4})
+    refuses: ClassVar[Mapping[str, str]] = {"weights": "whose models must differ from the beginning"}
     averages = False
     learns_little = True  # messages of several models: fewer rounds under a byte budget
 

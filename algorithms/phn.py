@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -105,6 +106,7 @@ class PFedHN(Algorithm):
     too_large = ("hyper_rate",)
     evaluated = "personal"
     tuning = ({"hyper_rate": 0.003}, {"hyper_rate": 0.03}, {"hyper_rate": 0.1}, {"n_hidden": 1})
+    refuses: ClassVar[Mapping[str, str]] = {"weights": "whose models are made by another network"}
     averages = False
     no_newcomers = "whose server has a trained vector for every client"
     learns_little = True  # a step of the server for each participation

@@ -1,6 +1,7 @@
 """The architectures, and networks made of any module."""
 
 import math
+import re
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,7 +22,7 @@ from pfl_benchmark.models import (
     network_from_module,
     register_network,
 )
-from pfl_benchmark.models.architectures import mobilenet, resnet8, resnet18
+from pfl_benchmark.models.architectures import mobilenet, resnet8, resnet18, vit
 
 REGISTERED = dict(ARCHITECTURES)  # before any test adds some
 IMAGE = (3, 32, 32)
@@ -32,6 +33,7 @@ SPLITS = {
     "resnet18-bn": resnet18.SPLITS,
     "resnet18-gn": resnet18.SPLITS,
     "mobilenet_v3_small": mobilenet.SPLITS,
+    "vit-tiny": vit.SPLITS,
 }
 # With ten classes of CIFAR's images: parameters, running statistics.
 COUNTS = {
@@ -41,6 +43,7 @@ COUNTS = {
     "resnet18-bn": (11_173_962, 9_600),
     "resnet18-gn": (11_173_962, 0),
     "mobilenet_v3_small": (1_528_106, 12_112),
+    "vit-tiny": (2_693_578, 0),
 }
 OURS = sorted(SPLITS)
 
@@ -128,6 +131,24 @@ def test_resnet18_is_torchvisions(norm, built):
 def test_mobilenet_is_torchvisions(built):
     theirs = import_torchvision("models").mobilenet_v3_small(num_classes=10, dropout=0.0)
     same_as(theirs, built("mobilenet_v3_small"))
+
+
+def test_vit_is_torchvisions(built):
+    """Its own class, but for the attention in plain operations."""
+    make = import_torchvision("models").VisionTransformer
+    theirs = make(32, vit.PATCH, vit.DEPTH, vit.HEADS, vit.WIDTH, 4 * vit.WIDTH, num_classes=10).eval()
+    nn.init.normal_(theirs.heads.head.weight)
+    network, values = built("vit-tiny"), theirs.state_dict()
+    ours = {"patches.patches.token": "class_token", "patches.patches.positions": "encoder.pos_embedding"}
+    params = {}
+    for key in network.shapes():
+        name = ours.get(key, key.replace("patches.patches.projection", "conv_proj"))
+        name = re.sub(
+            r"block(\d)\.block\d", lambda found: f"encoder.layers.encoder_layer_{int(found[1]) - 1}", name
+        )
+        name = re.sub("^fc", "heads.head", name.replace("block6.norm", "encoder.ln"))
+        params[key] = values[name]
+    torch.testing.assert_close(network.apply(params, images()), theirs(images()), rtol=1e-3, atol=1e-3)
 
 
 def test_resnet8_is_its_own_module(built):

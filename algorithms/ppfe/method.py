@@ -44,6 +44,7 @@ from pfl_benchmark.method import (
     RunContext,
     SharedRounds,
     StackedModel,
+    UserError,
     chunks,
     clone,
     expand,
@@ -103,6 +104,11 @@ class PPFE(Decoupled):
     def check(cls, config: RunConfig, network: Network, hyper: PPFEHyper) -> None:
         check_switches(hyper)
         check_start(hyper, f"T={hyper.T}", shared=True, personal=hyper.T > 1)
+        if config.adapters and hyper.reduction != "none":
+            raise UserError(
+                f"--adapters {config.adapters}: reduction={hyper.reduction} makes fully connected layers "
+                "smaller, of which only parts train; give --set reduction=none, or drop --adapters"
+            )
         check_stages(network, config.rounds, hyper)
         REDUCTIONS[hyper.reduction].check(network, hyper)
 

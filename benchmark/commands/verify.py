@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pfl_benchmark.config.flags import add_data_dir, add_flag, count, path
+from pfl_benchmark.config.weights import checksum_of
 from pfl_benchmark.console.terminal import say, say_left_out, shown_path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
@@ -62,6 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_data_dir(execution)
     add_execution(execution)
+    text = "files of weights that runs under --weights begin with (needed where they were made elsewhere)"
+    add_flag(execution, "--weights FILE ...", text, path, default=[])
     add_flag(parser, "--by NAME", "who verifies, for the record and the board (default: not named)")
     add_flag(parser, "--write", "save the verdicts of records that git knows, too")
     add_flag(parser, "--trust-plugins", "run the plugin files of a bundle, which are its maker's code")
@@ -141,6 +144,8 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
 
     asked = execution_of(arguments)
     asked.check_executor()
+    for file in arguments.weights:
+        checksum_of(str(file))
     usable, elsewhere = _known(gathered.records)
     say_left_out([*gathered.left_out, *elsewhere])
     records = _drawn(usable, arguments.sample or (SAMPLE if bundle else None))

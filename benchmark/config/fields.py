@@ -77,7 +77,7 @@ def in_words(name: str, value: object) -> str:
     words = name.replace("_", " ")
     if isinstance(value, bool):
         return words if value else f"no {words}"
-    return f"{words} {value}"
+    return f"{words} {f'{value:.15}' if name == 'weights' else value}"
 
 
 def describe_split(config: RunConfig) -> str:

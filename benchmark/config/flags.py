@@ -28,6 +28,7 @@ _MORE_HELP = {
 }
 
 
+NONE = "none"  # how an empty text is typed
 _OF_BUDGETS = {"byte_budget": "bytes", "compute_cap": "bytes", "sample_budget": "samples"}
 _Group = argparse.ArgumentParser | argparse._ActionsContainer
 
@@ -130,7 +131,7 @@ class _YesOrNo(argparse.BooleanOptionalAction):
 
 def _default(name: str) -> str:
     default = _FIELDS[name].default
-    text = ("yes" if default else "no") if isinstance(default, bool) else f"{default}"
+    text = ("yes" if default else "no") if isinstance(default, bool) else f"{default}" or NONE
     if any(name in setting.values for setting in SETTINGS.values()):
         return f"the setting's, else {text}"
     return text
@@ -144,7 +145,7 @@ def read_field(name: str, text: str) -> Any:
     if kind is str:
         if not text.strip():
             raise UserError(f"{flag(name)} is empty; expected a name")
-        return text
+        return "" if text == NONE and _FIELDS[name].default == "" else text
     value = _finite(flag(name), kind, text, _FIELDS[name].default)
     if kind is int and abs(value) >= 2**63:
         raise UserError(f"{flag(name)} is {text}; expected a number that fits 64 bits")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pfl_benchmark.config.adapters import read_adapters
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError
@@ -14,6 +15,8 @@ from pfl_benchmark.models import (
     find_architecture,
     sample_shape,
 )
+from pfl_benchmark.models.adapters import with_biases, with_bottlenecks, with_head, with_lora
+from pfl_benchmark.models.registry import empty_inputs
 
 
 def knows_network(config: RunConfig) -> bool:
@@ -26,6 +29,21 @@ def knows_network(config: RunConfig) -> bool:
 
 def network_of(config: RunConfig) -> Network:
     """The network of a run; a function of the configuration alone, so that no data are needed for it."""
+    network = _whole(config)
+    if not config.adapters:
+        return network
+    asked = read_adapters(config.adapters)
+    if asked.kind == "lora":
+        return with_lora(network, asked.size, asked.scale, asked.layers)
+    if asked.kind == "bottleneck":
+        info = DATASETS[config.dataset]
+        x = empty_inputs(sample_shape(info, config.embedding), info.kind)
+        return with_bottlenecks(network, asked.size, x, asked.layers)
+    return with_head(network) if asked.kind == "head" else with_biases(network, asked.layers)
+
+
+def _whole(config: RunConfig) -> Network:
+    """The network without adapters."""
     if config.own_network and config.dataset in NETWORKS:
         return build_network(config.dataset, config.dropout, config.cell, config.embedding)
     info = DATASETS[config.dataset]

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from pfl_benchmark.config.adapters import read_adapters
 from pfl_benchmark.config.lr_schedule import CONSTANT, lr_schedule
+from pfl_benchmark.config.weights import checksum_of
 from pfl_benchmark.datasets.partitioners import OPTIONS, PARTITIONERS, Partitioner, find_partitioner
 from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.datasets.shifts import JOINT, NO_SHIFT, Shift, in_text, read_shifts
@@ -66,6 +68,19 @@ class RunConfig:
         joint=JOINT,
     )
     network: str = _doc("dataset", "network (`list networks`); dataset: the dataset's own", absent="dataset")
+    weights: str = _doc(
+        "",
+        "file of weights that the network begins with, safetensors or a state dict; on record by its SHA-256",
+        absent="",
+        metavar="FILE",
+    )
+    adapters: str = _doc(
+        "",
+        "train only adapters and the last layer, all else stays frozen and is never sent: lora:r=4, "
+        "bottleneck:d=16, bias or head",
+        absent="",
+        metavar="FORM",
+    )
     participation: float = _doc(
         0.1, "share of clients in an ordinary round; the last round has everyone", within="(0, 1]"
     )
@@ -218,6 +233,9 @@ class RunConfig:
         if self.shift != NO_SHIFT:
             with contextlib.suppress(UserError):  # of `validate`
                 object.__setattr__(self, "shift", in_text(self.shifts))
+        if self.adapters:
+            with contextlib.suppress(UserError):  # of `validate`
+                object.__setattr__(self, "adapters", read_adapters(self.adapters).text)
 
     def validate(self) -> None:
         """Refuse values that cannot make a run, before anything is loaded or written."""
@@ -231,6 +249,7 @@ class RunConfig:
             if "within" in spec.metadata and spec.name not in OPTIONS:
                 check_range(spec.name, value, spec.metadata["within"])
         _ = lr_schedule(self.lr_schedule)
+        _ = read_adapters(self.adapters) if self.adapters else None
         if self.nesterov and self.optimizer != "sgd":
             raise UserError(
                 f"--nesterov is for --optimizer sgd, and it is {self.optimizer}; drop one of the two flags"
@@ -291,7 +310,11 @@ class RunConfig:
     def settled(self) -> RunConfig:
         """The same run, such that what means nothing in it does not make it another one."""
         idle = {name: getattr(RunConfig, name) for name in self.idle}
-        return dataclasses.replace(self, **idle, lr_schedule=lr_schedule(self.lr_schedule).text)
+        told: dict[str, Any] = {
+            "lr_schedule": lr_schedule(self.lr_schedule).text,
+            "weights": checksum_of(self.weights),
+        }
+        return dataclasses.replace(self, **idle, **told)
 
     @property
     def identifying(self) -> dict[str, Any]:
@@ -331,7 +354,8 @@ class RunConfig:
 
     def to_record(self) -> dict[str, Any]:
         """As `to_dict`, without options of local training and others that came later at their defaults."""
-        needless = {*TRAINING, "stop_after", "temperature_scaling"} - {*self.identifying}
+        later = {"stop_after", "temperature_scaling", "weights", "adapters"}
+        needless = {*TRAINING, *later} - {*self.identifying}
         return {name: value for name, value in self.to_dict().items() if name not in needless}
 
     @classmethod
@@ -349,8 +373,9 @@ class RunConfig:
         return config
 
 
-# How local training takes its steps; a method may refuse some (`Algorithm.refuses`).
+# How local training takes its steps.
 TRAINING = tuple(spec.name for spec in dataclasses.fields(RunConfig) if spec.metadata.get("training"))
+REFUSABLE = (*TRAINING, "weights", "adapters")  # what a method may refuse (`Algorithm.refuses`)
 _KINDS = {spec.name: str(spec.type) for spec in dataclasses.fields(RunConfig)}
 _TYPES = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
 

@@ -48,6 +48,7 @@ class FederatedData:
             self._x["test"] = torch.from_numpy(dataset.test.x).to(device)
             self._y["test"] = torch.from_numpy(dataset.test.y).to(device)
         self._split, self._turned = split, False
+        self._places: dict[Part, Tensor] = {}  # of rows of the dataset, where not all are held (`hold`)
         self.turn = split.turn
         self._index: dict[Part, list[Tensor]] = {"train": [], "test": []}
         self.train_sizes: list[int] = []
@@ -68,7 +69,7 @@ class FederatedData:
         for client, rows in self._split.later.items():
             for part, own in zip(self._index, rows, strict=True):
                 if client < len(self._index[part]):
-                    self._index[part][client] = torch.from_numpy(own).to(self.device)
+                    self._index[part][client] = self._located(part, own)
 
     def admit(self) -> None:
         """Let the clients in that took no part in training."""
@@ -80,9 +81,35 @@ class FederatedData:
             for part, own in zip(
                 self._index, self._split.later.get(client, now) if self._turned else now, strict=True
             ):
-                self._index[part].append(torch.from_numpy(own).to(self.device))
+                self._index[part].append(self._located(part, own))
             self.train_sizes.append(len(self._split.train[client]))
             self.test_sizes.append(len(self._split.test[client]))
+
+    def _located(self, part: Part, rows: np.ndarray) -> Tensor:
+        """Where rows of the dataset are among the stored samples."""
+        own = torch.from_numpy(rows).to(self.device)
+        return self._places[part][own] if part in self._places else own
+
+    def used(self, part: Part) -> Tensor:
+        """Rows of the dataset that any client ever has, new ones included, in their order."""
+        split = self._split
+        whose = split.train if part == "train" else split.test
+        later = [pair[part == "test"] for pair in split.later.values()]
+        return torch.from_numpy(np.unique(np.concatenate([*whose, *later]))).to(self.device)
+
+    def hold(self, part: Part, rows: Tensor, inputs: Tensor) -> None:
+        """Hold network inputs [n, ...] in place of the stored samples.
+
+        Args:
+            rows: of the dataset, whose they are: all that clients ever have.
+        """
+        places = torch.full((len(self._y[part]),), -1, device=self.device)
+        places[rows] = torch.arange(len(rows), device=self.device)
+        self._index[part] = [places[own] for own in self._index[part]]
+        self._places[part] = places
+        self._x[part], self._y[part] = inputs, self._y[part][rows]
+        self._vectors = None
+        self._scale, self._shift = (value.to(self.device) for value in (torch.ones(()), torch.zeros(())))
 
     def stored(self, part: Part = "train") -> tuple[Tensor, Tensor]:
         """Everybody's samples as stored, and their labels; `rows` says whose they are."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from pfl_benchmark.engine.step import Draw, Objective, Rule
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Network, Params
+from pfl_benchmark.models.frozen import merged
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,10 @@ class StackedModel:
                     f"'{layer}'; expected other names for what a method has beside the network: rename the "
                     "layer, or the method's tensor"
                 )
+
+    def merged(self) -> tuple[Params, Params]:
+        """Whole models, as `models.frozen.merged` has them."""
+        return merged(self.network, self.params)
 
 
 @dataclass

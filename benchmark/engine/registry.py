@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import TypeVar
 
-from pfl_benchmark.config.run_config import TRAINING
+from pfl_benchmark.config.run_config import REFUSABLE
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError, check_name, unknown
 
@@ -38,9 +38,9 @@ def register(cls: type[A]) -> type[A]:
     for spec in dataclasses.fields(cls.Hyper):
         if "doc" not in spec.metadata or spec.default is dataclasses.MISSING:
             raise ValueError(f"{spec.name} of {cls.Hyper.__name__} is no `option(default, doc)`")
-    if strange := [name for name in cls.refuses if name not in TRAINING]:
+    if strange := [name for name in cls.refuses if name not in REFUSABLE]:
         raise ValueError(
-            f"'{cls.name}' refuses '{strange[0]}'; expected options of local training: {', '.join(TRAINING)}"
+            f"'{cls.name}' refuses '{strange[0]}'; expected options of local training: {', '.join(REFUSABLE)}"
         )
     if not isinstance(cls.aliases, tuple) or not all(isinstance(name, str) for name in cls.aliases):
         raise ValueError(f"aliases of '{cls.name}' are {cls.aliases!r:.60}; expected a tuple of names")

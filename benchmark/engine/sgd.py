@@ -290,9 +290,10 @@ def first_layer(network: Network, phase: Phase, augment: bool) -> int:
     """
     if not phase.plain:
         return 0
-    trained = [layer.name in phase.rates for layer in network.layers]
+    trained = [layer.name in phase.rates and not layer.still for layer in network.layers]
     start = trained.index(True) if True in trained else 0
     if phase.collect is not None:
         start = min(start, network.index(phase.collect))
-    random = augment or any(layer.drops or layer.buffers for layer in network.layers[:start])
-    return 0 if random else start
+    before = network.layers[:start]
+    random = augment or any(layer.drops or layer.buffers for layer in before)
+    return 0 if random or all(layer.done for layer in before) else start

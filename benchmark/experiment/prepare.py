@@ -5,22 +5,27 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
 from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.config.weights import file_of_weights
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.standardise import standardise
 from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.batches import check_batches
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.features import compute_once
 from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import Unlucky, UserError
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.models import Network, Params
+from pfl_benchmark.models.frozen import begin
+from pfl_benchmark.models.weights import fit_weights, read_weights
 from pfl_benchmark.resolve.run import Run, check_data
 
 _SEEDS = 3  # others that are tried where a split fails
@@ -95,6 +100,8 @@ class Prepared:
     Attributes:
         unshifted: the dataset as it is without the run's shifts.
         shifts: by shift, what is on record of each.
+        weights: what is on record of the file of weights that the network begins with; empty: none.
+        note: a line about them, if there is something to tell.
     """
 
     resolved: Run
@@ -103,6 +110,8 @@ class Prepared:
     task: RunContext
     unshifted: datasets.Dataset
     shifts: Mapping[str, Mapping[str, Any]]
+    weights: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
 
     @property
     def config(self) -> RunConfig:
@@ -121,6 +130,7 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     if not resolved.executor:
         resolved = resolved.placed(execution)
     config, network, device = resolved.config, resolved.network, resolved.device
+    weights, about, note = _weights(config, network)
     if dataset is None:
         dataset = datasets.load(config.dataset, execution.data_dir, embedding=config.embedding)
     check_data(config)
@@ -131,10 +141,18 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     streams = Streams(config.seed)
     data = FederatedData(*_trained_on(config, dataset, split), device)
     executor = EXECUTORS[resolved.executor](config, data, streams, strict=execution.executor != "auto")
-    initial = network.init(streams.get("init"), device)
+    network, initial = begin(network, streams.get("init"), device, weights, executor.layout)
+    if config.adapters and not config.augment:
+        network = compute_once(network, data, executor)
     schedule = Schedule(data.clients, config.participation, streams)
     task = RunContext(config, network, data, streams, schedule, config.rounds, initial, executor)
-    prepared = Prepared(resolved, dataset, split, task, unshifted, changed.facts)
+    prepared = Prepared(resolved, dataset, split, task, unshifted, changed.facts, about, note)
+    if config.adapters:
+        try:
+            _check_shared(prepared)
+        except UserError:
+            executor.close()
+            raise
     if config.eval_adapted and not prepared.make(config.rounds).adaptation():
         executor.close()
         raise UserError(
@@ -148,6 +166,40 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
             executor.close()
             raise
     return prepared
+
+
+def _weights(config: RunConfig, network: Network) -> tuple[Params, Mapping[str, Any], str]:
+    """Tensors that a network begins with, what is on record of them, and a note."""
+    if not config.weights:
+        return {}, {}, ""
+    path = file_of_weights(config.weights)
+    fitted = fit_weights(network.plain, read_weights(path), path.name)
+    about = {
+        "file": path.name,
+        "sha256": config.weights.partition(":")[2],
+        "fresh_layers": [*fitted.fresh],
+        "unused_tensors": len(fitted.unused),
+    }
+    return fitted.tensors, about, fitted.note(path.name)
+
+
+def _check_shared(prepared: Prepared) -> None:
+    """Refuse a method that shares nothing of what trains under adapters, or has a phase without any of it."""
+    config, network = prepared.config, prepared.task.network
+    method, trainable = prepared.make(config.rounds), {*network.trainable}
+    trained = ", ".join(layer.name for layer in network.layers if not layer.still)
+    if not any({name, name.partition(".")[2]} & trainable for name in method.server):
+        raise UserError(
+            f"--adapters {config.adapters}: '{config.algo}' sends nothing of what trains ({trained}); choose "
+            "other adapters, or another --algo"
+        )
+    for phase in (*method.phases(1), *method.adaptation()):
+        frozen = [name for name in phase.rates if name in network.names and network.layer(name).still]
+        if frozen and len(frozen) == len(phase.rates):
+            raise UserError(
+                f"--adapters {config.adapters}: '{config.algo}' has a phase that trains {', '.join(frozen)} "
+                f"alone, and what trains is in {trained}; choose other adapters, or another --algo"
+            )
 
 
 def new_clients(config: RunConfig, streams: Streams) -> list[int]:

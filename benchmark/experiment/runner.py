@@ -73,6 +73,7 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
                 "expected a drift in one of them"
             )
         about = {"split": _describe(prepared)}
+        about |= {"weights": dict(prepared.weights)} if prepared.weights else {}
         root = open_store(execution.results_dir)
         refuse_other_data(root, data_of(config, about["split"]), finished_data(root, config.dataset))
         record.acquire()
@@ -82,7 +83,8 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
             data = (prepared.split.checksum, prepared.unshifted.checksum)
             record.begin(about)
             algorithm = prepared.make(plan.rounds)
-            for note in filter(None, (*Hooks(algorithm).notes(), replacement_note())):
+            notes = (prepared.note, *Hooks(algorithm).notes(), replacement_note())
+            for note in filter(None, notes):
                 print(note, file=sys.stderr)
             plugins = installed_plugins(config, resolved.plain)
             surroundings = environment(prepared.task.data.device, resolved.executor, plugins)

@@ -38,6 +38,8 @@ class Predictions(NamedTuple):
 def load_model(record: Record | str | Path, client: int) -> ClientModel:
     """The model that a client was evaluated with, as a `torch.nn.Module` on the CPU.
 
+    Of a run with ``adapters`` it is whole: what was frozen is in it, and updates by LoRA are added to it.
+
     ```python
     record = run("fedper", dataset="digits", rounds=10, save_models=True)
     model = load_model(record, client=3)
@@ -56,7 +58,8 @@ def load_model(record: Record | str | Path, client: int) -> ClientModel:
     path = _file(record, MODELS, "save_models=True")
     if not 0 <= client < record.config.clients:
         raise UserError(f"client is {client}; expected a number from 0 to {record.config.clients - 1}")
-    method, _, network = method_of(record.config)
+    method, _, adapted = method_of(record.config)
+    network = adapted.thawed
     tensors: dict[str, Tensor] = {}
     with optional("safetensors", "load_model").safe_open(path, framework="pt") as file:
         names = set(file.keys())

@@ -83,6 +83,26 @@ class Layer(ABC):
         return (type(self),)
 
     @property
+    def still(self) -> bool:
+        """True if nothing of the layer trains (`models.frozen`)."""
+        return False
+
+    @property
+    def done(self) -> bool:
+        """True if the layer only hands on what was computed before (`models.frozen`)."""
+        return False
+
+    @property
+    def plain(self) -> Layer:
+        """The layer without adapters, and with all its tensors (`models.adapters`)."""
+        return self
+
+    @property
+    def thawed(self) -> Layer:
+        """The layer with its adapters, and with all its tensors: what saved models are of."""
+        return self
+
+    @property
     def drops(self) -> bool:
         """True if the layer is random in training mode."""
         return False

@@ -11,7 +11,7 @@ import copy
 import threading
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from weakref import WeakKeyDictionary
@@ -144,9 +144,23 @@ class ModuleLayer(Layer):
         return self._call(module, self._given(params), x)
 
     def apply_stacked(
-        self, params: Mapping[str, Tensor], x: Tensor, dropout: DropoutSource | None = None
+        self,
+        params: Mapping[str, Tensor],
+        x: Tensor,
+        dropout: DropoutSource | None = None,
+        common: Collection[str] = (),
     ) -> Tensor:
-        return vmap(partial(self._call, self._own(dropout is not None)))(self._given(params), x)
+        """As `Layer.apply_stacked`; the tensors named `common` are those of all models, and not stacked."""
+        call, given = partial(self._call, self._own(dropout is not None)), self._given(params)
+        axes = {name: None if f"{self.name}.{name}" in common else 0 for name in given}
+        return vmap(call, in_dims=(axes, 0))(given, x)
+
+    def stacking_problem(self, apply_stacked: Callable[[Tensor], Tensor]) -> str:
+        """Why another way of computing two models at once does not work, in words; empty if it does."""
+        if self._reads_values:
+            return f"{self._reads_values} takes decisions by values of tensors"
+        x = torch.stack([self.example] * 2).requires_grad_(self.example.is_floating_point())
+        return self._problem(lambda: apply_stacked(x).sum().backward())
 
     def _call(self, module: nn.Module, own: Mapping[str, Tensor], x: Tensor) -> Tensor:
         return functional_call(module, {**own, **self._fixed_on(x.device)}, (x,))

@@ -33,12 +33,14 @@ class Network:
     @property
     def splittable(self) -> tuple[str, ...]:
         """Names of the fully connected layers, which a method may make personal one after the other."""
-        return tuple(layer.name for layer in self.layers if isinstance(layer, Dense))
+        return tuple(
+            layer.name for layer in self.layers if isinstance(layer.plain, Dense) and not layer.still
+        )
 
     @property
     def is_recurrent(self) -> bool:
         """True for networks that read sequences."""
-        return any(isinstance(layer, Recurrent) for layer in self.layers)
+        return any(isinstance(layer.plain, Recurrent) for layer in self.layers)
 
     def index(self, name: str) -> int:
         return self.names.index(name)
@@ -84,13 +86,19 @@ class Network:
         """Number of parameters of the named layers (default: all), buffers included."""
         return sum(math.prod(shape) for shape in self.shapes(layers).values())
 
+    @property
+    def size(self) -> int:
+        """Number of parameters that a step computes with: all but those of a frozen beginning."""
+        moving = [not layer.still for layer in self.layers]
+        return Network(self.layers[moving.index(True) :]).thawed.count()
+
     def init(self, rng: np.random.Generator, device: torch.device | str = "cpu") -> Params:
         """Draw initial parameters, layer by layer (`Layer.draw`).
 
         NumPy draws those of the layers here, so that they are the same on every device and PyTorch version.
         """
         drawn = {key: values for layer in self.layers for key, values in layer.draw(rng).items()}
-        return {key: torch.from_numpy(np.float32(values)).to(device) for key, values in drawn.items()}
+        return placed(drawn, device)
 
     def apply(
         self,
@@ -121,3 +129,18 @@ class Network:
     def with_layers(self, changed: Mapping[str, Layer]) -> Network:
         """A copy in which the named layers are replaced."""
         return Network(tuple(changed.get(layer.name, layer) for layer in self.layers))
+
+    @property
+    def plain(self) -> Network:
+        """The network without adapters, and with all its tensors."""
+        return Network(tuple(layer.plain for layer in self.layers))
+
+    @property
+    def thawed(self) -> Network:
+        """The network with its adapters, and with all its tensors: what saved models are of."""
+        return Network(tuple(layer.thawed for layer in self.layers))
+
+
+def placed(drawn: Mapping[str, np.ndarray], device: torch.device | str) -> Params:
+    """Drawn values as tensors on a device."""
+    return {key: torch.from_numpy(np.float32(values)).to(device) for key, values in drawn.items()}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
+from torch import Tensor
 
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.models.network import Network
@@ -64,11 +65,8 @@ def _built(architecture: Architecture, shape: Shape, classes: int) -> Network:
         network = architecture.make(shape, classes)
         if not isinstance(network, Network):
             raise TypeError(f"its factory returns {type(network).__name__}, no Network")
-        # A text of one word, and its mask; the characters of a text.
-        own = {"words": (1, shape[0] + 1), "characters": shape[:1]}
-        sample = own.get(architecture.kind, shape)
         params = {name: torch.empty(size, device="meta") for name, size in network.shapes().items()}
-        logits = network.apply(params, torch.empty(2, *sample, device="meta"))
+        logits = network.apply(params, empty_inputs(shape, architecture.kind))
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
     except Exception as error:  # whatever a layer makes of an input that does not fit
@@ -80,6 +78,13 @@ def _built(architecture: Architecture, shape: Shape, classes: int) -> Network:
             f"one logit a class; {ELSE}"
         )
     return network
+
+
+def empty_inputs(shape: Shape, kind: str) -> Tensor:
+    """Two inputs of a network on the `meta` device, for samples of a shape and kind."""
+    # A text of one word, and its mask; the characters of a text.
+    own = {"words": (1, shape[0] + 1), "characters": shape[:1]}
+    return torch.empty(2, *own.get(kind, shape), device="meta")
 
 
 ARCHITECTURES: dict[str, Architecture] = {}

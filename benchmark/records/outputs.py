@@ -28,9 +28,8 @@ PREDICTIONS, MODELS = "predictions.npz", "models.safetensors"
 class Model(Protocol):
     """A model of each of some clients, as methods are evaluated with it (`engine.ensemble.StackedModel`)."""
 
-    @property
-    def params(self) -> Mapping[str, Tensor]:
-        """Stacked over clients."""
+    def merged(self) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+        """Tensors stacked over clients, and those common to all."""
 
     @property
     def weights(self) -> Tensor | None:
@@ -45,6 +44,7 @@ class SavedOutputs:
         self._predictions = predictions
         self._parts: dict[str, list[np.ndarray]] = {"logits": [], "labels": [], "client": []}
         self._members: list[list[tuple[dict[str, Tensor], Tensor | None]]] = []
+        self._common: list[Mapping[str, Tensor]] = []  # of each member
 
     def take(
         self,
@@ -61,7 +61,9 @@ class SavedOutputs:
             self._parts["labels"] += [own.cpu().numpy() for own in labels]
             self._parts["client"] += [np.full(len(own), k) for k, own in zip(clients, halves, strict=True)]
         if self._safetensors is not None:
-            params = [{name: _copy(tensor) for name, tensor in each.params.items()} for each in members]
+            whole = [each.merged() for each in members]
+            params = [{name: _copy(tensor) for name, tensor in own.items()} for own, _ in whole]
+            self._common = [common for _, common in whole]
             weights = [None if each.weights is None else _copy(each.weights) for each in members]
             self._members.append(list(zip(params, weights, strict=True)))
 
@@ -82,6 +84,8 @@ class SavedOutputs:
     def _tensors(self) -> dict[str, Tensor]:
         """The models by name; what is the same for all clients once."""
         tensors: dict[str, Tensor] = {}
+        for number, common in enumerate(self._common):
+            tensors |= {f"{number}.common.{name}": _copy(t).contiguous() for name, t in common.items()}
         for number, parts in enumerate(zip(*self._members, strict=True)):
             for name in parts[0][0]:
                 stacked = torch.cat([params[name] for params, _ in parts])

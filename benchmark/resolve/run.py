@@ -17,7 +17,8 @@ from pfl_benchmark.algorithms import ALGORITHMS, find
 from pfl_benchmark.config.fields import as_typed, as_words, meant
 from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.network import knows_network, network_of
-from pfl_benchmark.config.run_config import TRAINING, RunConfig
+from pfl_benchmark.config.run_config import REFUSABLE, RunConfig
+from pfl_benchmark.config.weights import checksum_of, is_checksum
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.shifts import About
 from pfl_benchmark.engine.algorithm import Algorithm
@@ -73,6 +74,8 @@ def resolve(config: RunConfig, execution: Places | None = None, ablation: str | 
     Raises UserError for what cannot be run, `NotDefined` where the method is not defined for its data.
     """
     config.validate()
+    if config.weights and not is_checksum(config.weights):
+        config = dataclasses.replace(config, weights=checksum_of(config.weights))
     if config.dataset not in datasets.DATASETS:
         raise unknown("dataset", config.dataset, datasets.DATASETS)
     check_data(config)
@@ -83,12 +86,17 @@ def resolve(config: RunConfig, execution: Places | None = None, ablation: str | 
             f"--new-clients: clients cannot begin later with '{method.name}', {method.no_newcomers}; drop "
             "the flag or choose another --algo"
         )
-    for name in TRAINING:
+    for name in REFUSABLE:
         if name in method.refuses and getattr(config, name) != getattr(RunConfig, name):
             raise NotDefined(
                 f"{' '.join(as_words(name, getattr(config, name)))}: this is not for '{method.name}', "
                 f"{method.refuses[name]}; drop the flag or choose another --algo"
             )
+    if config.adapters and run.network != run.plain:
+        raise UserError(
+            f"--adapters {config.adapters}: '{method.name}' puts layers of its own into the network, which "
+            "would be frozen, too; choose another --algo"
+        )
     method.check(config, run.network, run.hyper)
     return run if execution is None else run.placed(execution)
 

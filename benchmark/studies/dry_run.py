@@ -22,6 +22,7 @@ from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.models.frozen import begin
 from pfl_benchmark.resolve.run import method_of
 
 
@@ -59,6 +60,7 @@ def dry_run(
     """
     streams, (method, hyper, network) = Streams(config.seed), method_of(config)
     device = device or torch.device("cpu")
+    network, initial = begin(network, streams.get("init"), device)
     rows = tuple(np.arange(samples) for _ in range(config.clients))
     dataset = noise(config.dataset, samples, config.embedding)
     data = FederatedData(dataset, Split(rows, rows, new=config.new_count), device)
@@ -69,7 +71,7 @@ def dry_run(
         streams,
         Schedule(data.clients, config.participation, streams),
         config.rounds,
-        network.init(streams.get("init"), device),
+        initial,
         EXECUTORS[executor](config, data, streams),
     )
     return DryRun(task, lambda rounds: method(dataclasses.replace(task, rounds=rounds), hyper))

@@ -88,7 +88,7 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
         {"Protocol": ["protocol.md", "records.md", "configuration.md", "bound.md"]},
         {"Methods": [*methods.menu(), "parity.md"]},
         {"Data": [*all_of("datasets"), "partitioners.md", "shifts.md"]},
-        {"Networks": all_of("networks")},
+        {"Networks": [*all_of("networks"), "adapters.md"]},
         {
             "Running": [
                 "commands.md",

@@ -46,8 +46,9 @@ def test_every_field_is_a_flag(spec, help_of):
         assert getattr(parse(flag(spec.name)), spec.name) is True
         assert getattr(parse(flag("no_" + spec.name)), spec.name) is False
     else:
-        assert help_of(flag(spec.name)).endswith(f" {spec.default})")
-        assert getattr(parse(f"{flag(spec.name)} {spec.default}"), spec.name) == spec.default
+        typed = "none" if spec.default == "" else spec.default
+        assert help_of(flag(spec.name)).endswith(f" {typed})")
+        assert getattr(parse(f"{flag(spec.name)} {typed}"), spec.name) == spec.default
     assert getattr(parse(""), spec.name) is None
 
 

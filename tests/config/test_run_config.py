@@ -26,6 +26,8 @@ OTHER = {  # another value of every field
     "shift": "concept=permute:2",
     "cell": "gru",
     "network": "cnn-emnist",
+    "weights": f"sha256:{'0' * 64}",
+    "adapters": "head",
     "participation": 0.2,
     "rounds": 80,
     "local_epochs": 1,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from browser import Browser, find_browser
 from own_images import clients_folder, encoded, write_parquet
 
@@ -22,6 +23,7 @@ from pfl_benchmark.config import own_data
 from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.config.weights import FILES
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.api import DATASETS, PARTITIONERS
 from pfl_benchmark.datasets.own import OWN_DATA
@@ -160,14 +162,14 @@ EXAMPLES = re.findall(
     r"```python\n(.*?)```", (SOURCE / "quickstart.md").read_text(encoding="utf-8"), flags=re.S
 )
 # Besides `data` and `run` on data that need no files: what ends within seconds.
-QUICK = ("list", "bound", "compare", "verify", "data", "run")
+QUICK = ("list", "bound", "compare", "verify", "data", "pretrain", "run")
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder in which the commands work as they do in a checkout; what they register is undone."""
     monkeypatch.chdir(tmp_path)
-    for name in (VARIABLE, OWN_DATA):
+    for name in (VARIABLE, OWN_DATA, FILES):
         monkeypatch.setenv(name, "")
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "paper").symlink_to(ROOT / "results" / "paper")
@@ -225,7 +227,9 @@ def test_commands_that_take_seconds_run(folder, capsys):
             continue
         name = "run" if words[0].startswith("-") else words[0]
         rest = list(expanded(words))
-        if name not in QUICK or (name in ("data", "run") and not is_offline(rest) and "--help" not in rest):
+        if name not in QUICK or (
+            name in ("data", "pretrain", "run") and not is_offline(rest) and "--help" not in rest
+        ):
             continue
         if name == "run" and "--help" not in rest:
             rest = shortened(rest)
@@ -241,6 +245,7 @@ _EXAMPLES = {"fast-head", "small-net", "power", "--exponent", "bars", "feature=u
 
 def test_all_commands_are_valid(folder):
     """Every command of the site: its flags are known, and what it would run can be run."""
+    torch.save({}, "digits.pt")  # what `pretrain` would have written
     generated = {tuple(w): path for path, text in site().pages.items() for w in commands_in(text)}
     for words, page in {**HAND, **generated}.items():
         if words[0] == "./run_all.sh":

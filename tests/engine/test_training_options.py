@@ -10,7 +10,7 @@ from plain_digits import PlainDigits
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.check.equality import equality
-from pfl_benchmark.config.run_config import TRAINING, RunConfig
+from pfl_benchmark.config.run_config import REFUSABLE, TRAINING, RunConfig
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
 from pfl_benchmark.engine.hooks import Hooks
@@ -234,10 +234,10 @@ def test_every_method_runs_under_what_it_takes_and_trains_on_what_was_planned(
 
 @pytest.mark.parametrize(("name", "algo"), [(n, a) for a, m in ALGORITHMS.items() for n in m.refuses])
 def test_what_a_method_does_not_take_is_refused_with_the_reason(name, algo, tiny):
-    assert name in TRAINING
+    assert name in REFUSABLE
     flag = re.escape(f"--{name.replace('_', '-')}")
     with pytest.raises(UserError, match=rf"^{flag}.* is not for '{algo}', \w+ .*; drop the flag") as found:
-        resolve(tiny(algo, **OTHERS[name]))
+        resolve(tiny(algo, **{"weights": {"weights": f"sha256:{'0' * 64}"}, **OTHERS}[name]))
     assert "\n" not in str(found.value)
 
 

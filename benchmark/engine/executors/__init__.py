@@ -28,6 +28,6 @@ def choose_executor(device_type: str, network: Network, not_stackable: str = "")
     Args:
         not_stackable: as of `Executor.unable`.
     """
-    stack = device_type != "cpu" or network.count() < SMALL_NETWORK
+    stack = device_type != "cpu" or network.size < SMALL_NETWORK
     wanted = ("stacked" if stack else "threads", "threads" if device_type == "cpu" else "loop")
     return next((name for name in wanted if not EXECUTORS[name].unable(network, not_stackable)), "loop")

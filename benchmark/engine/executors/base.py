@@ -45,6 +45,14 @@ class Executor(ABC):
         """
         return ""
 
+    def map(self, task: Callable[[int], Tensor], count: int) -> list[Tensor]:
+        """Results of ``task(0) … task(count − 1)``, in that order, computed as this executor does."""
+        return self._map(task, count)
+
+    def layout(self, tensor: Tensor) -> Tensor:
+        """`tensor` in this executor's memory format (images and kernels only)."""
+        return self._work.layout(tensor)
+
     def train(self, call: LocalCall) -> LocalResult:
         """Carry out the local work of the call's clients."""
         return LocalResult.join(self._map(lambda i: self._work.train(call, i), len(call.clients)))

@@ -1,0 +1,70 @@
+"""``--weights FILE``: a run is told by the file's SHA-256, and finds the file by that.
+
+The environment's PFL_WEIGHTS has the files that were given, one a line, also for the processes begun by this
+one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+from pfl_benchmark.errors import UserError, why
+
+FILES = "PFL_WEIGHTS"
+_MARK = "sha256:"
+
+
+def is_checksum(text: str) -> bool:
+    """Whether a text is no file's name, but what stands for it in a record."""
+    return re.fullmatch(f"{_MARK}[0-9a-f]{{64}}", text) is not None
+
+
+def checksum_of(text: str) -> str:
+    """What stands for a file of weights, which is found by it from now on; UserError: it cannot be read."""
+    if not text or is_checksum(text):
+        return text
+    path = Path(text).expanduser().absolute()
+    found = _checksum(path)
+    known = os.environ.get(FILES, "").splitlines()
+    if str(path) not in known:
+        os.environ[FILES] = "\n".join([*known, str(path)])
+    return found
+
+
+def file_of_weights(checksum: str) -> Path:
+    """The file that a checksum stands for; UserError: none that was given is it."""
+    known = os.environ.get(FILES, "").splitlines()
+    for line in known:
+        path = Path(line)
+        if path.is_file() and _checksum(path) == checksum:
+            return path
+    given = (
+        f"those given are others ({', '.join(Path(line).name for line in known)})"
+        if known
+        else "none is given"
+    )
+    raise UserError(
+        f"the run begins with the weights of the file whose SHA-256 is {checksum.removeprefix(_MARK)}, and "
+        f"{given}; give that file: --weights FILE"
+    )
+
+
+def _checksum(path: Path) -> str:
+    try:
+        about = path.stat()
+        return _digest(path, about.st_mtime_ns, about.st_size)
+    except OSError as error:
+        raise UserError(
+            f"--weights {path}: {why(error)}; expected a file of weights (safetensors, or a state dict that "
+            "torch.save has written)"
+        ) from error
+
+
+@cache
+def _digest(path: Path, changed: int, size: int) -> str:
+    with path.open("rb") as file:
+        return _MARK + hashlib.file_digest(file, "sha256").hexdigest()
