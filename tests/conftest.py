@@ -51,8 +51,8 @@ SLOW = Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split()
 
 
 # In a run of the whole suite, tests over the registry of methods take these, which differ most in what they
-# ask of the engine, and one in `SHARE` of the others, each test others than its neighbours. Where files, -k or
-# --all are given they take all methods.
+# ask of the engine, and one in `SHARE` of the others, each test others than its neighbours. Where files, -k
+# or --all are given they take all methods.
 ALWAYS = ("fedavg", "fedper", "ditto", "scaffold", "ppfe")
 SHARE = 6
 
