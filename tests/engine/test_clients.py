@@ -1,5 +1,7 @@
 """What clients keep: rows that appear when a client is met and stay what they were."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 import torch
@@ -20,7 +22,7 @@ def memory_of(state):
     """Bytes behind all tensors of nested dictionaries."""
     if isinstance(state, torch.Tensor):
         return state.untyped_storage().nbytes()
-    return sum(memory_of(value) for value in state.values()) if isinstance(state, dict) else 0
+    return sum(memory_of(value) for value in state.values()) if isinstance(state, Mapping) else 0
 
 
 @pytest.fixture
