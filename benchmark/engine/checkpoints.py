@@ -1,4 +1,4 @@
-"""The rows of clients in checkpoints: they lie in files beside it, and it names their places.
+"""Checkpoints, which write what has changed: rows of clients lie in files beside it; it names their places.
 
 A checkpoint writes the rows that have changed since the last one, waits until they are on the disk, and then
 replaces the file that names them. What a kill leaves is the one checkpoint or the other.
@@ -6,6 +6,7 @@ replaces the file that names them. What a kill leaves is the one checkpoint or t
 
 from __future__ import annotations
 
+import hashlib
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -18,38 +19,112 @@ import torch
 
 from pfl_benchmark.engine.client_memory import ClientMemory
 from pfl_benchmark.engine.clients import Place, Rows
-from pfl_benchmark.records.rows import RowFile, new_name
+from pfl_benchmark.records.files import load_tensors, save_tensors
+from pfl_benchmark.records.rows import RowFile, is_name, new_name
 from pfl_benchmark.records.writer import RunRecord
 
 _MARK = "rows of clients"  # the entry of a dictionary that stands for rows: the name of their file
+_PART = "in a file of its own"  # that of one which stands for an entry of the state
+_LARGE = 2**16  # bytes of tensors from which on that is worth a file
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint took: seconds, and bytes of rows."""
+    """What a checkpoint took: seconds, and bytes written."""
 
     seconds: float
-    rows: int
+    nbytes: int
 
 
-def save(record: RunRecord, state: Mapping[str, Any]) -> Saved:
-    """Write a checkpoint."""
-    started = time.perf_counter()
-    plain, files, written = packed(state, lambda width: RowFile(record.folder / new_name(), width))
-    for file in files:
-        file.sync()
-    waited = time.perf_counter() - started
-    seconds = record.save_checkpoint(plain)
-    for file in files:
-        file.settle()
-    drop_rows(record, files)
-    return Saved(waited + seconds, written)
+class Checkpoints:
+    """The checkpoints of a run, in the folder of its record.
+
+    What of a method's state is large and the same as in the checkpoint before goes to a file of its own, and
+    is not written again.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._last: dict[str, tuple[str, str]] = {}  # digest and file (empty: none) of the state's entries
+
+    def save(self, algorithm: Mapping[str, Any], **more: Any) -> Saved:
+        """Write a method's state, and more beside it."""
+        started, folder = time.perf_counter(), self._record.folder
+        plain, files, written = packed(algorithm, lambda width: RowFile(folder / new_name(), width))
+        for file in files:
+            file.sync()
+        before, self._last = self._last, {}
+        for name, value in plain.items():
+            digest, nbytes = _digest(value)
+            kept = ""
+            if before.get(name, ("",))[0] == digest and nbytes >= _LARGE:
+                kept = before[name][1]
+                if not kept:
+                    kept = new_name(ending="part")
+                    save_tensors(folder / kept, value, durable=True)
+                    written += nbytes
+                plain[name] = {_PART: kept}
+            self._last[name] = digest, kept
+        waited = time.perf_counter() - started
+        seconds = self._record.save_checkpoint({"algorithm": plain, **more})
+        written += self._record.checkpoint.stat().st_size if self._record.checkpoint.exists() else 0
+        for file in files:
+            file.settle()
+        self.drop([*(file.path.name for file in files), *(kept for _, kept in self._last.values())])
+        return Saved(waited + seconds, written)
+
+    def load(self, algorithm: Mapping[str, Any], device: torch.device) -> Any:
+        """The state of a method, of what a checkpoint holds of it.
+
+        Raises:
+            ValueError: a file of it is not as it was written.
+        """
+        folder = self._record.folder
+        whole = {
+            name: load_part(folder, value[_PART], device)
+            if isinstance(value, dict) and _PART in value
+            else value
+            for name, value in algorithm.items()
+        }
+        return unpacked(whole, folder)[0]
+
+    def drop(self, needed: Iterable[str] = ()) -> None:
+        """Remove files that neither the checkpoint needs nor a store of this process."""
+        used = [store.file.path.name for store in ClientMemory.current().stores if store.file is not None]
+        self._record.drop_rows({*needed, *used})
 
 
-def drop_rows(record: RunRecord, needed: Iterable[RowFile] = ()) -> None:
-    """Remove files of rows that neither the checkpoint needs nor a store of this process."""
-    used = [store.file for store in ClientMemory.current().stores if store.file is not None]
-    record.drop_rows({file.path.name for file in (*needed, *used)})
+def load_part(folder: Path, name: str, device: torch.device) -> Any:
+    """What a checkpoint has in a file of its own; ValueError: it is not as it was written."""
+    if not is_name(name) or not (folder / name).exists():
+        raise ValueError(f"{name} is missing")
+    return load_tensors(folder / name, device)
+
+
+def _digest(value: Any) -> tuple[str, int]:
+    """A digest of nested containers of tensors and plain values, and the bytes of the tensors."""
+    found, nbytes = hashlib.blake2b(digest_size=16), 0
+
+    def enter(inner: Any) -> None:
+        nonlocal nbytes
+        if isinstance(inner, torch.Tensor):
+            found.update(f"{inner.dtype}{tuple(inner.shape)}".encode())
+            flat = inner.detach().cpu().reshape(-1)
+            found.update(flat.view(torch.uint8).numpy().data if len(flat) else b"")
+            nbytes += inner.nbytes
+        elif isinstance(inner, dict):
+            found.update(repr(list(inner)).encode())
+            for each in inner.values():
+                enter(each)
+        elif isinstance(inner, list | tuple):
+            found.update(f"{type(inner)}{len(inner)}".encode())
+            for each in inner:
+                enter(each)
+        else:
+            found.update(repr(inner).encode())
+
+    enter(value)
+    return found.hexdigest(), nbytes
 
 
 def packed(

@@ -13,7 +13,7 @@ import torch
 
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
 from pfl_benchmark.engine.budget import Plan, first_participants, last_round
-from pfl_benchmark.engine.checkpoints import drop_rows, save, unpacked
+from pfl_benchmark.engine.checkpoints import Checkpoints
 from pfl_benchmark.engine.client_memory import ClientMemory
 from pfl_benchmark.engine.clients import chunks
 from pfl_benchmark.engine.evaluate import evaluate, evaluate_adapted, evaluate_shared
@@ -108,6 +108,7 @@ class _Loop:
         self._global: float | None = None  # accuracy of the shared model
         self._beginnings = {shared.round: shared for shared in shared_rounds_of(self.algorithm)}
         self._shared_line: dict[str, Any] | None = None
+        self.checkpoints = Checkpoints(self.record)
         self._saved = time.perf_counter()
         self._resumed = self._shared = 0
         self._origins: list[Origin] = []
@@ -119,7 +120,8 @@ class _Loop:
         elif (store := self._store) is not None:
             beginnings = reversed(self._beginnings.values())
             any(self._try(store.path(one), partial(self._take_over, store, one)) for one in beginnings)
-        drop_rows(self.record)  # of a kill, or of a checkpoint that was set aside
+        if not self._resumed:
+            self.checkpoints.drop()  # what a kill has left, or a checkpoint that was set aside
         self._origins = continued(self._origins, len(self.lines), self._environment)
 
     def _try(self, path: Path, take: Callable[[], bool]) -> bool:
@@ -155,7 +157,7 @@ class _Loop:
         if found is None:
             return False
         check_rounds(found["lines"])
-        state, _ = unpacked(found["algorithm"], self.record.folder)
+        state = self.checkpoints.load(found["algorithm"], self.device)
         self._load(lambda algorithm: algorithm.load(state))
         self.lines, self._resumed = found["lines"], found["resumed"] + 1
         self._shared, self._origins = found.get("shared", 0), found.get("origins", [{"from_round": 1}])
@@ -309,14 +311,13 @@ class _Loop:
         waited = time.perf_counter() - self._saved
         if waited < self._pause or len(self.lines) == self.end:
             return
-        state = {
-            "algorithm": self.algorithm.state(),
-            "lines": self.lines,
-            "resumed": self._resumed,
-            "shared": self._shared,
-            "origins": self._origins,
-        }
-        spent = save(self.record, state).seconds
+        spent = self.checkpoints.save(
+            self.algorithm.state(),
+            lines=self.lines,
+            resumed=self._resumed,
+            shared=self._shared,
+            origins=self._origins,
+        ).seconds
         self.record.write_rounds(self.lines)
         if self._pause:
             self._pause = max(self._pause, spent / CHECKPOINT_SHARE)

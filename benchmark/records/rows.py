@@ -15,13 +15,18 @@ from weakref import WeakSet
 
 from pfl_benchmark.errors import UserError, why
 
-PATTERN = "checkpoint-*.rows"  # in the folder of a run
-_NAME = re.compile(r"[\w-]+\.rows")
+PATTERN = "checkpoint-*"  # in the folder of a run: files of rows, and others that the checkpoint needs
+_NAME = re.compile(r"[\w-]+-[0-9a-f]{12}\.(rows|part)")
 
 
-def new_name(first: str = "checkpoint") -> str:
-    """A name that no other file of rows has."""
-    return f"{first}-{uuid.uuid4().hex[:12]}.rows"
+def new_name(first: str = "checkpoint", ending: str = "rows") -> str:
+    """A name that no other file has."""
+    return f"{first}-{uuid.uuid4().hex[:12]}.{ending}"
+
+
+def is_name(name: str) -> bool:
+    """Whether it is one of those, and leads nowhere else."""
+    return bool(_NAME.fullmatch(name))
 
 
 class RowFile:
@@ -56,7 +61,7 @@ class RowFile:
             OSError: it cannot be opened.
             ValueError: it is not there, or has other places.
         """
-        if not _NAME.fullmatch(name) or width < 1:
+        if not is_name(name) or width < 1:
             raise ValueError("it names no file of rows")
         rows, named = cls.__new__(cls), {*used}
         rows.path, rows.width, rows.users = folder / name, width, WeakSet()

@@ -12,7 +12,7 @@
         summary.json     headline figures, cost, environment (of each stretch of rounds, if it changed)
         done             present if the run is finished: the seal of the files above (`records.seal`)
         checkpoint.pt    state after some round, while the run is not finished
-        checkpoint-*.rows  what clients keep, as far as it is not in memory, and as checkpoint.pt names it
+        checkpoint-*     what clients keep, as far as it is not in memory; what checkpoint.pt names
         verified.json    whether later code gives the same, if that was asked (`experiment.verify`)
         failed.json      why a run stopped, if its training diverged, and versions and hardware
 
@@ -208,7 +208,7 @@ class RunRecord:
         return time.perf_counter() - started
 
     def drop_rows(self, needed: Collection[str] = ()) -> None:
-        """Remove files of clients' rows but those of these names."""
+        """Remove files beside the checkpoint but those of these names."""
         for path in self.folder.glob(PATTERN):
             if path.name not in needed:
                 with contextlib.suppress(OSError):  # Windows: it is open still; `open_store` removes it
