@@ -50,7 +50,8 @@ class Checkpoints:
     def save(self, algorithm: Mapping[str, Any], **more: Any) -> Saved:
         """Write a method's state, and more beside it."""
         started, folder = time.perf_counter(), self._record.folder
-        plain, files, written = packed(algorithm, lambda width: RowFile(folder / new_name(), width))
+        plain, files = packed(algorithm, lambda width: RowFile(folder / new_name(), width))
+        written = 0
         for file in files:
             file.sync()
         before, self._last = self._last, {}
@@ -68,8 +69,7 @@ class Checkpoints:
         waited = time.perf_counter() - started
         seconds = self._record.save_checkpoint({"algorithm": plain, **more})
         written += self._record.checkpoint.stat().st_size if self._record.checkpoint.exists() else 0
-        for file in files:
-            file.settle()
+        written += sum(file.settle() for file in files)
         self.drop([*(file.path.name for file in files), *(kept for _, kept in self._last.values())])
         return Saved(waited + seconds, written)
 
@@ -127,9 +127,7 @@ def _digest(value: Any) -> tuple[str, int]:
     return found.hexdigest(), nbytes
 
 
-def packed(
-    state: Any, new_file: Callable[[int], RowFile], apart: bool = False
-) -> tuple[Any, list[RowFile], int]:
+def packed(state: Any, new_file: Callable[[int], RowFile], apart: bool = False) -> tuple[Any, list[RowFile]]:
     """A state without rows of clients: they are brought to files, of which it names the places.
 
     Args:
@@ -137,21 +135,18 @@ def packed(
         apart: copy all rows to files of their own, which the stores do not use.
 
     Returns:
-        The state, the files, and the bytes of rows that were written.
+        The state, and the files.
     """
     files: list[RowFile] = []
-    written = 0
 
     def pack(rows: Rows) -> dict[str, Any]:
-        nonlocal written
-        file, places, count = (rows.copied if apart else rows.written)(new_file)
-        written += count
+        file, places = (rows.copied if apart else rows.written)(new_file)
         if file is not None and file not in files:
             files.append(file)
         name, width = (file.path.name, file.width) if file is not None else ("", 0)
         return {_MARK: name, "width": width, "places": _table(places)}
 
-    return _replaced(state, lambda value: isinstance(value, Rows), pack), files, written
+    return _replaced(state, lambda value: isinstance(value, Rows), pack), files
 
 
 def unpacked(state: Any, folder: Path, write: bool = True) -> tuple[Any, list[RowFile]]:

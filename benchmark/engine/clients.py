@@ -120,20 +120,20 @@ class Rows(Mapping[int, Params]):
     def __len__(self) -> int:
         return len({*self.held, *self.places})
 
-    def written(self, new_file: Callable[[int], RowFile]) -> tuple[RowFile | None, dict[int, Place], int]:
-        """Bring the store's rows to its file: the file (None: no rows), places by client, bytes written."""
+    def written(self, new_file: Callable[[int], RowFile]) -> tuple[RowFile | None, dict[int, Place]]:
+        """Bring the store's rows to its file: the file (None: no rows), and places by client."""
         assert self._store is not None
         return self._store.write_changed(new_file)
 
-    def copied(self, new_file: Callable[[int], RowFile]) -> tuple[RowFile | None, dict[int, Place], int]:
+    def copied(self, new_file: Callable[[int], RowFile]) -> tuple[RowFile | None, dict[int, Place]]:
         """The same with all rows in a new file, which the store does not use."""
         if not self:
-            return None, {}, 0
+            return None, {}
         assert self._store is not None
         layout = self._store.layout
         file = new_file(layout.width)
         places = {client: put(file, layout.pack(params)) for client, params in self.items()}
-        return file, places, file.nbytes
+        return file, places
 
 
 class ClientStore:
@@ -225,23 +225,22 @@ class ClientStore:
             return True
         return False
 
-    def _write(self, client: int) -> int:
-        """Bring a row to the file, unless it is there; returns the bytes written."""
+    def _write(self, client: int) -> None:
+        """Bring a row to the file, unless it is there."""
         if client in self._places:
-            return 0
+            return
         if self.file is None:
             self._use(self._memory.new_file(self.layout.width))
             assert self.file is not None
         self._places[client] = put(self.file, self.layout.pack(self._held[client]))
-        return self.layout.width
 
-    def write_changed(
-        self, new_file: Callable[[int], RowFile]
-    ) -> tuple[RowFile | None, dict[int, Place], int]:
+    def write_changed(self, new_file: Callable[[int], RowFile]) -> tuple[RowFile | None, dict[int, Place]]:
         """Bring all rows to the file, which `new_file` makes where there is none; see `Rows.written`."""
         if self.file is None and self._held:
             self._use(new_file(self.layout.width))
-        return self.file, self._places, sum(self._write(client) for client in self._held)
+        for client in self._held:
+            self._write(client)
+        return self.file, self._places
 
     def _use(self, file: RowFile | None) -> None:
         self.file = file

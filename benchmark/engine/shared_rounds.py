@@ -102,7 +102,7 @@ class SharedRoundsStore:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._prune()
-                kept, _, _ = packed(dict(state), partial(self._new_rows, path), apart=True)
+                kept, _ = packed(dict(state), partial(self._new_rows, path), apart=True)
                 save_tensors(path, {"of": self._name(shared), "state": kept, "lines": lines})
         except (OSError, UserError) as error:
             print(f"common rounds are not kept: {error}", file=sys.stderr)

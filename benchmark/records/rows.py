@@ -51,7 +51,7 @@ class RowFile:
             self._file = path.open("x+b", buffering=0)
         except OSError as error:
             raise self._error(error) from error
-        self._count = 0
+        self._count = self._written = 0
 
     @classmethod
     def found(cls, folder: Path, name: str, width: int, used: Iterable[int], write: bool = True) -> RowFile:
@@ -73,7 +73,7 @@ class RowFile:
         if named and not 0 <= min(named) <= max(named) < rows._count:
             raise ValueError(f"{name} is too short")
         rows._free = [place for place in reversed(range(rows._count)) if place not in named]
-        rows._fresh, rows._former = set(), []
+        rows._fresh, rows._former, rows._written = set(), [], 0
         return rows
 
     @property
@@ -90,6 +90,7 @@ class RowFile:
         place = self._free.pop() if self._free else self._count
         self._count = max(self._count, place + 1)
         self._fresh.add(place)
+        self._written += len(row)
         try:
             self._file.seek(place * self.width)
             while len(row):
@@ -121,10 +122,12 @@ class RowFile:
         except OSError as error:
             raise self._error(error) from error
 
-    def settle(self) -> None:
-        """There is a new checkpoint, which names all rows that are in use now."""
+    def settle(self) -> int:
+        """A new checkpoint names all rows that are in use now; returns the bytes written since the last."""
         self._free += self._former
-        self._fresh, self._former = set(), []
+        written = self._written
+        self._fresh, self._former, self._written = set(), [], 0
+        return written
 
     def _error(self, error: OSError) -> UserError:
         return UserError(
