@@ -6,17 +6,38 @@ import contextlib
 import math
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
+
+from torch import Tensor
 
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.models import Params
 from pfl_benchmark.records.rows import RowFile, new_name
 from pfl_benchmark.render.forms import size
 
-if TYPE_CHECKING:
-    from pfl_benchmark.engine.clients import ClientStore
+
+class Holder(Protocol):
+    """What a store tells of its rows (`engine.clients.ClientStore`)."""
+
+    initial: Params
+    file: RowFile | None
+
+    def scatter(self, clients: Sequence[int], stacked: Mapping[str, Tensor]) -> None:
+        """Keep rows."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of rows in memory."""
+
+    def spill(self) -> bool:
+        """Let a row be in the file only; False: there is none in memory."""
 
 
 class ClientMemory:
@@ -29,7 +50,7 @@ class ClientMemory:
 
     def __init__(self, folder: Path | None = None, budget: float = math.inf) -> None:
         self.folder, self.budget = folder, budget
-        self._stores: list[weakref.ref[ClientStore]] = []
+        self._stores: list[weakref.ref[Holder]] = []
 
     @staticmethod
     def current() -> ClientMemory:
@@ -46,11 +67,11 @@ class ClientMemory:
             _CURRENT.reset(token)
 
     @property
-    def stores(self) -> list[ClientStore]:
+    def stores(self) -> list[Holder]:
         """Those that are needed still, the first that was made first."""
         return [store for made in self._stores if (store := made()) is not None]
 
-    def add(self, store: ClientStore) -> None:
+    def add(self, store: Holder) -> None:
         """Count a store in."""
         self._stores = [made for made in self._stores if made() is not None]
         self._stores.append(weakref.ref(store))
@@ -85,7 +106,7 @@ class ClientMemory:
             return
         stores = self.stores
         rows = sum(store.row_bytes for store in stores) * met
-        needed = rows - self.budget - sum(store.file_bytes for store in stores)
+        needed = rows - self.budget - sum(store.file.nbytes for store in stores if store.file)
         free = shutil.disk_usage(self.folder).free
         if needed > free:
             raise UserError(

@@ -212,11 +212,6 @@ class ClientStore:
         """Bytes of the rows that are in memory."""
         return len(self._held) * self.row_bytes
 
-    @property
-    def file_bytes(self) -> int:
-        """Bytes of the file."""
-        return self.file.nbytes if self.file else 0
-
     def spill(self) -> bool:
         """Let the row that has been in memory for longest be in the file only; False: there is none."""
         for client in self._held:

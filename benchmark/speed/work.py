@@ -123,6 +123,7 @@ def _rounds(work: Work) -> Iterator[Turn]:
 
 
 def peak_memory(device: torch.device) -> int:
+    """The largest memory of this process so far in bytes; on CUDA, of the device."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     with contextlib.suppress(OSError, StopIteration):
