@@ -10,19 +10,21 @@ from typing import Any
 from pfl_benchmark.config.flags import add_flag, few, path
 from pfl_benchmark.console.terminal import say
 from pfl_benchmark.errors import UserError, unknown
-from pfl_benchmark.experiment.flags import add_tf32
+from pfl_benchmark.experiment.flags import add_client_memory, add_tf32
 
 HELP = "how fast this machine trains clients: every executor against plain PyTorch"
-USAGE = "[--cell NAME] [--epochs N] [--only PART ... | --all] [--output FILE] [--into FILE]"
+USAGE = "[--cell NAME] [--epochs N] [--only PART ... | --all | --scale] [--output FILE] [--into FILE]"
 EXAMPLES = """\
   python -m benchmark speed                                      the executors and plain PyTorch, two networks
   python -m benchmark speed --epochs 5                           the same in calls as long as the paper's
   python -m benchmark speed --only cohorts crowds                growth with the cohort and with the clients
+  python -m benchmark speed --scale                              10,000 clients that keep models; half an hour
   python -m benchmark speed --cell digits --json
   python -m benchmark speed --all --output speed.json            the whole measurement; minutes on a GPU
   python -m benchmark speed --from speed.json --into docs/performance.md"""
 
-_PARTS = ("cells", "cohorts", "crowds", "runs")
+_PARTS = ("cells", "cohorts", "crowds", "runs", "scale")
+_USUAL = _PARTS[:-1]  # of --all
 _DEFAULT = _PARTS[:1]  # the others answer what fewer people ask, and take minutes on CPUs
 _CELLS = ("cifar10", "digits")
 
@@ -32,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what")
     add_flag(what, "--cell NAME", "cifar10 or digits (default: both)", action="append")
     add_flag(what, "--only PART ...", f"some of {', '.join(_PARTS)} (default: {', '.join(_DEFAULT)})")
-    add_flag(what, "--all", "all parts; on CPUs the whole runs use small data")
+    add_flag(what, "--all", "all parts but scale; on CPUs the whole runs use small data")
+    text = "only scale: rounds, memory and checkpoints of five methods with 100 to 10,000 clients"
+    add_flag(what, "--scale", text)
     text = "local epochs of a timed call of cells (default: the paper's 5; on CPUs 1 of cifar10)"
     add_flag(what, "--epochs N", text, few)
     add_flag(what, "--repeats N", "timed repeats (default: 3)", few, default=3)
@@ -40,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("execution")
     add_flag(where, "--device NAME", "auto, cpu, cuda or cuda:N", default="auto")
     add_tf32(where)
+    add_client_memory(where, "of scale: memory for what clients keep (default: 1GiB)")
     output = parser.add_argument_group("output")
     add_flag(output, "--json", "print one JSON list, on one line")
     add_flag(output, "--output FILE", "keep everything measured, as JSON", path)
@@ -63,7 +68,9 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.source:
         found = measured.load(arguments.source)
     else:
-        execution = Execution(device=arguments.device, tf32=bool(arguments.tf32))
+        execution = Execution(
+            device=arguments.device, tf32=bool(arguments.tf32), client_memory=arguments.client_memory
+        )
         device = execution.pick_device()
         if arguments.into:
             Document(arguments.into).need(part_of(device.type))
@@ -92,12 +99,13 @@ def _check(arguments: argparse.Namespace) -> list[str]:
         for value in values:
             if value not in known:
                 raise unknown(kind, value, known)
-    if arguments.all and wanted:
-        raise UserError("--all and --only contradict each other; give one of them")
-    others = (wanted, arguments.all, arguments.output, arguments.cell, arguments.epochs)
+    if sum(map(bool, (arguments.all, wanted, arguments.scale))) > 1:
+        raise UserError("--all, --only and --scale contradict each other; give one of them")
+    others = (wanted, arguments.all, arguments.scale, arguments.output, arguments.cell, arguments.epochs)
     if arguments.source and any(others):
         raise UserError(
-            "--from shows what was measured before; drop --only, --all, --cell, --epochs and --output"
+            "--from shows what was measured before; drop --only, --all, --scale, --cell, --epochs and "
+            "--output"
         )
     if arguments.into and not (arguments.source or arguments.output):
         raise UserError("--into needs a saved measurement; add --output FILE, or --from FILE")
@@ -106,4 +114,6 @@ def _check(arguments: argparse.Namespace) -> list[str]:
         raise UserError(f"--output {file}: expected a file in a folder that exists")
     if arguments.into and not arguments.into.is_file():
         raise UserError(f"--into {arguments.into}: there is no such document")
-    return list(_PARTS) if arguments.all else wanted or list(_DEFAULT)
+    if arguments.scale:
+        return ["scale"]
+    return list(_USUAL) if arguments.all else wanted or list(_DEFAULT)

@@ -214,6 +214,15 @@ def few(name: str, text: str) -> int:
     return count(name, text, most=1000)
 
 
+def memory(name: str, text: str) -> int:
+    """The value of a flag that is a number of bytes: ``4GiB``, ``500MB``, ``0``."""
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?) ?([kmgt]?)(i?)b?", text.strip().lower(), re.ASCII)
+    if not found or (found[3] and not found[2]):
+        raise UserError(f"{name} is '{text:.40}'; expected bytes, such as 4GiB, 500MB, or 0 for none at all")
+    step = 1024 if found[3] or not text.strip().lower().endswith("b") else 1000
+    return int(float(found[1]) * step ** " kmgt".index(found[2] or " "))
+
+
 def path(name: str, text: str) -> Path:
     """The value of a flag that takes a path."""
     if not text or "\0" in text:

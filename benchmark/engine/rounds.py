@@ -13,6 +13,8 @@ import torch
 
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
 from pfl_benchmark.engine.budget import Plan, first_participants, last_round
+from pfl_benchmark.engine.checkpoints import Checkpoints
+from pfl_benchmark.engine.client_memory import ClientMemory
 from pfl_benchmark.engine.clients import chunks
 from pfl_benchmark.engine.evaluate import evaluate, evaluate_adapted, evaluate_shared
 from pfl_benchmark.engine.hooks import Diverged, Hooks
@@ -66,6 +68,7 @@ def run(
     """
     loop = _Loop(algorithm, plan, record, store, environment, checkpoint_seconds, kept or SavedOutputs())
     loop.restore()
+    loop.check_room()
     observer.start(loop.end, len(loop.lines))
     stops = False
     for line in loop.lines:
@@ -105,6 +108,7 @@ class _Loop:
         self._global: float | None = None  # accuracy of the shared model
         self._beginnings = {shared.round: shared for shared in shared_rounds_of(self.algorithm)}
         self._shared_line: dict[str, Any] | None = None
+        self.checkpoints = Checkpoints(self.record)
         self._saved = time.perf_counter()
         self._resumed = self._shared = 0
         self._origins: list[Origin] = []
@@ -116,6 +120,8 @@ class _Loop:
         elif (store := self._store) is not None:
             beginnings = reversed(self._beginnings.values())
             any(self._try(store.path(one), partial(self._take_over, store, one)) for one in beginnings)
+        if not self._resumed:
+            self.checkpoints.drop()  # what a kill has left, or a checkpoint that was set aside
         self._origins = continued(self._origins, len(self.lines), self._environment)
 
     def _try(self, path: Path, take: Callable[[], bool]) -> bool:
@@ -151,7 +157,8 @@ class _Loop:
         if found is None:
             return False
         check_rounds(found["lines"])
-        self._load(lambda algorithm: algorithm.load(found["algorithm"]))
+        state = self.checkpoints.load(found["algorithm"], self.device)
+        self._load(lambda algorithm: algorithm.load(state))
         self.lines, self._resumed = found["lines"], found["resumed"] + 1
         self._shared, self._origins = found.get("shared", 0), found.get("origins", [{"from_round": 1}])
         return True
@@ -166,6 +173,12 @@ class _Loop:
         self._load(lambda algorithm: load_shared(algorithm, shared, found["state"]))
         self.lines, self._shared_line, self._shared = lines, last, shared.round
         return True
+
+    def check_room(self) -> None:
+        """Raise UserError where the disk cannot take what clients will keep."""
+        everyone = self.hooks.kind(self.end).full_participation
+        clients, cohort = self.algorithm.task.data.clients, self.algorithm.task.schedule.cohort_size
+        ClientMemory.current().check_room(clients if everyone else min(clients, self.end * cohort))
 
     def step(self) -> dict[str, Any]:
         """One round; returns its line."""
@@ -273,6 +286,7 @@ class _Loop:
         """End the run after the round that it is at: the record becomes that of a run with `stop_after`."""
         self.end, line, ledger = len(self.lines), self.lines[-1], Ledger()
         self.record.shorten(self.end)
+        ClientMemory.current().move(self.record.folder)
         started = time.perf_counter()
         self._conclude(self.end, ledger, line)
         line["adaptation_samples"] += ledger.adaptation_samples
@@ -297,14 +311,13 @@ class _Loop:
         waited = time.perf_counter() - self._saved
         if waited < self._pause or len(self.lines) == self.end:
             return
-        state = {
-            "algorithm": self.algorithm.state(),
-            "lines": self.lines,
-            "resumed": self._resumed,
-            "shared": self._shared,
-            "origins": self._origins,
-        }
-        spent = self.record.save_checkpoint(state)
+        spent = self.checkpoints.save(
+            self.algorithm.state(),
+            lines=self.lines,
+            resumed=self._resumed,
+            shared=self._shared,
+            origins=self._origins,
+        ).seconds
         self.record.write_rounds(self.lines)
         if self._pause:
             self._pause = max(self._pause, spent / CHECKPOINT_SHARE)

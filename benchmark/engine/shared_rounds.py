@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from inspect import getattr_static
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ import torch
 from pfl_benchmark.config.lr_schedule import lr_schedule
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
+from pfl_benchmark.engine.checkpoints import packed, unpacked
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.environment import deciding
 from pfl_benchmark.records.files import load_tensors, save_tensors
+from pfl_benchmark.records.rows import RowFile, new_name
 from pfl_benchmark.records.sources import SOURCES, digest
 from pfl_benchmark.records.writer import FORMAT
 
@@ -99,7 +102,8 @@ class SharedRoundsStore:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._prune()
-                save_tensors(path, {"of": self._name(shared), "state": dict(state), "lines": lines})
+                kept, _ = packed(dict(state), partial(self._new_rows, path), apart=True)
+                save_tensors(path, {"of": self._name(shared), "state": kept, "lines": lines})
         except (OSError, UserError) as error:
             print(f"common rounds are not kept: {error}", file=sys.stderr)
 
@@ -121,11 +125,19 @@ class SharedRoundsStore:
             return None
         if not isinstance(found, dict) or found.get("of") != self._name(shared):
             raise ValueError("it has other rounds")
-        return found
+        state, files = unpacked(found["state"], self._folder, write=False)
+        for file in files:
+            with contextlib.suppress(OSError):
+                os.utime(file.path)
+        return {**found, "state": state}
+
+    def _new_rows(self, path: Path, width: int) -> RowFile:
+        return RowFile(self._folder / new_name(path.stem), width)
 
     def _prune(self) -> None:
         killed = self._folder.glob(".shared-*.tmp")  # half-written, by processes that were killed
-        for path in (*self._folder.glob("shared-*.pt"), *killed):
+        kept = (path for pattern in ("shared-*.pt", "shared-*.rows") for path in self._folder.glob(pattern))
+        for path in (*kept, *killed):
             with contextlib.suppress(OSError):  # another process may be deleting it as well
                 if time.time() - path.stat().st_mtime > _KEPT:
                     path.unlink()

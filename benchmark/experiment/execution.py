@@ -12,6 +12,7 @@ from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.rounds import CHECKPOINT_SECONDS
 from pfl_benchmark.errors import UserError, nearest
+from pfl_benchmark.experiment.memory import usual_budget
 from pfl_benchmark.models import Network
 from pfl_benchmark.track.base import Tracking
 
@@ -32,6 +33,7 @@ class Execution:
     tf32: bool = False  # see `engine.precision`
     save_predictions: bool = False  # see `records.outputs`
     save_models: bool = False
+    client_memory: int | None = None  # bytes that clients may keep in memory; None: a share of what is free
 
     def pick_device(self) -> torch.device:
         """The device to use; UserError where it is unknown or not here."""
@@ -62,6 +64,10 @@ class Execution:
         if device.type not in ("cpu", "cuda", "mps"):
             raise UserError(f"--device {name} is not supported; expected {_DEVICES}")
         return device
+
+    def pick_client_memory(self, device: torch.device) -> float:
+        """Bytes that what clients keep may take of a device's memory."""
+        return usual_budget(device, self.side_by_side) if self.client_memory is None else self.client_memory
 
     def check_executor(self) -> None:
         """Raise UserError for an unknown executor."""

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import TYPE_CHECKING
 
-from pfl_benchmark.config.flags import add_flag
+from pfl_benchmark.config.flags import add_flag, memory
 
 if TYPE_CHECKING:
     from pfl_benchmark.experiment.execution import Execution
@@ -17,7 +17,14 @@ def add_execution(group: argparse._ArgumentGroup) -> None:
     text = "cpu, cuda, cuda:N or mps (default: auto, an NVIDIA GPU where there is one)"
     add_flag(group, "--device NAME", text)
     add_flag(group, "--executor NAME", "how clients are trained (default: auto, the fastest for the device)")
+    text = "memory for what clients keep, such as 4GiB; more goes to a file (default: half of what is free)"
+    add_client_memory(group, text)
     add_tf32(group)
+
+
+def add_client_memory(group: argparse._ArgumentGroup, text: str) -> None:
+    """Add ``--client-memory``; `text` is its help."""
+    add_flag(group, "--client-memory SIZE", text, memory)
 
 
 def add_tf32(group: argparse._ArgumentGroup) -> None:

@@ -11,6 +11,7 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.engine.algorithm import smaller
 from pfl_benchmark.engine.budget import plan_rounds
+from pfl_benchmark.engine.client_memory import ClientMemory
 from pfl_benchmark.engine.hooks import Hooks
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.engine.rounds import Observer, run
@@ -82,7 +83,9 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
                 return _finished(record, execution)
             data = (prepared.split.checksum, prepared.unshifted.checksum)
             record.begin(about)
-            algorithm = prepared.make(plan.rounds)
+            memory = ClientMemory(record.folder, execution.pick_client_memory(prepared.task.data.device))
+            with memory.used():
+                algorithm = prepared.make(plan.rounds)
             notes = (prepared.note, *Hooks(algorithm).notes(), replacement_note())
             for note in filter(None, notes):
                 print(note, file=sys.stderr)
@@ -91,7 +94,11 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
             surroundings |= {"jobs": execution.side_by_side, "tf32": execution.tf32}
             surroundings |= {"code": code_of(config, resolved.plain)}
             followed = About(config, resolved.label, record.folder, about["split"], surroundings)
-            with precision(execution.tf32), Followed(observer, execution.trackings, followed) as follower:
+            with (
+                precision(execution.tf32),
+                memory.used(),
+                Followed(observer, execution.trackings, followed) as follower,
+            ):
                 shared = SharedRoundsStore(root, config, data, surroundings)
                 pause = execution.checkpoint_seconds
                 summary = run(algorithm, plan, record, shared, follower, surroundings, pause, kept)

@@ -13,6 +13,7 @@ import torch
 
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.budget import Plan, last_round, plan_rounds
+from pfl_benchmark.engine.client_memory import ClientMemory
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.engine.precision import precision
@@ -115,8 +116,9 @@ def verify(
         if last != len(record.rounds):
             gap = Gap("plan", "rounds", len(record.rounds), last, math.inf)
             return Verdict(record, 0, 1, [gap], surroundings)
+        memory = execution.pick_client_memory(prepared.task.data.device)
         with precision(execution.tf32):
-            found = _again(prepared, plan, rounds, observer, surroundings)
+            found = _again(prepared, plan, rounds, observer, surroundings, memory)
             if isinstance(found, Gap):
                 line = record.rounds[int(found.place.removeprefix("round ")) - 1]
                 gap = replace(found, recorded=line["loss"])
@@ -125,7 +127,7 @@ def verify(
             verdict = Verdict(record, rounds, len(recorded), gaps_of(recorded, found), surroundings)
             if verdict.verdict != DIFFERENT or not verdict.elsewhere:
                 return verdict
-            control = _again(_nudged(prepared), plan, rounds, observer, surroundings)
+            control = _again(_nudged(prepared), plan, rounds, observer, surroundings, memory)
             drift = {} if isinstance(control, Gap) else drift_of(gaps_of(found, control), rounds)
             return replace(verdict, drift=drift)
     finally:
@@ -133,16 +135,26 @@ def verify(
 
 
 def _again(
-    prepared: Prepared, plan: Plan, rounds: int, observer: Observer, surroundings: Mapping[str, Any]
+    prepared: Prepared,
+    plan: Plan,
+    rounds: int,
+    observer: Observer,
+    surroundings: Mapping[str, Any],
+    memory: float,
 ) -> Figures | Gap:
-    """The figures of the first rounds of a run; a gap where training diverges."""
+    """The figures of the first rounds of a run; a gap where training diverges.
+
+    Args:
+        memory: bytes for what clients keep.
+    """
     watched, whole = _Watched(observer, rounds), rounds == last_round(plan, prepared.config)
     with scratch() as root:
         made = RunRecord(root, prepared.config, prepared.config.algo)
         made.folder.mkdir()
         made.begin({"split": {"checksum": prepared.split.checksum}})
         try:
-            run(prepared.make(plan.rounds), plan, made, None, watched, surroundings, math.inf)
+            with ClientMemory(made.folder, memory).used():
+                run(prepared.make(plan.rounds), plan, made, None, watched, surroundings, math.inf)
         except _Enough:
             pass
         except Diverged as error:

@@ -22,6 +22,7 @@ from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch.base import Ended, attempt, unavailable
 from pfl_benchmark.launch.cores import use_share
 from pfl_benchmark.records.files import write_bytes
+from pfl_benchmark.records.rows import PATTERN
 from pfl_benchmark.records.same_data import Source
 from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import resolve
@@ -30,7 +31,8 @@ from pfl_benchmark.studies.grid import PlannedRun
 Files = Mapping[str, bytes]
 
 # In the order in which they may be written: what says that the record is whole comes last.
-_FILES = ["config.json", "rounds.jsonl", "checkpoint.pt", "clients.csv", "diagnostics.json"]
+_CHECKPOINT = "checkpoint.pt"
+_FILES = ["config.json", "rounds.jsonl", _CHECKPOINT, "clients.csv", "diagnostics.json"]
 _FILES += ["summary.json", "failed.json", "done"]
 _RARELY = 4  # times the engine's seconds between checkpoints: between those that are sent
 _LEAST = 0.1  # seconds between looks for a checkpoint
@@ -61,7 +63,7 @@ def work(
         running = thread.submit(attempt, run, execution, Quiet())
         while wait([running], timeout=pause).not_done:
             with contextlib.suppress(FileNotFoundError):  # no checkpoint yet, or the run ends just now
-                if (written := (folder / "checkpoint.pt").stat().st_mtime_ns) != sent:
+                if (written := (folder / _CHECKPOINT).stat().st_mtime_ns) != sent:
                     yield read_files(folder)
                     sent = written
     yield read_files(folder)
@@ -75,16 +77,26 @@ def clean_up(scratch: str) -> None:
 
 
 def read_files(folder: Path) -> Files:
-    """The files of a record, finished or not; what says that it is whole is read first."""
-    return {name: path.read_bytes() for name in reversed(_FILES) if (path := folder / name).exists()}
+    """The files of a record, finished or not; what says that it is whole is read first.
+
+    Rows that a checkpoint names stay what they are until the next one; where that comes meanwhile, its
+    checksums tell, and rounds are trained again.
+    """
+    files = {name: path.read_bytes() for name in reversed(_FILES) if (path := folder / name).exists()}
+    named = sorted(folder.glob(PATTERN)) if _CHECKPOINT in files else []
+    return files | {path.name: path.read_bytes() for path in named}
 
 
 def write_files(folder: Path, files: Files) -> None:
     """Write files of a record; those of an earlier attempt go."""
-    for name in _FILES:
+    rows = [name for name in files if name not in _FILES]
+    for path in folder.glob(PATTERN):
+        if path.name not in rows:
+            path.unlink(missing_ok=True)
+    for name in (*rows, *_FILES):
         if name in files:
             write_bytes(folder / name, files[name])
-    for name in ("failed.json", "checkpoint.pt"):
+    for name in ("failed.json", _CHECKPOINT):
         if name not in files:
             (folder / name).unlink(missing_ok=True)
 

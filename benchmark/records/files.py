@@ -91,8 +91,12 @@ def make_folder_of(path: Path) -> None:
         raise UserError(f"cannot write {path}: {why(error)}; choose another folder") from error
 
 
-def write_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file atomically by `write`, which gets the name to write to; UserError where that fails."""
+def write_file(path: Path, write: Callable[[Path], object], durable: bool = False) -> None:
+    """Write a file atomically by `write`, which gets the name to write to; UserError where that fails.
+
+    Args:
+        durable: return when it is on the disk, so that a power cut leaves it, too.
+    """
     if path.exists() and not path.is_file():
         raise UserError(f"cannot write {path}: it is no regular file; give another name")
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
@@ -100,7 +104,11 @@ def write_file(path: Path, write: Callable[[Path], object]) -> None:
         write(temporary)
         if path.exists():
             shutil.copymode(path, temporary)
+        if durable:
+            _sync(temporary, os.O_RDWR)
         os.replace(temporary, path)
+        if durable and os.name == "posix":
+            _sync(path.parent, os.O_RDONLY)
     except OSError as error:
         raise UserError(
             f"cannot write {path}: {why(error)}; free space there, mend its permissions "
@@ -109,6 +117,14 @@ def write_file(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path, flags: int) -> None:
+    opened = os.open(path, flags)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -126,8 +142,8 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
-def save_tensors(path: Path, value: Any) -> None:
-    """Write nested containers of tensors and plain values atomically."""
+def save_tensors(path: Path, value: Any, durable: bool = False) -> None:
+    """Write nested containers of tensors and plain values atomically; `durable` as in `write_file`."""
 
     def write(temporary: Path) -> None:
         temporary.touch()  # where that is forbidden, Python says so more plainly than torch
@@ -136,7 +152,7 @@ def save_tensors(path: Path, value: Any) -> None:
         except RuntimeError as error:  # torch reports a full disk so
             raise OSError(str(error).splitlines()[0]) from error
 
-    write_file(path, write)
+    write_file(path, write, durable)
 
 
 def load_tensors(path: Path, device: torch.device) -> Any:

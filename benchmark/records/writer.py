@@ -12,6 +12,7 @@
         summary.json     headline figures, cost, environment (of each stretch of rounds, if it changed)
         done             present if the run is finished: the seal of the files above (`records.seal`)
         checkpoint.pt    state after some round, while the run is not finished
+        checkpoint-*     what clients keep, as far as it is not in memory; what checkpoint.pt names
         verified.json    whether later code gives the same, if that was asked (`experiment.verify`)
         failed.json      why a run stopped, if its training diverged, and versions and hardware
 
@@ -28,7 +29,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,14 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError, why
 from pfl_benchmark.records.files import load_tensors, read_json, save_tensors, write_json, write_text
 from pfl_benchmark.records.metrics import ClientMetrics
+from pfl_benchmark.records.rows import PATTERN
 from pfl_benchmark.records.seal import DIAGNOSTICS, seal
 
 FORMAT = 1  # of the record files; a store of another format is refused, never mixed
 FOLDER = re.compile(r".+-[0-9a-f]{10}")  # names of record folders; of those set aside the end is another
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # a file system without locks
 _TEMPORARY = ".*-????????.tmp"  # what `records.files` writes before it renames
-_LEFT = ("checkpoint*.pt", ".lock")  # by processes that were killed after a run was finished
+_LEFT = ("checkpoint*.pt", PATTERN, ".lock")  # by processes that were killed after a run was finished
 _LONG_AGO = 3600.0  # seconds after which nobody is still writing a file
 _SECONDS_TO_LOCK = 0.2  # its last holder may be removing the file just now
 
@@ -202,8 +204,15 @@ class RunRecord:
     def save_checkpoint(self, state: Mapping[str, Any]) -> float:
         """Write a checkpoint and return the seconds it took."""
         started = time.perf_counter()
-        save_tensors(self.checkpoint, {"identity": self.config.identity, **state})
+        save_tensors(self.checkpoint, {"identity": self.config.identity, **state}, durable=True)
         return time.perf_counter() - started
+
+    def drop_rows(self, needed: Collection[str] = ()) -> None:
+        """Remove files beside the checkpoint but those of these names."""
+        for path in self.folder.glob(PATTERN):
+            if path.name not in needed:
+                with contextlib.suppress(OSError):  # Windows: it is open still; `open_store` removes it
+                    path.unlink()
 
     def load_checkpoint(self, device: torch.device) -> dict[str, Any] | None:
         """The last checkpoint, or None; raises ValueError where it is damaged or of another run."""
@@ -231,6 +240,7 @@ class RunRecord:
         write_json(self.folder / "summary.json", summary)
         seal(self.folder)
         self.checkpoint.unlink(missing_ok=True)
+        self.drop_rows()
 
 
 def _clients(metrics: ClientMetrics) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import traceback
@@ -22,6 +23,7 @@ from pfl_benchmark.experiment.unrecorded import Quiet, random_images, run_unreco
 from pfl_benchmark.records.environment import device_name, environment
 from pfl_benchmark.records.files import write_json
 from pfl_benchmark.resolve.run import resolve
+from pfl_benchmark.speed.scale import METHODS, Crowd, grown
 from pfl_benchmark.speed.tables import TABLES, Row
 from pfl_benchmark.speed.work import CELLS, COHORT, EPOCHS, PLAIN, TRAINERS, Turn, Work, processes, turns
 
@@ -41,6 +43,9 @@ class Sizes:
     crowds: tuple[int, ...] = (100, 1_000, 10_000)
     setting: str = "cifar10-s2"  # of the whole runs, as the rounds
     rounds: int = 160
+    scale_cell: str = "cifar10"  # of the methods whose clients grow in number
+    scale_methods: tuple[str, ...] = METHODS
+    scale_rounds: int = 10
 
 
 def sizes_for(
@@ -107,8 +112,21 @@ def whole_runs(execution: Execution, sizes: Sizes) -> Iterator[Row]:
         yield about | {name: summary[name] for name in ("rounds", "seconds", "samples", "samples_per_second")}
 
 
+def scale(execution: Execution, sizes: Sizes) -> Iterator[Row]:
+    """Rounds, memory and checkpoints as the number of clients grows, all of whom keep something."""
+    cell, rounds = sizes.scale_cell, sizes.scale_rounds
+    pairs = itertools.product(sizes.scale_methods, sizes.crowds)
+    yield from grown(Crowd(cell, algo, clients, rounds, execution) for algo, clients in pairs)
+
+
 Part = Callable[[Execution, Sizes], Iterator[Row]]
-PARTS: dict[str, Part] = {"cells": cells, "cohorts": cohorts, "crowds": crowds, "runs": whole_runs}
+PARTS: dict[str, Part] = {
+    "cells": cells,
+    "cohorts": cohorts,
+    "crowds": crowds,
+    "runs": whole_runs,
+    "scale": scale,
+}
 
 
 def _run(algo: str, setting: str, rounds: int, execution: Execution) -> dict[str, Any]:

@@ -30,6 +30,8 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "of copy": lambda row: f"{100 * row['share_of_copy']:.0f} %",
     "vs plain": _times("times_plain"),
     "vs loop": _times("times_loop"),
+    "CPU seconds": lambda row: f"{row['cpu_seconds']:.3f}",
+    "checkpoint": lambda row: size(row["checkpoint_bytes"]),
     "memory": lambda row: size(row["peak_memory"]),
     "calls": lambda row: f"{row['calls']} + {row['passes']}",
     "typical": lambda row: f"{row['typical']:.1e}",
@@ -57,6 +59,10 @@ TABLES = {
     ),
     "kernels": ("Ways to compute a step of ten clients", "cell, way, device, threads, ms a step, samples/s"),
     "runs": ("Whole runs", "cell, method, executor, device, rounds, seconds, samples/s"),
+    "scale": (
+        "A round and its checkpoint as the number of clients grows, all of whom keep something",
+        "cell, method, executor, device, clients, seconds, CPU seconds, checkpoint, memory",
+    ),
 }
 
 

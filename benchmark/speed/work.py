@@ -119,10 +119,11 @@ def _rounds(work: Work) -> Iterator[Turn]:
                 if device.type == "cuda":
                     torch.cuda.synchronize(device)
                 seconds = time.perf_counter() - started
-            yield Turn(prepared.resolved.executor, seconds, outcome.samples, _peak_memory(device))
+            yield Turn(prepared.resolved.executor, seconds, outcome.samples, peak_memory(device))
 
 
-def _peak_memory(device: torch.device) -> int:
+def peak_memory(device: torch.device) -> int:
+    """The largest memory of this process so far in bytes; on CUDA, of the device."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     with contextlib.suppress(OSError, StopIteration):

@@ -1,9 +1,13 @@
 """What clients keep: rows that appear when a client is met and stay what they were."""
 
+import math
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 import torch
 
+from pfl_benchmark.engine.client_memory import ClientMemory
 from pfl_benchmark.engine.clients import ClientStore
 from pfl_benchmark.engine.params import nbytes
 
@@ -20,7 +24,7 @@ def memory_of(state):
     """Bytes behind all tensors of nested dictionaries."""
     if isinstance(state, torch.Tensor):
         return state.untyped_storage().nbytes()
-    return sum(memory_of(value) for value in state.values()) if isinstance(state, dict) else 0
+    return sum(memory_of(value) for value in state.values()) if isinstance(state, Mapping) else 0
 
 
 @pytest.fixture
@@ -28,9 +32,15 @@ def initial():
     return {"a": torch.full((3,), -1.0), "b": torch.tensor(-2.0)}
 
 
+@pytest.fixture(params=[math.inf, 32, 0], ids=["memory", "both", "file"])
+def memory(request, tmp_path):
+    return ClientMemory(tmp_path, request.param)
+
+
 @pytest.fixture
-def store(initial):
-    return ClientStore(initial, CLIENTS)
+def store(initial, memory):
+    with memory.used():
+        return ClientStore(initial, CLIENTS)
 
 
 def test_clients_never_met_read_the_common_start_and_cost_nothing(store, initial):
@@ -103,8 +113,9 @@ def test_state_and_load(store, initial, differing):
     assert store.gather([0, 4, 1])["b"].tolist() == [-2, 4, 1]
 
 
-def test_the_state_holds_what_clients_keep_and_no_more(store, initial):
-    """Behind a view may lie much more than it shows, and a checkpoint would write all of it."""
+def test_the_state_holds_what_clients_keep_and_no_more(initial):
+    """Behind a view may lie much more than it shows, and a run would hold all of it."""
+    store = ClientStore(initial, CLIENTS)
     store.scatter([0, 1, 2], values_of([0, 1, 2]))
     store.scatter([3], values_of([3]))
     assert memory_of(store.state()) == (1 + 4) * nbytes(initial)

@@ -32,7 +32,8 @@ def leave(path, hours=0.0):
 
 def test_what_a_finished_record_does_not_need_goes(folder):
     names = {path.name for path in folder.iterdir()}
-    for name in ("checkpoint.pt", "checkpoint.damaged.pt", ".lock"):
+    beside = ("checkpoint-0123456789ab.rows", "checkpoint-0123456789ab.part")
+    for name in ("checkpoint.pt", "checkpoint.damaged.pt", *beside, ".lock"):
         leave(folder / name)
     open_store(folder.parent)
     assert {path.name for path in folder.iterdir()} == names
@@ -40,7 +41,8 @@ def test_what_a_finished_record_does_not_need_goes(folder):
 
 def test_an_unfinished_run_keeps_its_checkpoint(folder):
     (folder / "done").unlink()
-    kept = [leave(folder / "checkpoint.pt"), leave(folder / ".lock")]
+    names = ("checkpoint.pt", "checkpoint-0123456789ab.rows", ".lock")
+    kept = [leave(folder / name) for name in names]
     open_store(folder.parent)
     assert all(path.exists() for path in kept)
 

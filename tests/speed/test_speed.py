@@ -19,6 +19,7 @@ CPU = Execution(device="cpu")
 SMALL = Sizes(
     repeats=1, cells=("digits",), epochs={"digits": 1}, trainers=TRAINERS, cohort_cell="digits",
     cohorts=(1, 2), crowds=(20, 40), setting="digits-s2", rounds=4,
+    scale_cell="digits", scale_methods=("ditto",), scale_rounds=2,
 )  # fmt: skip
 MARKS = "before\n<!-- measured on cpu: begin -->\nold\n<!-- measured on cpu: end -->\nafter\n"
 
