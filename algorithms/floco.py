@@ -100,7 +100,7 @@ class Anywhere:
     head: str
 
     def shares(self, step: Step) -> Tensor:
-        drawn = -torch.log1p(-step.uniform("shares")[:, 0, 1:]).clamp(min=1e-12)
+        drawn = (-torch.log1p(-step.uniform("shares")[:, 0, 1:])).clamp(min=1e-12)
         return drawn / drawn.sum(1, keepdim=True)
 
     def __call__(self, step: Step) -> Tensor:
