@@ -57,7 +57,7 @@ def example(monkeypatch):
     ALGORITHMS.update(known)
 
 
-@pytest.mark.parametrize("name", ["fedcp", "feddwa"])
+@pytest.mark.parametrize("name", ["fednova", "fedntd"])
 def test_worked_examples_pass(name, example):
     example(name)
     assert [result for result in check_method(name) if not result.passed] == []

@@ -128,7 +128,7 @@ def test_the_example_and_its_command_line_are_the_same_grid(grid):
     code, out, err = grid(f"{example} --seeds 1", TINY)
     assert code == 0, err
     assert "all 12 runs done" in out
-    assert "FedCP" in out
+    assert "FedNTD" in out
     words = words.replace("--seeds 3", "--seeds 1").replace("--rounds 20", "")  # TINY says it
     code, plan, err = grid(f"{words} --dry-run", TINY)
     assert (code, "12 runs, 12 done" in plan) == (0, True), err

@@ -29,6 +29,8 @@ from federation import (
 )
 from pfllib import Batches, Pair
 
+from pfl_benchmark.engine.streams import Streams
+
 ABSENT = (
     "hydra", "hydra.core", "hydra.core.hydra_config", "omegaconf", "ray", "ray.actor", "rich", "rich.console",
     "rich.pretty", "rich.progress", "rich.logging", "rich.text", "torchvision", "torchvision.models",
@@ -371,6 +373,71 @@ def bodies(made):
     return [*made.public_model_params.values()][:-2]
 
 
+STEP = np.array([0.37, 0.2, 0.55, 0.9])  # Floco: what every step draws
+
+
+class EveryStep(Streams):
+    """Floco: the same numbers in every step."""
+
+    def get(self, purpose, round=0, client=0):
+        found = super().get(purpose, round, client)
+        same = types.SimpleNamespace(random=lambda shape, dtype: np.broadcast_to(STEP, shape).copy())
+        return same if purpose.startswith("step") else found
+
+
+def points_of_one_training(made, fed):
+    """Floco: endpoints and draws are ours, and what gives the points is averaged, too."""
+
+    class Drawn:
+        exponential = staticmethod(lambda scale, size: -scale * np.log1p(-STEP[1:]))
+        uniform = staticmethod(
+            lambda low, high, size=None: low + (high - low) * (STEP[0] if size is None else STEP[1:])
+        )
+
+    class Numbers:
+        random = Drawn
+
+        def __getattr__(self, name):
+            return getattr(np, name)
+
+    sys.modules["src.server.floco"].np = Numbers()
+    ours, train, first = fed.method(fed.task, fed.hyper).server, made.trainer.train, []
+    public = made.public_model_params
+    public["classifier.bias"].data = ours["fc.bias"].clone()
+    for number, endpoint in enumerate(ours["simplex.weight"]):
+        public[f"classifier._weights.{number}"].data = endpoint.clone()
+
+    def trained():
+        if made.current_epoch != made.args.floco.tau:
+            return train()
+        if not first:
+            first.append(train())
+        return first[0]
+
+    made.trainer.train = trained
+
+
+def simplex(algorithm):
+    return [*server(algorithm), algorithm.server["simplex.weight"]]
+
+
+def their_simplex(made):
+    params = {n: t for n, t in made.public_model_params.items() if n != "classifier.weight"}
+    ends = [params.pop(name) for name in [*params] if "_weights" in name]
+    return [*params.values(), torch.stack(ends)]
+
+
+def their_mixtures(made):
+    """Every client's model, with the head at its point."""
+    *body, bias, ends = their_simplex(made)
+    points = made.projected_clients
+    found = []
+    for client in range(len(SIZES)):
+        shares = torch.full((len(ends),), 1 / len(ends)) if points is None else torch.tensor(points[client])
+        found += [*body, torch.tensordot(shares, ends, 1), bias]
+    return found
+
+
 def their_weights(made):
     even = torch.full((3,), 1 / 3)
     found = made.client_learner_weights.values()
@@ -404,6 +471,13 @@ PAIRS = [
         *_FLUTE, theirs={**ALL, "server": bodies}, ours=OURS, variant="features", within=None,
         participations=(1.0,),
         deviates=("the loss is taken of detached features, so that the body is never trained",),
+    ),
+    pair(
+        "floco", "floco:FlocoServer", {"endpoints": 3, "rho": 0.2}, {"endpoints": 3, "rho": 0.2, "tau": 1},
+        prepare=points_of_one_training, streams=EveryStep, ours={**OURS, "server": simplex},
+        theirs={"server": their_simplex, "clients": their_mixtures, "correct": right},
+        left_out=("which mixtures are drawn: the same in every step on both sides",
+                  "that round τ trains twice there: what gives the points is averaged, too"),
     ),
     pair("local", "local:LocalServer", theirs={**ALL}, ours={"clients": models, "correct": correct}),
     pair("fedavgm", "fedavgm:FedAvgMServer", {"server_rate": 1.0, "nesterov": True}, theirs=ALL),

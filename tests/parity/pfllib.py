@@ -14,7 +14,7 @@ import torch
 from checkouts import PFLLIB
 from federation import BATCH, CLASSES, RATE, ROUNDS, SIZES, base, copies, correct, kept, models, server
 
-from pfl_benchmark.algorithms import gpfl
+from pfl_benchmark.algorithms import fedcp, gpfl
 from pfl_benchmark.engine.streams import Streams
 
 STUBS = ("h5py", "calmsize", "cvxpy", "ujson", "utils.dlg", "utils.data_utils")
@@ -369,6 +369,39 @@ def unbatched(made, fed):
         client.load_train_data = lambda batch_size=None, own=client.load_train_data: own()
 
 
+class Silent(Streams):
+    """FedCP: every number that the gate's noise is made of is the same, so that it changes no share."""
+
+    def get(self, purpose, round=0, client=0):
+        found = super().get(purpose, round, client)
+        same = types.SimpleNamespace(random=lambda shape, dtype: np.full(shape, np.exp(-1), dtype))
+        return same if purpose.startswith("step") else found
+
+
+def gate_everywhere(made, fed):
+    """FedCP: the gate is ours at first and without noise, and everybody receives global head and gate."""
+    module = sys.modules["flcore.servers.servercp"]
+    module.F = types.SimpleNamespace(gumbel_softmax=lambda x, dim, tau, hard: x.softmax(dim))
+    ours = fed.method(fed.task, fed.hyper).server
+    for client in made.clients:
+        for parameter, name in zip(client.model.gate.cs.parameters(), fedcp.GATE, strict=True):
+            parameter.data = ours[name].detach().clone()
+        client.set_head_g(client.model.head_g)  # the context of the first round, drawn at random there
+    head, gate = made.global_head, made.global_cs
+
+    def global_head():
+        head()
+        for client in made.clients:
+            client.set_head_g(made.head)
+
+    def global_gate():
+        gate()
+        for client in made.clients:
+            client.set_cs(made.cs)
+
+    made.global_head, made.global_cs = global_head, global_gate
+
+
 class InOrder(Streams):
     """FedALA's samples are taken in the order in which they are stored."""
 
@@ -408,6 +441,15 @@ def scaffold_model(algorithm):
 
 def gpfl_server(algorithm):
     return [*server(algorithm), *(algorithm.server[name] for name in gpfl.GUIDES)]
+
+
+def fedcp_server(algorithm):
+    names = [name for name in algorithm.server if name not in (*fedcp.HEAD, *fedcp.GATE)]
+    return [algorithm.server[name] for name in (*names, *fedcp.HEAD, *fedcp.GATE)]
+
+
+def their_fedcp(made):
+    return [t for part in (made.global_modules, made.head, made.cs) for t in part.parameters()]
 
 
 def their_gpfl(made):
@@ -511,6 +553,15 @@ PAIRS = [
         left_out=("a client's first learning of the weights, theirs until losses settle",
                   "participation 0.6: all clients learn weights in every round there, here participants",
                   "which samples are drawn: all are"),
+    ),
+    Pair(
+        "fedcp", f"{CODE}cp:FedCP", {"lam": 2.0}, {"lamda": 2.0}, prepare=gate_everywhere, streams=Silent,
+        ours={**OURS, "server": fedcp_server},
+        theirs={**ALL, "server": their_fedcp, "clients": lambda made: [
+            p for client in made.clients for p in client.model.model.parameters()]},
+        left_out=("the noise of the gate: there is none on both sides",
+                  "the context of the first round, which theirs draws at random",
+                  "participation 0.6: there only participants receive global head and gate, here everybody"),
     ),
     Pair(
         "fedcac", f"{CODE}cac:FedCAC", {"tau": 0.4, "beta": 5}, {"tau": 0.4, "beta": 5}, theirs=ALL,

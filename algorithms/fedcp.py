@@ -94,16 +94,36 @@ class FedCP(Algorithm):
 
     Defaults: λ = 5, as in system/run_me.sh of TsingZ0/FedCP.
 
-    Deviations: without noise in evaluations (there with). Local SGD has momentum, and the mean is unweighted
-    by default. In the last short batch the discrepancy is that of its samples.
+    Deviations: without noise in evaluations (there with). Participants begin with the last aggregate; there
+    body, head and gate of a client that missed rounds are of different rounds. Local SGD has momentum, and
+    the mean is unweighted unless ``--aggregation samples``.
+
+    Traps: in PFLlib the context of the first round is drawn at random. Bandwidths of the discrepancy are
+    fixed, so that λ depends on the scale of the features.
     """
 
     name = "fedcp"
     title = "FedCP"
     reference = "Zhang et al., KDD 2023; TsingZ0/PFLlib clientcp.py"
-    needs_bias = True
+    group = "decoupled"
+    publication = (
+        "FedCP: Separating Feature Information for Personalized Federated Learning via Conditional Policy",
+        "Zhang, Jianqing and Hua, Yang and Wang, Hao and Song, Tao and Xue, Zhengui and Ma, Ruhui and "
+        "Guan, Haibing",
+        "KDD",
+        2023,
+        "https://arxiv.org/abs/2307.01217",
+    )
+    pseudocode = (
+        "(r, s) ← gate(z · Σ_c h_k), r + s = 1, of features z = θ_k(x)",
+        "(θ_k, h_k, gate_k) ← SGD on ℓ(h_k(r z) + g(s z)) + λ MMD(θ_k(x), θ(x)), g not changed by it",
+        "(θ, g, gate) ← mean of the (θ_k, (g + h_k) / 2, gate_k)",
+    )
     Hyper = FedCPHyper
-    averages = False
+    needs_bias = True
+    averages = False  # the head that it sends is a mean with another one
+    too_large = ("lam",)
+    tuning = ({"lam": 1.0}, {"lam": 0.1}, {"lam": 10.0})
 
     def __init__(self, task: RunContext, hyper: FedCPHyper) -> None:
         super().__init__(task, hyper)
@@ -124,7 +144,8 @@ class FedCP(Algorithm):
         width = self.server[HEAD[0]].shape[1]
         objective, noise = Gated(self.hyper.lam), {"gumbel": (2, width)}
         given = {"received": {**self.task.initial, **select(self.server, self.shared_tensors())}}
-        return [Phase(rates, self.local_work, objective=objective, constants=given, uniform=noise)]
+        # The received body runs on every batch, too.
+        return [Phase(rates, self.local_work, objective=objective, constants=given, passes=2, uniform=noise)]
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
@@ -154,3 +175,7 @@ class FedCP(Algorithm):
             logits = self.network.apply(head, z * personal, start=last)
             found.append(logits + F.linear(z * common, head[HEAD[0]], head[HEAD[1]]))
         return found
+
+    def capacities(self) -> list[tuple[int, int]]:
+        shared = sum(tensor.numel() for tensor in self.server.values())
+        return [(shared, self.network.count([self._last]))]
