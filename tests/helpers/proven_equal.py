@@ -20,9 +20,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# The two names, as this code has them, and as code until a70699f8: for a later proof write its own here.
-HERE = "pfl_benchmark.resolve.code", "pfl_benchmark.config.run_config"
-BEFORE = "benchmark.records.freshness", "benchmark.engine.config"
+NAMES = "pfl_benchmark.resolve.code", "pfl_benchmark.config.run_config"  # where both commits have the two
 PROGRAM = """
 import json, sys
 sys.path.insert(0, ".")
@@ -43,8 +41,7 @@ def configurations(results):
 
 def digests(checkout, configs):
     """What the code of a checkout calls itself, for each configuration."""
-    program = PROGRAM.format(*(HERE if checkout == ROOT else BEFORE))
-    command = [sys.executable, "-B", "-c", program]
+    command = [sys.executable, "-B", "-c", PROGRAM.format(*NAMES)]
     given = json.dumps(configs)
     done = subprocess.run(command, cwd=checkout, input=given, capture_output=True, text=True, check=False)
     if done.returncode:
