@@ -25,6 +25,7 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
 from pfl_benchmark.datasets.api import Dataset, Samples, Split
 from pfl_benchmark.engine.algorithm import RunContext
+from pfl_benchmark.engine.checkpoints import packed, unpacked
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
 from pfl_benchmark.engine.local import LocalResult
@@ -34,6 +35,7 @@ from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import NETWORKS, Linear, Network, Recurrent
+from pfl_benchmark.records.rows import RowFile, new_name
 
 REGULARISATIONS = ("official", "eps_I")
 CLASSES, WIDTH = 5, 8
@@ -528,8 +530,11 @@ def test_state_is_all_that_later_rounds_depend_on(tiny, ready, differing, tmp_pa
     whole, half, rest = (ready(tiny("pfedfda")).algorithm for _ in range(3))
     rounds(whole, range(1, 5))
     rounds(half, range(1, 3))
-    torch.save(half.state(), tmp_path / "state.pt")
-    rest.load(torch.load(tmp_path / "state.pt", weights_only=True))
+    state, files = packed(half.state(), lambda width: RowFile(tmp_path / new_name(), width))
+    torch.save(state, tmp_path / "state.pt")
+    for file in files:
+        file.sync()
+    rest.load(unpacked(torch.load(tmp_path / "state.pt", weights_only=True), tmp_path)[0])
     rounds(rest, range(3, 5))
     assert differing(whole.server, rest.server) == []
     everyone = range(6)
