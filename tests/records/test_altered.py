@@ -11,7 +11,7 @@ import pytest
 from pfl_benchmark.algorithms.ditto import Ditto
 from pfl_benchmark.algorithms.fedper import FedPer
 from pfl_benchmark.config.loaded import LOADED
-from pfl_benchmark.engine import features, message, rounds, sgd, update
+from pfl_benchmark.engine import calibration, message, rounds, sgd, update
 from pfl_benchmark.records.altered import altered
 from pfl_benchmark.resolve.code import code_of
 
@@ -21,7 +21,7 @@ CHANGES = {
     "a method": (message.WeightedMean, "value", lambda self: {}, "engine.message.WeightedMean.value"),
     "a function": (sgd, "forward", lambda *_: None, "engine.sgd.forward"),
     "an imported function": (rounds, "evaluate", lambda *_: None, "engine.rounds.evaluate"),
-    "a constant": (features, "MOST", 4, "engine.features.MOST"),
+    "a constant": (calibration, "BINS", 4, "engine.calibration.BINS"),
     "an attribute of a base": (Ditto, "averages", False, "algorithms.ditto.Ditto.averages"),
     "a method of a base": (FedPer, "aggregate", lambda *_: None, "algorithms.fedper.FedPer.aggregate"),
     "a property": (update.Update, "descend", property(lambda self: 1), "engine.update.Update.descend"),
