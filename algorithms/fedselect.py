@@ -22,7 +22,6 @@ from pfl_benchmark.method import (
     Phase,
     Rule,
     RunContext,
-    StackedModel,
     Step,
     add_prefix,
     along,
@@ -168,17 +167,15 @@ class FedSelect(Algorithm):
     def keep(self, outcome: LocalResult) -> None:
         kept, model = self.clients.gather(outcome.clients), select(outcome.models["model"], self.server)
         masks, before = strip_prefix(OWN, kept), strip_prefix(BEFORE, kept)
-        due = (kept[TAKEN] > 0) & (kept[TAKEN] % self.hyper.every == 0)
+        taken = kept[TAKEN]
+        due = (taken > 0) & (taken % self.hyper.every == 0)
         weights = [name for name in self.network.trainable if "weight" in name]
         chosen = {name: self._chosen(masks[name], model[name] - before[name], due) for name in weights}
         noted = {
             name: torch.where(along(due, tensor), tensor, before[name]) for name, tensor in model.items()
         }
         kept = {**add_prefix(MODEL, model), **add_prefix(USED, masks), **add_prefix(BEFORE, noted)}
-        kept |= {
-            **add_prefix(OWN, {**masks, **chosen}),
-            TAKEN: self.clients.gather(outcome.clients)[TAKEN] + 1,
-        }
+        kept |= {**add_prefix(OWN, {**masks, **chosen}), TAKEN: taken + 1}
         self.clients.scatter(outcome.clients, kept)
 
     def _chosen(self, masks: Tensor, changes: Tensor, due: Tensor) -> Tensor:
@@ -202,9 +199,6 @@ class FedSelect(Algorithm):
             total = weights.expand(mean[name].shape).sum(0)
             averaged = (weights * exact(mean[name])).sum(0) / total.clamp(min=1e-12)
             self.server[name] = torch.where((total > 0).to(old.device), averaged.to(old), old)
-
-    def members(self, clients: Sequence[int]) -> list[StackedModel]:
-        return [StackedModel(self.network, self.assemble(clients, self.server))]
 
     def admit(self, clients: Sequence[int], epochs: int, ledger: Ledger) -> None:
         """Where all parameters are a client's own at first, it trains them; else it has none to train."""

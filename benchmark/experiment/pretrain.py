@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from pfl_benchmark import __version__
+from pfl_benchmark.config.lr_schedule import lr_schedule
 from pfl_benchmark.config.network import network_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.weights import checksum_of
@@ -68,7 +69,7 @@ def pretrain(
         sample = data.encode(data.stored()[0][:1])[0]
         check_batches(network, config.batch_size, data.train_sizes, [phase], sample)
     for epoch in range(1, epochs + 1):
-        factor = (1 + math.cos(math.pi * (epoch - 1) / epochs)) / 2
+        factor = lr_schedule("cosine").factor(epoch, epochs)
         model = StackedModel(network, expand(params, 1))
         outcome = executor.train(LocalCall(epoch, [0], {"model": model}, [phase], factor=factor))
         params, loss = row(outcome.models["model"], 0), float(outcome.loss)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
+
+import numpy as np
+import pandas as pd
 
 from pfl_benchmark.present.tables.captions import caption, reason
 from pfl_benchmark.present.tables.places import cells_of, heads, scaled
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import Cell, Plain, Table
+from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
 
 Scores = Mapping[str, float]  # by method
@@ -30,7 +34,7 @@ def best_and_last(results: Results) -> Table:
     """Methods × settings: accuracy of the best and of the last round, each with its rank."""
     figures = {
         "best": cells_of(results, lambda row, column: [*map(best_of, results.at(row, column))], True),
-        "last": cells_of(results, lambda row, column: [*map(last_of, results.at(row, column))], True),
+        "last": cells_of(results, results.values, True),
     }
     ranks = {
         (kind, column): _ranked({row: cells[row, column].value for row in results.rows})
@@ -63,22 +67,19 @@ def best_and_last(results: Results) -> Table:
 def order_kept(results: Results) -> Table:
     """How much of the order of methods stays with another seed, the last round, or rates of their own."""
     rows = []
-    for column in results.columns:
-        best, last = (_by_seed(results, column, of) for of in (best_of, last_of))
-        plain = next((c.title for c in results.grid.columns if _is_basis(results, c.title, column)), None)
-        if plain is not None:
-            changes = {
-                "learning rates chosen on a validation split": _same_seeds(
-                    _by_seed(results, plain, last_of), last
-                )
-            }
+    for column in results.grid.columns:
+        best, last = (_by_seed(results, column.title, of) for of in (best_of, last_of))
+        plain = _basis(results, column)
+        if plain:
+            former = _by_seed(results, plain, last_of)
+            changes = {"learning rates chosen on a validation split": _same_seeds(former, last)}
         else:
             changes = {
                 "another seed, best rounds": [*itertools.combinations(best.values(), 2)],
                 "another seed, last rounds": [*itertools.combinations(last.values(), 2)],
                 "last rounds instead of best": _same_seeds(best, last),
             }
-        rows += [_line(plain or column, what, pairs) for what, pairs in changes.items()]
+        rows += [_line(plain or column.title, what, pairs) for what, pairs in changes.items()]
     text = (
         "What becomes of the order of methods by test accuracy. Pairs in the same order: share in % of all "
         "pairs of methods, half of those that tie in one of the two orders. Methods at the same rank: mean "
@@ -95,11 +96,10 @@ def order_kept(results: Results) -> Table:
     )
 
 
-def _is_basis(results: Results, basis: str, column: str) -> bool:
-    """Whether a column is another one (of its group) with rows chosen for it."""
-    columns = {found.title: found for found in results.grid.columns}
-    own, other = columns[column], columns[basis]
-    return bool(own.chosen) and not other.chosen and own.group == other.group
+def _basis(results: Results, column: Column) -> str:
+    """The column of the same group whose rows another one replaces; empty where it replaces none."""
+    same = (other.title for other in results.grid.columns if not other.chosen and other.group == column.group)
+    return next(same, "") if column.chosen else ""
 
 
 def _by_seed(results: Results, column: str, of: Callable[[Record], float]) -> dict[int, Scores]:
@@ -147,25 +147,11 @@ def _line(column: str, change: str, pairs: Sequence[tuple[Scores, Scores]]) -> t
 
 def _ranked(values: Mapping[str, object]) -> dict[str, float]:
     """1 is the best; equal ones share the mean of their ranks; without those that have no figure."""
-    known = {name: value for name, value in values.items() if isinstance(value, float)}
-    return {
-        name: 1 + sum(other > value for other in known.values()) + (_count(known.values(), value) - 1) / 2
-        for name, value in known.items()
-    }
-
-
-def _count(values: Iterable[float], value: float) -> int:
-    return sum(other == value for other in values)
+    known = pd.Series({name: value for name, value in values.items() if value is not None}, dtype=float)
+    return {str(name): float(rank) for name, rank in known.rank(ascending=False).items()}
 
 
 def _concordant(a: Scores, b: Scores) -> float:
     """Share of pairs of methods that have the same order in both; half of those that tie in one alone."""
-    kept = [
-        1.0 if (x := _sign(a[m] - a[n])) == (y := _sign(b[m] - b[n])) else 0.5 * (x == 0 or y == 0)
-        for m, n in itertools.combinations(a, 2)
-    ]
-    return fmean(kept)
-
-
-def _sign(value: float) -> int:
-    return (value > 0) - (value < 0)
+    signs = [(np.sign(a[m] - a[n]), np.sign(b[m] - b[n])) for m, n in itertools.combinations(a, 2)]
+    return fmean(1.0 if x == y else 0.5 * (0 in (x, y)) for x, y in signs)
