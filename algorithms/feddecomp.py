@@ -106,6 +106,7 @@ class FedDecomp(Algorithm):
         "σ ← mean of the σ_k, τ_k stays",
     )
     Hyper = FedDecompHyper
+    learns_little = True  # some epochs train parts of low rank alone, which begin at 0
     refuses: ClassVar[Mapping[str, str]] = {
         "local_steps": "of which some train the parts of low rank (low_epochs)"
     }

@@ -193,11 +193,12 @@ class FedSelect(Algorithm):
     def aggregate(self, mean: Params) -> None:
         masks = strip_prefix(OWN, mean)
         for name, old in self.server.items():
-            weights = along(exact(mean[Gathered.WEIGHTS]), mean[name])
+            models = exact(mean[name])
+            weights = along(mean[Gathered.WEIGHTS], models).to(models)
             if name in masks:
-                weights = weights * exact(~masks[name]).to(weights)
-            total = weights.expand(mean[name].shape).sum(0)
-            averaged = (weights * exact(mean[name])).sum(0) / total.clamp(min=1e-12)
+                weights = weights * exact(~masks[name])
+            total = weights.expand(models.shape).sum(0)
+            averaged = (weights * models).sum(0) / total.clamp(min=1e-12)
             self.server[name] = torch.where((total > 0).to(old.device), averaged.to(old), old)
 
     def admit(self, clients: Sequence[int], epochs: int, ledger: Ledger) -> None:

@@ -63,10 +63,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Processes of xdist take over the option."""
-    if not hasattr(config, "workerinput"):
-        named = config.args_source == pytest.Config.ArgsSource.ARGS or config.option.keyword
-        config.option.all = bool(config.option.all or named)
+    """Processes of xdist are given the same arguments."""
+    named = config.args_source == pytest.Config.ArgsSource.ARGS or config.option.keyword
+    config.option.all = bool(config.option.all or named)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -15,7 +15,7 @@ from tests.helpers.python import TINY
 
 pytest.importorskip("safetensors")
 # What their clients predict with is more than one network.
-SEVERAL = {"apfl-ensemble", "fedem", "fedproto", "fedrod", "gpfl", "knn-per", "ppfe"}
+SEVERAL = {"apfl-ensemble", "fedcp", "fedem", "fedproto", "fedrod", "gpfl", "knn-per", "ppfe"}
 
 
 @pytest.fixture(scope="module")
