@@ -126,7 +126,7 @@ def test_layers_outside_the_phases_are_bit_equal(algo, tiny, ready, differing):
     _, call = open_round(played)
     before = {slot: clone(model.params) for slot, model in call.models.items()}
     outcome = played.prepared.task.executor.train(call)
-    for slot, model in call.models.items():
+    for slot in call.models:
         rates = {
             layer: rate
             for phase in call.phases
