@@ -133,8 +133,8 @@ def _trusted(bundle: Bundle, trusted: bool) -> Gathered:
 def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | None) -> None:
     """Verify gathered records, or some of them drawn at random; keep the verdicts and print them."""
     from pfl_benchmark.experiment import verify as again
+    from pfl_benchmark.experiment.processes import at_most
     from pfl_benchmark.experiment.progress import RunProgress
-    from pfl_benchmark.launch.cores import at_most
     from pfl_benchmark.records.bundle import write_verdicts
     from pfl_benchmark.records.environment import is_committed
     from pfl_benchmark.records.same_data import source_of

@@ -71,6 +71,19 @@ class FederatedData:
                 if client < len(self._index[part]):
                     self._index[part][client] = self._located(part, own)
 
+    @property
+    def moment(self) -> tuple[bool, int]:
+        """Whose samples are here: whether clients' data have changed (`reach`), and how many clients."""
+        return self._turned, len(self.train_sizes)
+
+    def follow(self, moment: tuple[bool, int]) -> None:
+        """Do what has been done to other data of the run since."""
+        turned, clients = moment
+        if turned:
+            self.reach(self.turn)
+        if clients > len(self.train_sizes):
+            self.admit()
+
     def admit(self) -> None:
         """Let the clients in that took no part in training."""
         self._open(self.newcomers[len(self.train_sizes) - self.clients :])

@@ -17,6 +17,7 @@ from pfl_benchmark.models import Network
 from pfl_benchmark.track.base import Tracking
 
 _DEVICES = "auto, cpu, cuda, cuda:N or mps"
+RAY = "ray"  # the executor whose workers are the machines of a Ray cluster
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,31 @@ class Execution:
     save_models: bool = False
     client_memory: int | None = None  # bytes that clients may keep in memory; None: a share of what is free
 
+    def pick_devices(self) -> list[torch.device]:
+        """The devices to use, the server's first; UserError where one is unknown or not here."""
+        names = self.device.split(",")
+        if len(names) > 1 and self.executor == RAY:
+            raise UserError(
+                f"--device {self.device}: the cluster of --executor ray has devices of its own; drop it"
+            )
+        if len(names) > 1 and "auto" in names:
+            raise UserError(f"--device {self.device}: expected the devices by name where there are several")
+        devices = [self._device(name.strip()) for name in names]
+        if len({device.type for device in devices}) > 1:
+            raise UserError(
+                f"--device {self.device}: expected devices of one kind, so that it makes no difference which "
+                "of them has a client"
+            )
+        twice = [device for device in devices if device.type != "cpu" and devices.count(device) > 1]
+        if twice:
+            raise UserError(f"--device {self.device}: {twice[0]} is named twice; name each device once")
+        return devices
+
     def pick_device(self) -> torch.device:
-        """The device to use; UserError where it is unknown or not here."""
-        name = self.device
+        """The first of `pick_devices`."""
+        return self.pick_devices()[0]
+
+    def _device(self, name: str) -> torch.device:
         if name == "auto":
             name = "cuda" if torch.cuda.is_available() else "cpu"  # mps only where it is asked for
         try:
@@ -71,8 +94,8 @@ class Execution:
 
     def check_executor(self) -> None:
         """Raise UserError for an unknown executor."""
-        if self.executor not in ("auto", *EXECUTORS):
-            known = ", ".join(["auto", *EXECUTORS])
+        if self.executor not in ("auto", *EXECUTORS, RAY):
+            known = ", ".join(["auto", *EXECUTORS, RAY])
             raise UserError(
                 f"unknown executor '{self.executor}'{nearest(self.executor, EXECUTORS)}; known: {known}"
             )
@@ -80,7 +103,7 @@ class Execution:
     def pick_executor(self, device: torch.device, network: Network, method: type[Algorithm]) -> str:
         """The name of the executor to use; UserError where it cannot train this network or this method."""
         self.check_executor()
-        if self.executor == "auto":
+        if self.executor in ("auto", RAY):
             return choose_executor(device.type, network, method.not_stackable)
         problem = EXECUTORS[self.executor].unable(network, method.not_stackable)
         if problem:

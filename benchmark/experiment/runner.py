@@ -19,6 +19,7 @@ from pfl_benchmark.engine.shared_rounds import SharedRoundsStore
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.callbacks import Callbacks, Called
+from pfl_benchmark.experiment.divided import divided, of_workers
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import Prepared, new_clients, prepare
 from pfl_benchmark.experiment.progress import RunProgress
@@ -65,7 +66,7 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
         open_store(execution.results_dir)
         return _finished(record, execution)
     kept = SavedOutputs(execution.save_predictions, execution.save_models)
-    prepared = prepare(resolved, execution)
+    prepared = divided(prepare(resolved, execution), execution)
     try:
         plan = plan_rounds(config, prepared.make)
         if prepared.split.turn > plan.rounds:
@@ -91,6 +92,7 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
                 print(note, file=sys.stderr)
             plugins = installed_plugins(config, resolved.plain)
             surroundings = environment(prepared.task.data.device, resolved.executor, plugins)
+            surroundings |= of_workers(prepared)
             surroundings |= {"jobs": execution.side_by_side, "tf32": execution.tf32}
             surroundings |= {"code": code_of(config, resolved.plain)}
             followed = About(config, resolved.label, record.folder, about["split"], surroundings)
@@ -169,8 +171,9 @@ def run_single(
     """
     run = run.placed(execution)
     config, record = run.config, record_of(run, execution.results_dir)
+    place = execution.device if "," in execution.device else run.device
     headline = (
-        f"{run.label} on {_describe_setting(setting, config)} | {run.device}, executor {run.executor} | "
+        f"{run.label} on {_describe_setting(setting, config)} | {place}, executor {run.executor} | "
         f"record {shown_path(record.folder)}"
     )
     if record.done:

@@ -91,8 +91,8 @@ def run(
         plugins: Python files or modules that register methods, networks or datasets.
         results_dir: where records lie.
         data_dir: folder that holds the datasets; None: the environment's PFL_DATA_DIR, else a cache folder.
-        device: auto, cpu, cuda, cuda:N or mps.
-        executor: auto, loop, threads or stacked.
+        device: auto, cpu, cuda, cuda:N or mps; several GPUs as "cuda:0,cuda:1".
+        executor: auto, loop, threads, stacked or ray.
         save_models: keep the models that clients are evaluated with, for `load_model`.
         save_predictions: keep the logits of all test samples, for `load_predictions`.
         progress: show a bar (on a terminal or in a notebook) or lines.

@@ -15,9 +15,9 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.display import RunsProgress
 from pfl_benchmark.experiment.estimate import Estimator, network_label, together
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.processes import confined
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.launch.base import BatchReport, Launcher, Options
-from pfl_benchmark.launch.cores import confined
 from pfl_benchmark.launch.registry import find
 from pfl_benchmark.records.same_data import Kind, data_for, refuse_other_data, source_of
 from pfl_benchmark.records.store import Store

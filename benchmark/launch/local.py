@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import multiprocessing
-import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children, resource_tracker
+from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
@@ -21,10 +19,10 @@ import torch
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.processes import confined, follow_parent, interrupts_blocked, own_gpu, use_share
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch import base
 from pfl_benchmark.launch.base import BatchReport, Ended, Launcher, Options, Watcher, attempt
-from pfl_benchmark.launch.cores import confined, own_gpu, use_share
 from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.studies.grid import PlannedRun
@@ -115,7 +113,7 @@ class Processes(WorkerPool):
         executor = ProcessPoolExecutor(1, mp_context=context, initializer=_begin)
         # What is set here is inherited, so that it holds before the worker imports PyTorch.
         gpu = own_gpu(number, self._execution.device)
-        with confined(number, self.jobs, **gpu), _interrupts_blocked():
+        with confined(number, self.jobs, **gpu), interrupts_blocked():
             future = executor.submit(_run, run, self._execution)
             (process,) = set(active_children()) - others
             self._workers[number] = _Worker(executor, process, future)  # before an interrupt can come
@@ -132,23 +130,6 @@ class Processes(WorkerPool):
         self._workers.clear()
 
 
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Block SIGINT in this thread for a moment, and for good in the processes begun inside.
-
-    Ctrl-C reaches everyone on the terminal, and workers while they import as well; one decides.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows, where workers may be interrupted as they begin
-        yield
-        return
-    resource_tracker.ensure_running()  # it comes with the first process, and starting it unblocks SIGINT
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 # -- in a worker --------------------------------------------------------------------------------------------
 
 _stopping = threading.Event()
@@ -163,23 +144,12 @@ class _Stopping(Quiet):
 
 
 def _begin() -> None:
-    """Leave interrupts to the process that has begun this one, and end with it."""
-
     def stop(*_: object) -> None:
         _stopping.set()
         raise SystemExit
 
-    def follow() -> None:
-        parent = multiprocessing.parent_process()
-        assert parent is not None
-        parent.join()
-        while True:  # the first signal ends the run, the next one the worker, which then waits for another
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(GRACE)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, stop)
-    threading.Thread(target=follow, daemon=True).start()
+    follow_parent(GRACE)
     use_share()
 
 

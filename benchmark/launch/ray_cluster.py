@@ -5,40 +5,28 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import logging
 import os
-import signal
-import socket
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import torch
-
 from pfl_benchmark.errors import UserError, optional
+from pfl_benchmark.experiment.ray import connect
 from pfl_benchmark.experiment.runner import record_of
-from pfl_benchmark.installation import PACKAGE
 from pfl_benchmark.launch.base import Ended, Options, absolute
 from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
 from pfl_benchmark.launch.registry import register
-from pfl_benchmark.records.environment import COMMIT_VARIABLE, CORES_VARIABLE, available_cores, commit
+from pfl_benchmark.records.environment import COMMIT_VARIABLE, CORES_VARIABLE, commit
 from pfl_benchmark.records.same_data import Source, source_of
 from pfl_benchmark.records.writer import Busy
 from pfl_benchmark.resolve.plugins import VARIABLE
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun
 
-_SECONDS = 5.0  # for a cluster to answer, and for its machines to clean up
+_SECONDS = 5.0  # for machines to clean up
 _SECONDS_TO_LOOK = 120.0  # for what machines tell about themselves
-_SETTINGS = {  # of Ray, by its environment
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the default to come, which is otherwise announced at length
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
-    "RAY_worker_niceness": "0",  # Ray's workers yield to all else: on a busy machine they hardly ever begin
-}
-
 ADDRESS = {
     "default": "",
     "metavar": "ADDRESS",
@@ -138,42 +126,6 @@ class RayCluster(WorkerPool):
         self._threads.shutdown()
         answers = self._on_every_node(clean_up, self._scratch)
         self._ray.wait(answers, num_returns=len(answers), timeout=_SECONDS)
-
-
-def connect(ray: Any, address: str) -> bool:
-    """Join the cluster at `address` (``local``: start one); says whether that is to be undone in the end."""
-    if ray.is_initialized():
-        return False
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
-    if address == "local":
-        options |= {"num_cpus": available_cores(), "num_gpus": torch.cuda.device_count()}
-        options |= {"include_dashboard": False}
-    else:
-        # Machines of a cluster need not have this program, and never run another version of it. Ray follows
-        # the links of a checkout, so that the package is whole.
-        options["runtime_env"] = {"py_modules": [str(PACKAGE)], "excludes": ["__pycache__"]}
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        if address not in ("local", "auto"):  # Ray itself would go on trying for minutes
-            host, _, port = address.removeprefix("ray://").rpartition(":")
-            if not host or not port.isdecimal():
-                raise ValueError("expected HOST:PORT, such as 10.0.0.1:6379")
-            socket.create_connection((host, int(port)), _SECONDS).close()
-        ray.init(address=address, **options)
-    except Exception as error:  # of many kinds; what is to be done is the same
-        ray.shutdown()
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(
-            f"cannot use the Ray cluster '{address}': {reason.rstrip('.')}; start one with `ray start "
-            "--head`, give its HOST:PORT (or auto) as --address, and call this on one of its machines, with "
-            "its RAY_AUTH_TOKEN if it asks for one; without --address one of this machine alone is used"
-        ) from error
-    finally:
-        with contextlib.suppress(ValueError):  # not in the main thread
-            signal.signal(signal.SIGTERM, handler)  # which Ray takes for itself
-    return True
 
 
 def divide(

@@ -17,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.processes import use_share
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch.base import Ended, attempt, unavailable
-from pfl_benchmark.launch.cores import use_share
 from pfl_benchmark.records.files import write_bytes
 from pfl_benchmark.records.rows import PATTERN
 from pfl_benchmark.records.same_data import Source

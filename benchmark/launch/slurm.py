@@ -10,9 +10,9 @@ from typing import Any
 
 from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.processes import use_share
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch.base import Ended, Options, absolute, attempt
-from pfl_benchmark.launch.cores import use_share
 from pfl_benchmark.launch.pool import Job, WorkerPool
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.studies.grid import PlannedRun

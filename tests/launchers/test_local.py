@@ -14,7 +14,7 @@ from watching import Killer, Log
 
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.launch.cores import confined, own_gpu
+from pfl_benchmark.experiment.processes import confined, own_gpu
 from pfl_benchmark.launch.local import Processes
 from pfl_benchmark.studies.grid import PlannedRun
 

@@ -13,8 +13,9 @@ from watching import Killer, Log
 
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.ray import connect
 from pfl_benchmark.launch.base import Options
-from pfl_benchmark.launch.ray_cluster import RayCluster, connect
+from pfl_benchmark.launch.ray_cluster import RayCluster
 from pfl_benchmark.records.writer import Busy, RunRecord
 from pfl_benchmark.studies.grid import PlannedRun
 

@@ -9,9 +9,10 @@ import pytest
 
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.ray import connect
 from pfl_benchmark.launch import find
 from pfl_benchmark.launch.base import Options
-from pfl_benchmark.launch.ray_cluster import connect, divide
+from pfl_benchmark.launch.ray_cluster import divide
 
 
 def fake(error):

@@ -1,10 +1,15 @@
-"""Sharing the cores and GPUs of a machine among workers, so that they do not get in each other's way."""
+"""Processes that share the cores and GPUs of a machine, and end with the one that began them."""
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 
 import torch
 
@@ -57,3 +62,38 @@ def own_gpu(number: int, device: str) -> dict[str, str]:
     name = "CUDA_VISIBLE_DEVICES"
     visible = os.environ.get(name, "").split(",") if os.environ.get(name) else list(map(str, range(count)))
     return {name: visible[number % count]}
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Block SIGINT in this thread for a moment, and for good in the processes begun inside.
+
+    Ctrl-C reaches everyone on the terminal, and workers while they import as well; one decides.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, where workers may be interrupted as they begin
+        yield
+        return
+    resource_tracker.ensure_running()  # it comes with the first process, and starting it unblocks SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def follow_parent(pause: float) -> None:
+    """In a worker: leave interrupts to the process that has begun this one, and end with it.
+
+    It gets SIGTERM then, and again every `pause` seconds: the first may only end what it is doing.
+    """
+
+    def follow() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        while True:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(pause)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=follow, daemon=True).start()
