@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, Self
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.engine.rounds import Observer
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.execution import RAY, Execution
 from pfl_benchmark.experiment.runner import run_judged
 from pfl_benchmark.records.same_data import Source, source_of
 from pfl_benchmark.records.writer import Busy
@@ -135,6 +135,15 @@ class Launcher(ABC):
         Raises:
             UserError: records cannot be written (permission, space): nothing else could succeed either.
         """
+
+
+def refuse_ray(options: Options, what: str) -> None:
+    """Refuse the machines of a Ray cluster for each of several runs at once, which would wait for each other."""
+    if options.execution.executor == RAY:
+        raise UserError(
+            f"--executor ray: it takes all machines of the cluster for one run, and not {what}; drop it, or run "
+            "one at a time with --launcher local --jobs 1"
+        )
 
 
 def absolute(execution: Execution) -> Execution:

@@ -22,7 +22,7 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.processes import confined, follow_parent, interrupts_blocked, own_gpu, use_share
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch import base
-from pfl_benchmark.launch.base import BatchReport, Ended, Launcher, Options, Watcher, attempt
+from pfl_benchmark.launch.base import BatchReport, Ended, Launcher, Options, Watcher, attempt, refuse_ray
 from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.studies.grid import PlannedRun
@@ -41,6 +41,8 @@ def local(options: Options) -> Launcher:
             f"--jobs {jobs}: every job needs a core, and there are {cores} here; give --jobs {cores} or "
             "fewer, or use more machines with --launcher slurm or --launcher ray"
         )
+    if jobs > 1:
+        refuse_ray(options, "runs side by side")
     jobs = min(jobs, max(1, len(options.runs)))  # more would have nothing to do, and leave cores idle
     return Sequential(options.execution) if jobs == 1 else Processes(jobs, options.execution)
 

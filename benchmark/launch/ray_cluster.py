@@ -14,7 +14,7 @@ from typing import Any
 from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.ray import connect
 from pfl_benchmark.experiment.runner import record_of
-from pfl_benchmark.launch.base import Ended, Options, absolute
+from pfl_benchmark.launch.base import Ended, Options, absolute, refuse_ray
 from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
 from pfl_benchmark.launch.registry import register
@@ -42,6 +42,7 @@ class RayCluster(WorkerPool):
     pause = 0.2
 
     def __init__(self, options: Options) -> None:
+        refuse_ray(options, "with --launcher ray")
         self._ray = optional("ray", "--launcher ray", ", or use --launcher local")
         address = options.flags.get("address") or os.environ.get("RAY_ADDRESS") or "local"
         self._ours = connect(self._ray, address)

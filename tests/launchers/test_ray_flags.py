@@ -104,3 +104,10 @@ def test_a_cluster_is_divided_so_that_all_find_room(machines, jobs, cells, devic
 def test_what_a_cluster_cannot_do(machines, jobs, device, message):
     with pytest.raises(UserError, match=message):
         divide(machines, jobs, 99, device)
+
+
+@pytest.mark.parametrize("launcher", ["local", "ray"])
+def test_runs_side_by_side_do_not_each_take_all_machines(launcher):
+    options = Options(2, Execution(executor="ray"), [None, None])
+    with pytest.raises(UserError, match="it takes all machines of the cluster for one run"):
+        find(launcher)(options)
