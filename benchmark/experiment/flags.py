@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 def add_execution(group: argparse._ArgumentGroup) -> None:
     """Add the flags that say how runs are carried out: fields of `Execution` (see `execution_of`)."""
+    text = (
+        "cpu, cuda, cuda:N or mps; several: cuda:0,cuda:1 (default: auto, an NVIDIA GPU where there is one)"
+    )
+    add_flag(group, "--device NAME", text)
     text = "how clients are trained: loop, threads, stacked, or ray, by the machines of a Ray cluster"
     add_flag(group, "--executor NAME", f"{text} (default: auto, the fastest for the device)")
     text = "memory for what clients keep, such as 4GiB; more goes to a file (default: half of what is free)"

@@ -138,11 +138,11 @@ class Launcher(ABC):
 
 
 def refuse_ray(options: Options, what: str) -> None:
-    """Refuse the machines of a Ray cluster for each of several runs at once, which would wait for each other."""
+    """Refuse ``--executor ray`` for runs at once, which would wait for each other."""
     if options.execution.executor == RAY:
         raise UserError(
-            f"--executor ray: it takes all machines of the cluster for one run, and not {what}; drop it, or run "
-            "one at a time with --launcher local --jobs 1"
+            f"--executor ray: it takes all machines of the cluster for one run, and not {what}; drop it, or "
+            "run one at a time with --launcher local --jobs 1"
         )
 
 

@@ -92,11 +92,12 @@ def turns(
 
 
 def _turn(work: Work) -> Turn:
-    return next(_rounds(work))
+    return next(timed(work))
 
 
 @lru_cache(maxsize=1)  # which the process keeps between turns, until it is given another work
-def _rounds(work: Work) -> Iterator[Turn]:
+def timed(work: Work) -> Iterator[Turn]:
+    """Rounds of some work without an end."""
     own = {"samples_per_client": work.samples, "test_samples_per_client": 4} if work.samples else {}
     executor = "loop" if work.trainer == PLAIN else work.trainer
     prepared = ready(

@@ -1,11 +1,13 @@
 """Rounds of FedAvg here and in Flower's simulation: the same network, data, cohort, batches and cores.
 
     pip install "flwr[simulation]"
-    python examples/beside_flower.py --clients 100 1000
+    python -m pfl_benchmark.speed.flower --clients 100 1000
 
 Both train the CIFAR-10 network of the paper on random images, on CPUs: 10 clients a round, one epoch each.
 The first rounds are not timed. What is printed are medians of a round and their quotient: quote the quotient.
 """
+
+from __future__ import annotations
 
 import argparse
 import contextlib
@@ -14,33 +16,36 @@ import logging
 import os
 import statistics
 import time
+from typing import Any
 
 import numpy as np
 import torch
 
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.models import Network
 from pfl_benchmark.speed.plain import plain_network
-from pfl_benchmark.speed.work import Work, _rounds, ready
+from pfl_benchmark.speed.work import Work, ready, timed
 
 COHORT, SKIPPED = 10, 2
 
 
-def here(clients, samples, rounds):
+def here(clients: int, samples: int, rounds: int) -> list[float]:
     """Seconds of a round here."""
     work = Work("cifar10", "threads", Execution(device="cpu"), epochs=1, clients=clients, samples=samples)
-    turns = _rounds(work)
+    turns = timed(work)
     return [next(turns).seconds for _ in range(SKIPPED + rounds)][SKIPPED:]
 
 
-def images(client, samples):
+def images(client: int, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
     """A client's random images and labels."""
     rng = np.random.default_rng(client)
     x = torch.from_numpy(rng.standard_normal((samples, 3, 32, 32), dtype=np.float32))
     return x, torch.from_numpy(rng.integers(0, 10, samples))
 
 
-def flower(clients, samples, rounds, network, config):
+def flower(clients: int, samples: int, rounds: int, network: Network, config: RunConfig) -> list[float]:
     """Seconds of a round in Flower's simulation, with a process for each core."""
     from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
@@ -48,10 +53,11 @@ def flower(clients, samples, rounds, network, config):
     from flwr.serverapp.strategy import FedAvg
     from flwr.simulation import run_simulation
 
-    client_app, seconds = ClientApp(), []
+    client_app = ClientApp()
+    seconds: list[float] = []
 
     @client_app.train()
-    def train(message, context):
+    def train(message: Any, context: Any) -> Any:
         torch.set_num_threads(1)
         x, y = images(int(context.node_config["partition-id"]), samples)
         model = plain_network(network)
@@ -68,11 +74,11 @@ def flower(clients, samples, rounds, network, config):
         return Message(content=RecordDict(found), reply_to=message)
 
     class Timed(FedAvg):
-        def configure_train(self, *of):
+        def configure_train(self, *of: Any) -> Any:
             self.started = time.perf_counter()
             return super().configure_train(*of)
 
-        def aggregate_train(self, number, replies):
+        def aggregate_train(self, number: int, replies: Any) -> Any:
             replies = list(replies)
             assert not any(reply.has_error() for reply in replies), "a client has failed"
             found = super().aggregate_train(number, replies)
@@ -82,7 +88,7 @@ def flower(clients, samples, rounds, network, config):
     server_app = ServerApp()
 
     @server_app.main()
-    def main(grid, context):
+    def main(grid: Any, context: Any) -> None:
         strategy = Timed(
             fraction_train=COHORT / clients, fraction_evaluate=0.0, min_train_nodes=COHORT,
             min_available_nodes=clients,
@@ -99,7 +105,8 @@ def flower(clients, samples, rounds, network, config):
     return seconds[SKIPPED:]
 
 
-def main():
+def main() -> None:
+    """Print a line for each number of clients."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, nargs="+", default=[100])
     parser.add_argument("--samples", type=int, default=100, help="training samples of a client")
