@@ -190,12 +190,12 @@ def fedselect(pair, fed, path):
         theirs.prepare_dataloaders = lambda train, client, *rest: (loaders[client], None)
         theirs.cross_client_eval = lambda *of, **options: torch.zeros(len(SIZES), len(SIZES))
         arguments = types.SimpleNamespace(
-            com_rounds=ROUNDS + 1, lth_epoch_iters=fed.hyper.every, prune_percent=100 * fed.hyper.rate,
-            prune_target=100 * fed.hyper.limit, la_epochs=fed.config.local_epochs, lr=RATE,
-            clipgradnorm=False,
+            com_rounds=pair.start + ROUNDS + 1, lth_epoch_iters=fed.hyper.every, clipgradnorm=False,
+            prune_percent=100 * fed.hyper.rate, prune_target=100 * fed.hyper.limit, lr=RATE,
+            la_epochs=fed.config.local_epochs,
         )  # fmt: skip
         theirs.fedselect_algorithm(model, arguments, None, None, CLIENTS, CLIENTS, None, [*CLIENTS])
-    return [{**seen, "correct": copies([seen["correct"]])} for seen in found[1:]]
+    return [{**seen, "correct": copies([seen["correct"]])} for seen in found[pair.start + 1 :]]
 
 
 # FedDWA
@@ -319,7 +319,7 @@ PAIRS = [
          deviates=("the models of all clients are averaged, of those that have not trained, too",)),
     Pair(
         "fedselect", "fedselect:fedselect_algorithm", {"rate": 0.25, "limit": 0.3, "every": 1},
-        source="fedselect", changes=UNIFORM, participations=(1.0,), theirs={},
+        source="fedselect", changes=UNIFORM, participations=(1.0,), theirs={}, start=2,
         ours={"clients": models, "masks": kept(OWN), "correct": correct},
         left_out=("participation 0.6: the participants are the same in all rounds there",
                   "evaluation: there before the mean is received, here afterwards"),
