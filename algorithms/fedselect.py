@@ -95,8 +95,8 @@ class FedSelect(Algorithm):
     pflopt/optimizers.py.
 
     Defaults: p = 0.25, α = 0.8 and every third time, those of utils/options.py. All parameters are shared at
-    first, as in the publication; officially that is ``--invert``, and without it all are a client's own, of
-    which those with the least |Δ| become shared: ``begin_with=own``.
+    first, as in the publication and in the official code. In its first version that was ``--invert``, and
+    without it all were a client's own, of which those with the least |Δ| became shared: ``begin_with=own``.
 
     Deviations: the official participants are the same in all rounds; here a client counts its own
     participations. Local SGD has momentum, of its own in each pass. Statistics of batch normalisation are

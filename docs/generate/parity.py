@@ -20,11 +20,12 @@ _WORDS = {"correct": "predictions"}
 _INTRO = """# Parity with public code
 
 Methods of this project and of public code, trained side by side in float64: one small network, five clients
-of digits with 10 to 50 samples each, equal weights, equal order of the batches, three rounds, with all
-clients in a round and with three of five. After each round the parameters of the server and of every client
-are compared, and how many test samples of each client are predicted correctly. A gap is the largest absolute
-difference of two numbers in all of them; numbers of correct predictions are equal where nothing else is
-said. Momentum is 0 and all batches are full, as public code drops others."""
+of digits with 10 to 50 samples each (25 to 75 with FedFomo), equal weights, equal order of the batches, three
+rounds, with all clients in a round and with three of five. After each round the parameters of the server and
+of every client are compared, and how many test samples of each client are predicted correctly. A gap is the
+largest absolute difference of two numbers in all of them; numbers of correct predictions are equal where
+nothing else is said. Momentum is 0 and all batches are full, as public code drops others. FedDWA's code has
+its weights of models in float32, from which its gap comes."""
 
 _DEVIATIONS = """## What public code does otherwise
 

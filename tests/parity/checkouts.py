@@ -59,7 +59,15 @@ class Checkout:
 PFLLIB = Checkout("pfllib", "TsingZ0/PFLlib", "system", "system/flcore/servers/serverbase.py")
 FLBENCH = Checkout("flbench", "KarhouTam/FL-bench", ".", "src/server/fedavg.py")
 PFEDFDA = Checkout("pfedfda", "cj-mclaughlin/pFedFDA", ".", "clients/client_fedfda.py")
-CHECKOUTS = {checkout.key: checkout for checkout in (PFLLIB, FLBENCH, PFEDFDA)}
+FEDAH = Checkout("fedah", "heyuepeng/FedAH", "system", "system/flcore/servers/serverah.py")
+FEDDECOMP = Checkout("feddecomp", "XinghaoWu/FedDecomp", ".", "loralib/layers.py")
+FEDSELECT = Checkout("fedselect", "lapisrocks/fedselect", ".", "lottery_ticket.py")
+FEDDWA = Checkout("feddwa", "Sherrylife/FedDWA", ".", "servers/serverFedDWA.py")
+IFCA = Checkout("ifca", "jichan3751/ifca", "mnist", "mnist/train_cluster_mnist.py")
+CHECKOUTS = {
+    checkout.key: checkout
+    for checkout in (PFLLIB, FLBENCH, PFEDFDA, FEDAH, FEDDECOMP, FEDSELECT, FEDDWA, IFCA)
+}
 
 
 def enter(pair, participation, gaps):

@@ -363,6 +363,38 @@ def settled(made, fed):
         client.ALA.start_phase = False
 
 
+def mixed_in_order(made, fed):
+    """FedAH: heads are mixed on the samples in the order in which they are stored."""
+    for client in made.clients:
+
+        def aggregate(client=client, own=client.aggregate_head, load=client.load_train_data):
+            client.load_train_data = lambda: Batches(*fed.samples(client.id), BATCH, [])
+            own()
+            client.load_train_data = load
+
+        client.aggregate_head = aggregate
+
+
+def held_out(made, fed):
+    """FedFomo: batches of the first four fifths of the samples are ours, the others are for validation."""
+    for client in made.clients:
+
+        def load(client=client):
+            whole = super(type(client), client).load_train_data()
+            first = len(whole.y) * 4 // 5
+            return whole, Batches(whole.x[first:], whole.y[first:], BATCH, [])
+
+        client.load_train_data = load
+
+
+def by_absolutes(made, fed):
+    """FedFomo: likewise, and distances of models are sums of absolute differences, as here."""
+    held_out(made, fed)
+    names = {name: getattr(torch, name) for name in ("cat", "maximum", "sum", "tensor", "zeros")}
+    module = sys.modules["flcore.clients.clientfomo"]
+    module.torch = types.SimpleNamespace(norm=lambda gaps: gaps.abs().sum() - 1e-5, **names)
+
+
 def unbatched(made, fed):
     """FedAS: the batches of the alignment have the size of the others."""
     for client in made.clients:
@@ -408,6 +440,25 @@ class InOrder(Streams):
     def get(self, purpose, round=0, client=0):
         found = super().get(purpose, round, client)
         return types.SimpleNamespace(permutation=np.arange) if purpose == "folds" else found
+
+
+class LastHeldOut(Streams):
+    """FedFomo: the last fifth of the samples is held out, and comes last in every epoch."""
+
+    def get(self, purpose, round=0, client=0):
+        found = super().get(purpose, round, client)
+
+        def last(size):
+            first = size * 4 // 5
+            return np.concatenate([found.permutation(first), np.arange(first, size)])
+
+        if purpose == "holdout":
+            return types.SimpleNamespace(permutation=lambda size: np.arange(size)[::-1])
+        return types.SimpleNamespace(permutation=last) if purpose.startswith("batches") else found
+
+
+def without_held_out(epochs, number):
+    return [(model, stream, order[: len(order) * 4 // 5]) for model, stream, order in epochs]
 
 
 def natural_first(epochs, number):
@@ -513,6 +564,10 @@ PAC = {"algo": "fedpac", "server": f"{CODE}pac:FedPAC", "hyper": {"lam": 2.0, "h
        "ours": {"server": server, "prototypes": prototypes, "clients": pac_models},
        "theirs": {"server": lambda made: [*made.global_model.parameters()],
                   "prototypes": their_prototypes, "clients": of_clients()}}  # fmt: skip
+FOMO = {"algo": "fedfomo", "server": f"{CODE}fomo:FedFomo", "hyper": {"models": 4, "holdout": 0.2},
+        "options": {"M": len(SIZES), "local_learning_rate": RATE / 0.8}, "sizes": (25, 50, 75, 25, 50),
+        "streams": LastHeldOut, "order": without_held_out, "participations": (1.0,),
+        "ours": PERSONAL, "theirs": ALL}  # fmt: skip
 
 PAIRS = [
     Pair("fedavg", f"{CODE}avg:FedAvg", theirs=ALL),
@@ -553,6 +608,27 @@ PAIRS = [
         left_out=("a client's first learning of the weights, theirs until losses settle",
                   "participation 0.6: all clients learn weights in every round there, here participants",
                   "which samples are drawn: all are"),
+    ),
+    Pair(
+        "fedah", f"{CODE}ah:FedAH", {"layers": 1, "part": 1.0, "ala_epochs": 2, "head_epochs": 2},
+        {"plocal_epochs": 2, "privacy": False, "dp_sigma": 0.0}, streams=InOrder, prepare=mixed_in_order,
+        participations=(1.0,), ours=OURS, theirs=ALL, source="fedah",
+        left_out=("participation 0.6: all clients mix heads in every round there, here participants",
+                  "the order of the samples that heads are mixed on: as they are stored"),
+    ),
+    Pair(
+        **FOMO, prepare=by_absolutes,
+        left_out=("distances of models: sums of absolute differences on both sides",
+                  "which models are sent: all, and which samples are held out: the last fifth",
+                  "the factor 1 / 0.8 of steps here, which is their learning rate's",
+                  "participation 0.6: models of earlier rounds are sent there, too"),
+        deviates=("where no model lowers the validation loss, a client goes on from what it has trained, not "
+                  "from what that training began with",),
+    ),
+    Pair(
+        **FOMO, variant="norm", within=None, prepare=held_out,
+        deviates=("distances of models are Euclidean, not the sums of absolute differences of the official "
+                  "code",),
     ),
     Pair(
         "fedcp", f"{CODE}cp:FedCP", {"lam": 2.0}, {"lamda": 2.0}, prepare=gate_everywhere, streams=Silent,

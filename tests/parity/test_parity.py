@@ -2,6 +2,7 @@
 
 import federation
 import flbench
+import official
 import pfllib
 import pytest
 import torch
@@ -10,8 +11,8 @@ from checkouts import CHECKOUTS, enter
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.models import Network
 
-PLAYERS = {"pfllib": pfllib.play, "flbench": flbench.play}
-PAIRS = [*pfllib.PAIRS, *flbench.PAIRS]
+PLAYERS = {"pfllib": pfllib.play, "fedah": pfllib.play, "flbench": flbench.play, **official.PLAYERS}
+PAIRS = [*pfllib.PAIRS, *flbench.PAIRS, *official.PAIRS]
 
 
 @pytest.fixture(autouse=True)
