@@ -76,8 +76,8 @@ class FedPer(Decoupled):
             )
         if hyper.final_round == "frozen" and not config.everyone_ends:
             raise UserError(
-                "final_round=frozen: the last round trains the heads of everyone, and --last-round is cohort; "
-                "drop one of the two"
+                "final_round=frozen: the last round trains everyone's head, and --last-round is cohort; drop "
+                "one of the two"
             )
         shared = hyper.n_personal < len(network.names)
         check_start(hyper, f"n_personal={hyper.n_personal}", shared, hyper.n_personal > 0)

@@ -272,14 +272,14 @@ class RunConfig:
             )
         if self.new_count and self.old_count < 2:
             raise UserError(
-                f"--new-clients {self.new_clients:g} leaves {self.old_count} of {self.clients} clients to train; "
-                "expected at least 2, give a smaller share"
+                f"--new-clients {self.new_clients:g} leaves {self.old_count} of {self.clients} clients to "
+                "train; expected at least 2, give a smaller share"
             )
         if self.eval_clients > self.old_count:
-            new = f", {self.new_count} of them new ones that are evaluated at the end" if self.new_count else ""
+            new = f" that take part in training (--new-clients {self.new_clients:g})" * bool(self.new_count)
             raise UserError(
-                f"--eval-clients is {self.eval_clients:,}, and there are {self.clients:,} clients{new}; expected "
-                f"at most {self.old_count:,}, or drop it to evaluate all"
+                f"--eval-clients is {self.eval_clients:,}, and there are {self.old_count:,} clients{new}; "
+                f"expected at most {self.old_count:,}, or 0 for all"
             )
         if self.stop_after and self.budget == "rounds" and self.stop_after >= self.rounds:
             raise UserError(
