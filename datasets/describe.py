@@ -11,7 +11,6 @@ from matplotlib.ticker import MaxNLocator
 
 from pfl_benchmark.datasets.data import Dataset
 from pfl_benchmark.datasets.splits import Split
-from pfl_benchmark.render.quantiles import MANY
 
 __all__ = ["images_picture", "split_picture", "split_table"]
 
@@ -38,15 +37,16 @@ def split_table(split: Split, dataset: Dataset) -> pd.DataFrame:
     )
 
 
-def split_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
+def split_picture(split: Split, dataset: Dataset, path: str | Path, most: int) -> None:
     """Write a PNG of the training samples per class (rows) and client (columns).
 
     Above them stand the clients' totals where these differ. White cells are classes that a client lacks. Of
-    many clients columns are quantiles: in each row clients are in the order of their samples of the class.
+    more than `most` clients columns are quantiles: in each row clients are in the order of their samples of
+    the class.
     """
     counts = split.class_counts(dataset.train.y)
     sizes, classes, columns = split.train_sizes, counts.shape[1], split.clients
-    if many := columns > MANY:
+    if many := columns > most:
         columns, shares = _COLUMNS, np.linspace(0, 100, _COLUMNS)
         counts, sizes = (np.percentile(x, shares, axis=0, method="nearest") for x in (counts, sizes))
     low, high = sizes.min(), sizes.max()

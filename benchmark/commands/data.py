@@ -91,7 +91,7 @@ def execute(arguments: argparse.Namespace) -> None:
         picture.with_name(f"{picture.stem}-images.png") if config.shifts and info.kind == "images" else None
     )
     try:
-        split_picture(split, dataset, picture)
+        split_picture(split, dataset, picture, MANY)
         if images:
             images_picture(split, dataset, images)
     except OSError as error:
