@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.cli import main
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.budget import left_out, ordinary_samples, planned_bytes, whole_model_bytes
@@ -196,3 +197,22 @@ def test_a_sample_of_all_is_no_sample():
     assert RunConfig(eval_clients=10, eval_every=0).settled() == RunConfig(eval_every=0)
     assert RunConfig(eval_clients=99).settled() != RunConfig()
     assert not {"eval_clients", "last_round"} & RunConfig().to_record().keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--eval-clients 21", "--eval-clients is 21, and there are 20 clients; expected at most 20"),
+        ("--eval-clients -1", "--eval-clients is -1; expected"),
+        ("--eval-clients many", "--eval-clients is 'many'; expected a whole number"),
+        ("--eval-clients 5 --eval-every 0", "--eval-clients does nothing under --eval-every 0"),
+        ("--last-round nobody", "--last-round is 'nobody'; expected one of: everyone, cohort"),
+        ("--algo local --set total_epochs=4 --last-round cohort", "total_epochs=4 trains everyone"),
+    ],
+)
+def test_bad_input_is_one_line(words, told, tmp_path, capsys):
+    results = tmp_path / "runs"
+    assert main(["run", "--setting", "digits-s2", *words.split(), "--results-dir", str(results)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+    assert not results.exists()
