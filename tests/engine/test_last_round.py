@@ -212,7 +212,10 @@ def test_a_sample_of_all_is_no_sample():
 )
 def test_bad_input_is_one_line(words, told, tmp_path, capsys):
     results = tmp_path / "runs"
-    assert main(["run", "--setting", "digits-s2", *words.split(), "--results-dir", str(results)]) == 2
+    assert (
+        main(["--algo", "fedavg", "--setting", "digits-s2", *words.split(), "--results-dir", str(results)])
+        == 2
+    )
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
     assert not results.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -63,8 +64,8 @@ def _panel(panel: Axes, results: Results, column: str, rows: list[str]) -> None:
             height = place + jitter.uniform(-0.28, 0.28, len(values))
             # Dots go into an SVG as a picture: thousands of shapes would make it megabytes.
             alpha = max(0.12, min(0.45, 20 / len(values)))
-            look = {"alpha": alpha, "markersize": 2.4, "markeredgewidth": 0, "rasterized": True}
-            panel.plot(values, height, "o", color=color, **look)
+            look: dict[str, Any] = {"alpha": alpha, "markersize": 2.4, "markeredgewidth": 0}
+            panel.plot(values, height, "o", color=color, rasterized=True, **look)
         panel.barh(place, high - low, left=low, height=0.62, facecolor="none", edgecolor=color, linewidth=0.9)
         panel.plot([median, median], [place - 0.31, place + 0.31], color=color, linewidth=2)
         panel.plot(
