@@ -150,7 +150,7 @@ class FedDBE(Algorithm):
 
     def kind(self, round: int) -> RoundKind:
         closing = round in (1, self.task.rounds)
-        return RoundKind(1, closing, closing)
+        return RoundKind(1, closing, round == 1 or (closing and self.config.everyone_ends))
 
     def phases(self, round: int) -> list[Phase]:
         beside = ["running"] if round == 1 else ["running", "bias"]

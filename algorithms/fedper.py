@@ -74,6 +74,11 @@ class FedPer(Decoupled):
                 f"n_personal={hyper.n_personal}: the network has {len(network.names)} layers "
                 f"({', '.join(network.names)}); give at most that"
             )
+        if hyper.final_round == "frozen" and not config.everyone_ends:
+            raise UserError(
+                "final_round=frozen: the last round trains everyone's head, and --last-round is cohort; drop "
+                "one of the two"
+            )
         shared = hyper.n_personal < len(network.names)
         check_start(hyper, f"n_personal={hyper.n_personal}", shared, hyper.n_personal > 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -121,6 +122,11 @@ class Around(Anywhere):
         return step.params[POINT] + self.rho * drawn[:, :1] * ways
 
 
+def turn_of(tau: float, rounds: int) -> int:
+    """The round in which everybody takes part and gets a point."""
+    return max(round(tau * rounds), 1)
+
+
 @register
 class Floco(Algorithm):
     """M heads are averaged; each step trains a mixture of them, at last near a point of the client's own.
@@ -167,6 +173,11 @@ class Floco(Algorithm):
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: FlocoHyper) -> None:
+        if not config.everyone_ends and turn_of(hyper.tau, config.rounds) == config.rounds:
+            raise UserError(
+                f"tau={hyper.tau:g}: clients get their points in the last of {config.rounds} rounds, from "
+                "everybody's heads, and --last-round is cohort; give a smaller tau or more --rounds"
+            )
         last = network.names[-1]
         if len(network.shapes().get(f"{last}.weight", ())) != 2:
             raise UserError(
@@ -182,7 +193,9 @@ class Floco(Algorithm):
         self.server[ENDPOINTS] = torch.from_numpy(drawn).to(weight)
         centre = weight.new_full((hyper.endpoints,), 1 / hyper.endpoints)
         self.clients = ClientStore({POINT: centre}, task.data.clients)
-        self._turn = max(round(hyper.tau * task.rounds), 1)
+        self._turn = turn_of(hyper.tau, task.rounds)
+        if not self.config.everyone_ends:  # whatever a budget allows, the points come before the last round
+            self.least_rounds = next(n for n in itertools.count(2) if turn_of(hyper.tau, n) < n)
         self._round = 0
 
     @property

@@ -33,7 +33,7 @@ class LGHyper(DecoupledHyper):
         search=(1, 2, 3),
     )
     lg_warm: int = option(
-        0, "rounds of FedAvg, the last with everyone, from which all start; 0: from θ_0", least=0
+        0, "rounds of FedAvg, ended as --last-round says, from which all start; 0: from θ_0", least=0
     )
 
 
@@ -97,7 +97,8 @@ class LGFedAvg(Decoupled):
     def kind(self, round: int) -> RoundKind:
         # Everyone needs the warm model's lower layers: the warm rounds end as a FedAvg run does.
         closing = round in (self.hyper.lg_warm, self.task.rounds)
-        return RoundKind(2 if 0 < self.hyper.lg_warm < round else 1, closing, closing)
+        full = closing and self.config.everyone_ends
+        return RoundKind(2 if 0 < self.hyper.lg_warm < round else 1, closing, full)
 
     def shared_rounds(self) -> list[SharedRounds]:
         return [SharedRounds("fedavg", self.hyper.lg_warm)] if self.hyper.lg_warm else []

@@ -53,6 +53,11 @@ class Local(Algorithm):
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: LocalHyper) -> None:
+        if hyper.total_epochs and not config.everyone_ends:
+            raise UserError(
+                f"total_epochs={hyper.total_epochs} trains everyone in the last round, and --last-round is "
+                "cohort; drop one of the two"
+            )
         changed = [
             f"--{name.replace('_', '-')}"
             for name in ("local_steps", "lr_schedule")

@@ -15,6 +15,7 @@ from pfl_benchmark.datasets.splits import Split
 __all__ = ["images_picture", "split_picture", "split_table"]
 
 _SHOWN = (20, 10)  # clients, and images of each
+_COLUMNS = 101  # quantiles of many clients, one a percent
 _NAMED_CLASSES = 30  # with more classes than this their names do not fit beside the picture
 
 
@@ -36,13 +37,18 @@ def split_table(split: Split, dataset: Dataset) -> pd.DataFrame:
     )
 
 
-def split_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
+def split_picture(split: Split, dataset: Dataset, path: str | Path, most: int) -> None:
     """Write a PNG of the training samples per class (rows) and client (columns).
 
-    Above them stand the clients' totals where these differ. White cells are classes that a client lacks.
+    Above them stand the clients' totals where these differ. White cells are classes that a client lacks. Of
+    more than `most` clients columns are quantiles: in each row clients are in the order of their samples of
+    the class.
     """
     counts = split.class_counts(dataset.train.y)
-    sizes, classes = split.train_sizes, counts.shape[1]
+    sizes, classes, columns = split.train_sizes, counts.shape[1], split.clients
+    if many := columns > most:
+        columns, shares = _COLUMNS, np.linspace(0, 100, _COLUMNS)
+        counts, sizes = (np.percentile(x, shares, axis=0, method="nearest") for x in (counts, sizes))
     low, high = sizes.min(), sizes.max()
     rows = float(np.clip(0.25 * classes, 1.5, 6.5))  # inches
     strip = 0.7 if low < high else 0.0
@@ -54,14 +60,14 @@ def split_picture(split: Split, dataset: Dataset, path: str | Path) -> None:
         heat = figure.subplots()
     else:
         totals, heat = figure.subplots(2, 1, sharex=True, height_ratios=[strip, rows])
-        totals.stairs(sizes, np.arange(split.clients + 1) - 0.5, fill=True, color="0.7")
+        totals.stairs(sizes, np.arange(columns + 1) - 0.5, fill=True, color="0.7")
         totals.set_ylabel(dataset.unit)
         totals.spines[["top", "right"]].set_visible(False)
         totals.tick_params(bottom=False)
 
     shown = np.ma.masked_equal(counts.T, 0)
     image = heat.imshow(shown, aspect="auto", cmap="YlGnBu", vmin=0, interpolation="nearest")
-    heat.set_xlabel("client")
+    heat.set_xlabel("clients in each row's own order, %" if many else "client")
     heat.set_ylabel("class")
     heat.xaxis.set_major_locator(MaxNLocator(integer=True))
     if classes <= _NAMED_CLASSES:

@@ -168,12 +168,23 @@ def remedies(hyper: PPFEHyper, stage: int) -> list[str]:
     return found
 
 
-def check_switches(hyper: PPFEHyper) -> None:
+def check_switches(hyper: PPFEHyper, everyone_ends: bool = True) -> None:
     """Refuse switches that leave one another nothing to do.
+
+    Args:
+        everyone_ends: ``--last-round everyone``, which stages end with, too.
 
     Raises:
         UserError: names both.
     """
+    chosen = {"full_last_only": "true"} if hyper.full_last_only else {}
+    chosen |= {"closing_body": "own"} if hyper.closing_body == "own" else {}
+    chosen |= {"personal_start": "average"} if hyper.personal_start == "average" else {}
+    if chosen and not everyone_ends:
+        name, value = next(iter(chosen.items()))
+        raise UserError(
+            f"{name}={value}: under --last-round cohort no stage ends with everyone; leave one out"
+        )
     if hyper.rw_sign not in (1, -1):
         raise UserError(f"rw_sign={hyper.rw_sign}: expected 1 (Algorithm 1) or -1 (the text)")
     if hyper.fc_init != "prev" and hyper.reduction not in RESHAPING:

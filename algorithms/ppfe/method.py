@@ -102,7 +102,7 @@ class PPFE(Decoupled):
 
     @classmethod
     def check(cls, config: RunConfig, network: Network, hyper: PPFEHyper) -> None:
-        check_switches(hyper)
+        check_switches(hyper, config.everyone_ends)
         check_start(hyper, f"T={hyper.T}", shared=True, personal=hyper.T > 1)
         if config.adapters and hyper.reduction != "none":
             raise UserError(
@@ -136,7 +136,7 @@ class PPFE(Decoupled):
         stage = self._stage_of(round)
         closing = round == stage.last
         full = round == self.task.rounds if self.hyper.full_last_only else closing
-        return RoundKind(stage.number, closing, full)
+        return RoundKind(stage.number, closing, full and self.config.everyone_ends)
 
     def shared_rounds(self) -> list[SharedRounds]:
         return beginnings(self.hyper, self.stages, self.reduction.earliest)

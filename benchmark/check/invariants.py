@@ -13,7 +13,7 @@ from pfl_benchmark.check import equality
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.engine import clients
-from pfl_benchmark.engine.budget import first_participants
+from pfl_benchmark.engine.budget import first_participants, left_out
 from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.errors import NotDefined
@@ -134,10 +134,11 @@ def ledger(case: Case) -> str:
         number = line["round"]
         cost, kind = costs[number], algorithm.kind(number)
         cohort = schedule.cohort(number, kind.full_participation)
+        late = left_out(algorithm, number) * cost.first if kind.closing else 0
         expected = {
             "bytes_down": len(cohort) * cost.down + first_participants(algorithm, number) * cost.first,
             "bytes_up": len(cohort) * cost.up,
-            "bytes_broadcast": len(sizes) * cost.closing,
+            "bytes_broadcast": len(sizes) * cost.closing + late,
         }
         for name, value in expected.items():
             if line[name] != value:

@@ -42,6 +42,7 @@ def execute(arguments: argparse.Namespace) -> None:
         UserError: a folder without finished runs, damaged ones, runs of which none says what to reach.
     """
     from pfl_benchmark.present.compare import groups
+    from pfl_benchmark.present.tables.captions import sampled
     from pfl_benchmark.present.tables.targets import EXPLANATION, lines_of, targets_table
     from pfl_benchmark.records.store import gather
     from pfl_benchmark.render.formats.markdown import markdown
@@ -63,7 +64,8 @@ def execute(arguments: argparse.Namespace) -> None:
         for group, wanted in asked
         for line in lines_of(group.setting, {c.title: c.records for c in group.candidates}, wanted)
     ]
-    table = targets_table(lines, EXPLANATION)
+    told = sampled(record.config for group, _ in asked for record in group.records)
+    table = targets_table(lines, f"{EXPLANATION} {told}".strip())
     if arguments.json:
         print(json.dumps(table.facts()[1], indent=2))
     else:

@@ -13,6 +13,7 @@ from pfl_benchmark.config.flags import add_data, add_flag, config_of, file_of, p
 from pfl_benchmark.console.terminal import columns, show, shown_path
 from pfl_benchmark.datasets.export import FORMS, export
 from pfl_benchmark.errors import UserError, flag, nearest, why
+from pfl_benchmark.render.quantiles import MANY, QUANTILES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +91,7 @@ def execute(arguments: argparse.Namespace) -> None:
         picture.with_name(f"{picture.stem}-images.png") if config.shifts and info.kind == "images" else None
     )
     try:
-        split_picture(split, dataset, picture)
+        split_picture(split, dataset, picture, MANY)
         if images:
             images_picture(split, dataset, images)
     except OSError as error:
@@ -174,7 +175,12 @@ def _names(names: Sequence[str], full: bool) -> str:
 
 
 def _clients(table: pd.DataFrame, full: bool) -> Padding:
-    """The table of clients; unless `full`, without its middle and with a line for each."""
+    """The table of clients; unless `full`, without its middle and with a line for each, of many quantiles."""
+    if not full and len(table) > MANY:
+        counts = table[["train", "test", "classes"]]
+        found = counts.quantile([share / 100 for share in QUANTILES.values()], interpolation="nearest")
+        lines = [(name, *map(str, row)) for name, row in zip(QUANTILES, found.values.tolist(), strict=True)]
+        return columns((f"of {len(table):,} clients (--full: each)", *counts), lines, indent=0)
     rows = [(*map(str, row), _names(names.split(", "), full)) for *row, names in table.itertuples()]
     if not full and len(rows) > 2 * _ENDS + 1:
         left_out = f"({len(rows) - 2 * _ENDS} more, --full shows all)"

@@ -304,8 +304,9 @@ def config_from(
         raise UserError(
             f"--momentum {config.momentum:g} has no effect under --optimizer {config.optimizer}; drop it"
         )
-    if given.get("eval_adapted") and not config.eval_every:
-        raise UserError("--eval-adapted does nothing under --eval-every 0; drop one of the two flags")
+    for field in ("eval_adapted", "eval_clients"):
+        if given.get(field) and not config.eval_every:
+            raise UserError(f"{flag(field)} does nothing under --eval-every 0; drop one of the two flags")
     if "crop_padding" in given and not config.augment:
         raise UserError(
             f"--crop-padding {config.crop_padding} does nothing without augmentation; "

@@ -82,7 +82,13 @@ class RunConfig:
         metavar="FORM",
     )
     participation: float = _doc(
-        0.1, "share of clients in an ordinary round; the last round has everyone", within="(0, 1]"
+        0.1, "share of clients in an ordinary round; for the last one see --last-round", within="(0, 1]"
+    )
+    last_round: str = _doc(
+        "everyone",
+        "who takes part in the last round, and where stages end: everyone, or a cohort as in any other round",
+        choices=("everyone", "cohort"),
+        absent="everyone",
     )
     rounds: int = _doc(160, "communication rounds R", within="[1, 1e6]")
     local_epochs: int = _doc(5, "local epochs E of a participation", within="[1, 1e6]")
@@ -173,6 +179,12 @@ class RunConfig:
         within="(0, 100]",
     )
     eval_every: int = _doc(10, "rounds between evaluations on the way; 0: only at the end", within="[0, inf)")
+    eval_clients: int = _doc(
+        0,
+        "clients that evaluations on the way take, drawn once for a seed; 0: all, as the last one does",
+        absent=0,
+        within="[0, 1e9]",
+    )
     eval_adapted: bool = _doc(
         False,
         "evaluate methods that fine-tune before the final evaluation in the same way on their way, which is "
@@ -258,11 +270,16 @@ class RunConfig:
             raise UserError(
                 "--nesterov needs momentum, and --momentum is 0; give one, such as --momentum 0.9"
             )
-        left = self.clients - self.new_count
-        if self.new_count and left < 2:
+        if self.new_count and self.old_count < 2:
             raise UserError(
-                f"--new-clients {self.new_clients:g} leaves {left} of {self.clients} clients to train; "
-                "expected at least 2, give a smaller share"
+                f"--new-clients {self.new_clients:g} leaves {self.old_count} of {self.clients} clients to "
+                "train; expected at least 2, give a smaller share"
+            )
+        if self.eval_clients > self.old_count:
+            new = f" that take part in training (--new-clients {self.new_clients:g})" * bool(self.new_count)
+            raise UserError(
+                f"--eval-clients is {self.eval_clients:,}, and there are {self.old_count:,} clients{new}; "
+                f"expected at most {self.old_count:,}, or 0 for all"
             )
         if self.stop_after and self.budget == "rounds" and self.stop_after >= self.rounds:
             raise UserError(
@@ -274,6 +291,16 @@ class RunConfig:
     def new_count(self) -> int:
         """How many clients take no part in training: the share of them, rounded up."""
         return math.ceil(self.new_clients * self.clients - 1e-9)
+
+    @property
+    def old_count(self) -> int:
+        """How many clients take part in training."""
+        return self.clients - self.new_count
+
+    @property
+    def everyone_ends(self) -> bool:
+        """Whether everyone takes part in the last round."""
+        return self.last_round == "everyone"
 
     @property
     def partitioner(self) -> Partitioner:
@@ -299,7 +326,8 @@ class RunConfig:
         others += ["local_epochs"] if self.local_steps else []
         others += [] if self.optimizer == "sgd" else ["momentum"]
         others += [] if self.new_clients else ["adapt_epochs"]
-        others += [] if self.eval_every else ["eval_adapted"]
+        others += [] if self.eval_every else ["eval_adapted", "eval_clients"]
+        others += ["eval_clients"] if self.eval_clients == self.old_count else []
         return (*others, *([] if self.augment else ["crop_padding"]))
 
     @property
@@ -354,7 +382,7 @@ class RunConfig:
 
     def to_record(self) -> dict[str, Any]:
         """As `to_dict`, without options of local training and others that came later at their defaults."""
-        later = {"stop_after", "temperature_scaling", "weights", "adapters"}
+        later = {"stop_after", "temperature_scaling", "weights", "adapters", "last_round", "eval_clients"}
         needless = {*TRAINING, *later} - {*self.identifying}
         return {name: value for name, value in self.to_dict().items() if name not in needless}
 

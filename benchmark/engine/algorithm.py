@@ -63,7 +63,8 @@ class RoundKind:
     Attributes:
         stage: number of its stage, from 1.
         closing: after it everyone receives `Algorithm.closing`.
-        full_participation: everyone takes part, not only the round's cohort.
+        full_participation: everyone takes part, not only the round's cohort; not in the last round under
+            ``--last-round cohort``.
     """
 
     stage: int = 1
@@ -280,9 +281,9 @@ class Algorithm:
     # -- what the engine asks about the run -----------------------------------------------------
 
     def kind(self, round: int) -> RoundKind:
-        """What a round is: by default the last one closes the only stage, and everyone takes part in it."""
+        """What a round is: by default the last one closes the only stage, with everyone (`--last-round`)."""
         last = round == self.task.rounds
-        return RoundKind(1, last, last)
+        return RoundKind(1, last, last and self.config.everyone_ends)
 
     def capacities(self) -> list[tuple[int, int]]:
         """Parameters that are (shared, personal) in each stage's network."""

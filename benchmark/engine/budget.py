@@ -1,7 +1,7 @@
 """How many rounds a run gets: the same number for every method, the same bytes, or the same samples.
 
 Under a budget of bytes or samples a run gets as many rounds as fit, so that it ends before the round that
-would exceed it and still closes with everyone taking part. Methods that send nothing or almost nothing would
+would exceed it and still closes as --last-round says. Methods that send nothing or almost nothing would
 go on for ever under a budget of bytes: they are capped by compute, in local samples processed.
 """
 
@@ -131,8 +131,8 @@ def _named(config: RunConfig) -> tuple[str, int]:
 
 
 def _participations(task: RunContext) -> int:
-    """Participations of all clients, if everyone takes part in the last round alone."""
-    return (task.rounds - 1) * task.schedule.cohort_size + task.data.clients
+    """Participations of all clients, if no round has everyone but the last one (`--last-round`)."""
+    return (task.rounds - 1) * task.schedule.cohort_size + task.schedule.size(task.config.everyone_ends)
 
 
 def whole_model_bytes(task: RunContext) -> int:
@@ -143,7 +143,8 @@ def whole_model_bytes(task: RunContext) -> int:
 def ordinary_samples(algorithm: Algorithm) -> int:
     """Samples of a run's rounds in which every participant does the protocol's local work."""
     task, last = algorithm.task, algorithm.task.rounds
-    cohorts = (task.schedule.cohort(round, round == last) for round in range(1, last + 1))
+    ends = task.config.everyone_ends
+    cohorts = (task.schedule.cohort(round, ends and round == last) for round in range(1, last + 1))
     return sum(algorithm.local_samples(client) for cohort in cohorts for client in cohort)
 
 
@@ -173,18 +174,29 @@ def planned_bytes(algorithm: Algorithm, costs: Costs | None = None) -> int:
         total += task.schedule.size(kind.full_participation) * (cost.down + cost.up)
         total += first_participants(algorithm, round) * cost.first if cost.first else 0
         total += task.data.clients * cost.closing
+        total += left_out(algorithm, round) * cost.first if cost.first and kind.closing else 0
     return total
 
 
 def first_participants(algorithm: Algorithm, round: int) -> int:
     """Number of clients that take part in `round` for the first time in its stage."""
-    task, now = algorithm.task, algorithm.kind(round)
-    met: set[int] = set()
-    earlier = round - 1
-    while earlier and algorithm.kind(earlier).stage == now.stage and len(met) < task.data.clients:
-        met.update(task.schedule.cohort(earlier, algorithm.kind(earlier).full_participation))
-        earlier -= 1
-    return len(set(task.schedule.cohort(round, now.full_participation)) - met)
+    kind = algorithm.kind(round)
+    met = _met(algorithm, round - 1, kind.stage)
+    return len(set(algorithm.task.schedule.cohort(round, kind.full_participation)) - met)
+
+
+def left_out(algorithm: Algorithm, round: int) -> int:
+    """Number of clients that have not taken part in the stage of `round` up to it."""
+    return algorithm.task.data.clients - len(_met(algorithm, round, algorithm.kind(round).stage))
+
+
+def _met(algorithm: Algorithm, last: int, stage: int) -> set[int]:
+    """Clients that have taken part in a stage up to round `last`."""
+    task, found = algorithm.task, set[int]()
+    while last and (kind := algorithm.kind(last)).stage == stage and len(found) < task.data.clients:
+        found.update(task.schedule.cohort(last, kind.full_participation))
+        last -= 1
+    return found
 
 
 def planned_epochs(algorithm: Algorithm, last: int | None = None, costs: Costs | None = None) -> float:

@@ -24,7 +24,8 @@ class Cost:
 
     Attributes:
         down, up: bytes received and sent.
-        first: bytes received besides in the first participation of the stage.
+        first: bytes received besides in the first participation of the stage, or after the stage by those
+            that have not taken part in it.
         closing: bytes that every client receives after a round that closes a stage, else 0.
         epochs: passes over the client's data, those charged to the meter included.
         by_batches: phases that take batches in place of epochs, whose samples `epochs` leaves out.

@@ -48,6 +48,12 @@ class Hooks:
             )
         if algorithm.aggregation not in _AGGREGATIONS:
             raise self._error("aggregation", f"is {algorithm.aggregation!r:.40}", "uniform or samples")
+        if not algorithm.config.everyone_ends and self.kind(algorithm.task.rounds).full_participation:
+            raise self._error(
+                "kind",
+                "has everyone in the last round under --last-round cohort",
+                "an ordinary round (`config.everyone_ends`), or a refusal in `check`",
+            )
 
     def notes(self) -> list[str]:
         """Lines worth telling before the run starts."""

@@ -46,7 +46,8 @@ class Ledger:
             round of a stage, included.
         bytes_up: clients to server.
         bytes_broadcast: the last aggregate to every client, once per run (per stage for staged methods),
-            without which clients could not use it.
+            without which clients could not use it; for those that have never taken part, with what they
+            would have received in their first round.
         samples, steps: training samples processed and SGD steps taken, those that a method meters included.
         adaptation_samples: samples processed by adaptation before the final evaluation.
     """
@@ -66,6 +67,9 @@ class Ledger:
 
     def charge_closing(self, message: Message, clients: int) -> None:
         self.bytes_broadcast += message.nbytes(clients)
+
+    def charge_left_out(self, message: Message, clients: int) -> None:
+        self.bytes_broadcast += clients * nbytes(message.first)
 
     def charge_training(self, outcome: LocalResult) -> None:
         self.samples += outcome.samples

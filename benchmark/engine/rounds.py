@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from pfl_benchmark.engine.algorithm import Algorithm, SharedRounds
-from pfl_benchmark.engine.budget import Plan, first_participants, last_round
+from pfl_benchmark.engine.budget import Plan, first_participants, last_round, left_out
 from pfl_benchmark.engine.checkpoints import Checkpoints
 from pfl_benchmark.engine.client_memory import ClientMemory
 from pfl_benchmark.engine.clients import chunks
@@ -103,6 +103,8 @@ class _Loop:
         self.device = self.algorithm.task.data.device
         self.lines: list[dict[str, Any]] = []
         self.end = last_round(self.plan, self.algorithm.config)
+        sampled, everyone = self.algorithm.config.eval_clients, range(self.algorithm.task.data.clients)
+        self._sample = self.algorithm.task.schedule.sample(sampled) if sampled else everyone
         self.metrics: ClientMetrics | None = None
         self.newcomers: Newcomers | None = None
         self._global: float | None = None  # accuracy of the shared model
@@ -176,9 +178,11 @@ class _Loop:
 
     def check_room(self) -> None:
         """Raise UserError where the disk cannot take what clients will keep."""
-        everyone = self.hooks.kind(self.end).full_participation
         clients, cohort = self.algorithm.task.data.clients, self.algorithm.task.schedule.cohort_size
-        ClientMemory.current().check_room(clients if everyone else min(clients, self.end * cohort))
+        most = min(clients, self.end * cohort)
+        if most < clients and any(self.hooks.kind(n).full_participation for n in range(self.end, 0, -1)):
+            most = clients
+        ClientMemory.current().check_room(most)
 
     def step(self) -> dict[str, Any]:
         """One round; returns its line."""
@@ -207,6 +211,8 @@ class _Loop:
         first = first_participants(algorithm, number) if message.first else 0
         factor = algorithm.rate_factor(number)
         ledger.charge_message(message, len(cohort), first)
+        if kind.closing and message.first:
+            ledger.charge_left_out(message, left_out(algorithm, number))
         for clients in chunks(cohort):
             call = hooks.begin(clients, message.part(slice(done, done + len(clients))), number)
             call.factor = factor
@@ -256,14 +262,15 @@ class _Loop:
         due = (algorithm.task.data.turn - 1, algorithm.task.data.turn)
         if not last and ((config.eval_every and number % config.eval_every == 0) or number in due):
             adapted = config.eval_adapted and bool(algorithm.adaptation())
-            self._evaluated(self._evaluate(number, adapted, Ledger()), number, adapted, line)
+            found = self._evaluate(number, adapted, Ledger(), clients=self._sample)
+            self._evaluated(found, number, adapted, line, self._sample)
         algorithm.meter.collect()  # an evaluation on the way is no cost of the method
         algorithm.finish_round(number)
         if last:
             self._conclude(number, ledger, line)
         else:
             ledger.adaptation_samples += algorithm.meter.collect()[0]
-        line["bytes_broadcast"] = ledger.bytes_broadcast
+        line["bytes_broadcast"] += ledger.bytes_broadcast
         line["adaptation_samples"] = ledger.adaptation_samples
         line["seconds_closing"] = as_float(time.perf_counter() - started)
         return line
@@ -273,7 +280,7 @@ class _Loop:
         algorithm = self.algorithm
         adapted = bool(algorithm.adaptation())
         self.metrics = self._evaluate(number, adapted, ledger, self._kept)
-        self._evaluated(self.metrics, number, adapted, line)
+        self._evaluated(self.metrics, number, adapted, line, range(algorithm.task.data.clients))
         ledger.adaptation_samples += algorithm.meter.collect()[0]
         self._global = evaluate_shared(algorithm)  # no part of the method, so it costs it nothing
         if algorithm.task.data.newcomers:
@@ -293,16 +300,25 @@ class _Loop:
         line["seconds_closing"] = as_float(line["seconds_closing"] + time.perf_counter() - started)
 
     def _evaluate(
-        self, number: int, adapted: bool, ledger: Ledger, kept: SavedOutputs | None = None
+        self,
+        number: int,
+        adapted: bool,
+        ledger: Ledger,
+        kept: SavedOutputs | None = None,
+        clients: Sequence[int] | None = None,
     ) -> ClientMetrics:
         """Evaluate after a round; the batches of an adaptation are drawn for the next one."""
         if adapted:
-            return evaluate_adapted(self.algorithm, number + 1, ledger, kept)
-        return evaluate(self.algorithm, kept)
+            return evaluate_adapted(self.algorithm, number + 1, ledger, kept, clients)
+        return evaluate(self.algorithm, kept, clients)
 
-    def _evaluated(self, metrics: ClientMetrics, number: int, adapted: bool, line: dict[str, Any]) -> None:
-        """Enter an evaluation into the round's line."""
-        self._check_finite(torch.from_numpy(metrics.loss), list(range(len(metrics.loss))), number)
+    def _evaluated(
+        self, metrics: ClientMetrics, number: int, adapted: bool, line: dict[str, Any], clients: Sequence[int]
+    ) -> None:
+        """Enter an evaluation of some clients into the round's line."""
+        self._check_finite(torch.from_numpy(metrics.loss), [*clients], number)
+        if self.algorithm.config.eval_clients:
+            line["eval_clients"] = len(clients)
         kept = "personal" if self.algorithm.clients.initial else "global"
         line["evaluated"] = self.algorithm.evaluated or ("personal" if adapted else kept)
         line.update(_rounded(metrics.summary()))

@@ -29,3 +29,8 @@ class Schedule:
             rng = self._streams.get("participation", round)
             self._drawn[round] = sorted(rng.choice(self.clients, self.cohort_size, replace=False).tolist())
         return list(self._drawn[round])
+
+    def sample(self, count: int) -> list[int]:
+        """Sorted ids of `count` clients, which evaluations on the way take."""
+        drawn = self._streams.get("eval-clients").choice(self.clients, count, replace=False)
+        return sorted(drawn.tolist())

@@ -35,7 +35,7 @@ class RunProgress:
             self._status = self._console.status(waiting)
         self._bytes = 0
         self._accuracy: float | None = None
-        self._of = ""  # what was evaluated last
+        self._of = self._shown = ""  # what was evaluated last
 
     def __enter__(self) -> RunProgress:
         if self._status is not None:
@@ -76,6 +76,8 @@ class RunProgress:
         self._accuracy = line.get("accuracy", self._accuracy)
         if "accuracy" in line:
             self._of = measured(line, self._of)
+            sample = f", {count:,} clients" if (count := line.get("eval_clients")) else ""
+            self._shown = self._of + sample
         if number <= self._done:
             return
         if self._bar is not None:
@@ -91,12 +93,12 @@ class RunProgress:
         return number == self._rounds or waited >= (step if evaluated else 2 * step)
 
     def _figures(self, line: Mapping[str, Any]) -> str:
-        accuracy = "" if self._accuracy is None else f"  accuracy {percent(self._accuracy)} ({self._of})"
+        accuracy = "" if self._accuracy is None else f"  accuracy {percent(self._accuracy)} ({self._shown})"
         return f"loss {line['loss']:.4f}{accuracy}  {size(self._bytes)}"
 
     def _plain(self, line: Mapping[str, Any]) -> str:
         number = line["round"]
-        accuracy = f"accuracy {percent(line['accuracy'])} ({self._of})  " if "accuracy" in line else ""
+        accuracy = f"accuracy {percent(line['accuracy'])} ({self._shown})  " if "accuracy" in line else ""
         spent = time.monotonic() - self._started
         left = spent / (number - self._done) * (self._rounds - number)
         rest = f", about {duration(left)} left" if number < self._rounds else ""

@@ -40,6 +40,7 @@ def grid(
     data_dir: str | Path | None = None,
     device: str = "auto",
     executor: str = "auto",
+    client_memory: int | str | None = None,
     jobs: int = 1,
     yes: bool = False,
     trackings: Sequence[Tracking] = (),
@@ -67,6 +68,7 @@ def grid(
         data_dir: as `run` has it.
         device: as `run` has it.
         executor: as `run` has it.
+        client_memory: of each run, as `run` has it.
         jobs: runs at a time, in processes of their own.
         yes: run also what takes more than a week.
         trackings: as `run` has them.
@@ -97,7 +99,7 @@ def grid(
         if select_on_validation:
             entries["select_on_validation"] = Entry(("true",), listed=False)
         own = make_grid("grid", entries)
-        execution = execution_of(device, executor, data_dir, results_dir, trackings)
+        execution = execution_of(device, executor, data_dir, results_dir, trackings, client_memory)
         execution.check_executor()
         seen = own.profile.seeds
         batch = Batch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pfl_benchmark.config.flags import memory
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.resolve.plugins import load_plugins
@@ -24,10 +25,11 @@ def execution_of(
     data_dir: str | Path | None,
     results_dir: str | Path,
     trackings: Sequence[Tracking],
+    client_memory: int | str | None,
     save_models: bool = False,
     save_predictions: bool = False,
 ) -> Execution:
-    """How and where runs are carried out; UserError: a tracker cannot work."""
+    """How and where runs are carried out; UserError: a tracker cannot work, or no size of memory."""
     for tracking in trackings:
         tracking.check()
     return Execution(
@@ -36,6 +38,7 @@ def execution_of(
         data_dir=None if data_dir is None else Path(data_dir).expanduser(),
         results_dir=Path(results_dir).expanduser(),
         trackings=tuple(trackings),
+        client_memory=None if client_memory is None else memory("client_memory", str(client_memory)),
         save_models=save_models,
         save_predictions=save_predictions,
     )

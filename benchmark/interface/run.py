@@ -57,6 +57,7 @@ def run(
     data_dir: str | Path | None = None,
     device: str = "auto",
     executor: str = "auto",
+    client_memory: int | str | None = None,
     save_models: bool = False,
     save_predictions: bool = False,
     progress: bool = True,
@@ -93,12 +94,14 @@ def run(
         data_dir: folder that holds the datasets; None: the environment's PFL_DATA_DIR, else a cache folder.
         device: auto, cpu, cuda, cuda:N or mps; several GPUs as "cuda:0,cuda:1".
         executor: auto, loop, threads, stacked or ray.
+        client_memory: memory for what clients keep between rounds, in bytes or such as "4GiB"; more goes to a
+            file, with the same results. None: half of what is free.
         save_models: keep the models that clients are evaluated with, for `load_model`.
         save_predictions: keep the logits of all test samples, for `load_predictions`.
         progress: show a bar (on a terminal or in a notebook) or lines.
         again: run anew; a finished record of this run stays unless the new one is finished.
         on_round: called after every round with a dictionary of its figures, as rounds.jsonl has them. If it
-            returns True, the run ends: clients are evaluated as after the last round (in which, otherwise,
+            returns True, the run ends: clients are evaluated as after the last round (in which, by default,
             everyone takes part), and the record's configuration has the round as ``stop_after``. It is called
             for rounds of an interrupted run too, and not at all for a finished run.
         on_evaluation: the same, only after rounds that were evaluated.
@@ -154,7 +157,7 @@ def run(
             config = dataclasses.replace(config, network=network_of_module(network, kind)).settled()
         asked = resolve(dataclasses.replace(config, algo=method.name, hyper=hyper or {}), ablation=ablation)
         kept = (save_models, save_predictions)
-        execution = execution_of(device, executor, data_dir, results_dir, trackings, *kept)
+        execution = execution_of(device, executor, data_dir, results_dir, trackings, client_memory, *kept)
     callbacks = Callbacks(on_round, on_evaluation)
     with _anew(record_of(asked, execution.results_dir), again), in_keywords():
         summary = run_single(chosen, asked, execution, quiet=not progress, callbacks=callbacks)

@@ -56,7 +56,12 @@ _CALIBRATED: Mapping[str, Allowed] = {
     **dict.fromkeys(("brier", "scaled_brier"), Allowed((int, float), "a number in [0, 2]", 0, 2)),
     "scaled_test_loss": _LEAST_ZERO,
 }
-_EVALUATION: Mapping[str, Allowed] = {**_EVALUATED, **_DETAILED, **_CALIBRATED}
+_EVALUATION: Mapping[str, Allowed] = {
+    **_EVALUATED,
+    "eval_clients": _POSITIVE,  # under --eval-clients
+    **_DETAILED,
+    **_CALIBRATED,
+}
 _ROUND: Mapping[str, Allowed] = {
     **dict.fromkeys(("round", "stage", "participants"), _POSITIVE),
     **dict.fromkeys(COSTS, COUNT),

@@ -81,8 +81,8 @@ def canonical(config: RunConfig) -> RunConfig:
     """The same run with the fewest flags: without ``--eval-adapted`` and ``--budget`` where these do nothing.
 
     A budget sets nothing but the number of rounds: one that comes to ``--rounds`` is the run under equal
-    rounds. Where it allows fewer or more, nothing can be taken over: everyone takes part in the last round,
-    which is another one then.
+    rounds. Where it allows fewer or more, nothing can be taken over: the last round is another
+    one then, with everyone unless --last-round says otherwise.
     """
     if config.eval_adapted and not adapts(config):
         config = dataclasses.replace(config, eval_adapted=False)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from pfl_benchmark.datasets.api import PARTITIONERS, load
@@ -34,8 +35,23 @@ def test_table(split, digits):
 
 def test_picture(split, digits, tmp_path):
     path = tmp_path / "new" / "split.png"
-    split_picture(split, digits, path)
+    split_picture(split, digits, path, 200)
     with Image.open(path) as image:
         assert image.format == "PNG"
         assert image.width == 1500
         assert len(image.convert("RGB").getcolors(maxcolors=2**20)) > 3
+
+
+def test_of_many_clients_columns_are_quantiles(digits, tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.update(axes=figure.axes))
+    split = PARTITIONERS["dirichlet"](300, 4, 1, 0.3).split(digits, np.random.default_rng(0))
+    for most, columns in ((300, 300), (200, 101)):
+        split_picture(split, digits, tmp_path / "split.png", most)
+        heat = next(axes for axes in drawn["axes"] if axes.images)
+        shown = heat.images[0].get_array()
+        assert shown.shape == (10, columns)
+    counts = split.class_counts(digits.train.y)
+    assert shown.filled(0)[:, -1].tolist() == counts.max(axis=0).tolist()
+    assert (np.diff(shown.filled(0)) >= 0).all()
+    assert heat.get_xlabel().startswith("clients in each row")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 
 from pfl_benchmark.present.figures.style import panels
+from pfl_benchmark.records.record import Record
 from pfl_benchmark.render.picture import Picture, styled
+from pfl_benchmark.render.quantiles import MANY, QUANTILES
 from pfl_benchmark.render.style import GREY, SMALL, looks
 from pfl_benchmark.studies.results import Results
 
 
 def client_accuracies(results: Results) -> Picture | None:
-    """Every client's test accuracy, by method: dots, and a box from the lower to the upper quartile."""
+    """Clients' test accuracies, by method: dots or, of many, a bar, and a box between the quartiles."""
     columns = results.begun
     if not columns:
         return None
@@ -28,7 +33,14 @@ def client_accuracies(results: Results) -> Picture | None:
         "Test accuracy of every client after the last round, all seeds together. Boxes: from the lower to "
         "the upper quartile, with the median; diamonds: mean of the worst 10 % of clients."
     )
+    if any(map(_is_large, results.records.values())):
+        caption += f" With more than {MANY} clients, in place of dots: light bars from 5 to 95 % of them."
     return Picture("client-accuracies", "Accuracy by client", results.profile.warned(caption), figure)
+
+
+def _is_large(records: Mapping[int, Record]) -> bool:
+    """Whether the runs of a place, by seed, have too many clients to show each."""
+    return any(len(record.accuracies) > MANY for record in records.values())
 
 
 def _panel(panel: Axes, results: Results, column: str, rows: list[str]) -> None:
@@ -45,13 +57,15 @@ def _panel(panel: Axes, results: Results, column: str, rows: list[str]) -> None:
         values = 100 * np.concatenate([record.accuracies for record in records])
         worst = 100 * float(np.mean(results.values(row, column, "accuracy_worst10")))
         color = styles[row].color
-        low, median, high = np.percentile(values, [25, 50, 75])
-        height = place + jitter.uniform(-0.28, 0.28, len(values))
-        # Dots go into an SVG as a picture: thousands of shapes would make it megabytes.
-        alpha = max(0.12, min(0.45, 20 / len(values)))
-        panel.plot(
-            values, height, "o", color=color, alpha=alpha, markersize=2.4, markeredgewidth=0, rasterized=True
-        )
+        _, least, low, median, high, most, _ = np.percentile(values, [*QUANTILES.values()])
+        if _is_large(results.records[row, column]):
+            panel.barh(place, most - least, left=least, height=0.62, color=color, alpha=0.25, linewidth=0)
+        else:
+            height = place + jitter.uniform(-0.28, 0.28, len(values))
+            # Dots go into an SVG as a picture: thousands of shapes would make it megabytes.
+            alpha = max(0.12, min(0.45, 20 / len(values)))
+            look: dict[str, Any] = {"alpha": alpha, "markersize": 2.4, "markeredgewidth": 0}
+            panel.plot(values, height, "o", color=color, rasterized=True, **look)
         panel.barh(place, high - low, left=low, height=0.62, facecolor="none", edgecolor=color, linewidth=0.9)
         panel.plot([median, median], [place - 0.31, place + 0.31], color=color, linewidth=2)
         panel.plot(

@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.present.compare import Candidate, Group
 from pfl_benchmark.present.figures.style import labels_of, legend, name_lost, panels, sample, tidy
+from pfl_benchmark.present.tables.captions import sampled, sampled_in
 from pfl_benchmark.records.measured import FINE_TUNED, measured
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.picture import Picture, styled
@@ -127,7 +128,8 @@ def _draw(results: Results, name: str, axis: Axis, budgets: bool = False) -> Pic
             same = results.restricted([p for p in results.records if p[1] in theirs]) if budgets else results
             _panel(panel, same, column, axis, [other for other in group if other != column])
         legend(figure, handles, remarks)
-    return Picture(name, axis.title, results.profile.warned(f"{_HOW} {axis.text}".strip()), figure)
+    caption = " ".join(filter(None, (_HOW, sampled_in(results), axis.text)))
+    return Picture(name, axis.title, results.profile.warned(caption), figure)
 
 
 def _panel(panel: Axes, results: Results, column: Column, axis: Axis, others: Sequence[Column]) -> None:
@@ -310,4 +312,5 @@ def compared(groups: Sequence[Group]) -> Picture:
             tidy(panel, "communication round", "test accuracy, %")
             name_lost(panel, [titles[c.title] for c in group.candidates if c.diverged])
         legend(figure, handles, remarks)
-    return Picture("compared", "Learning curves", _HOW, figure)
+    told = sampled(record.config for group in groups for record in group.records)
+    return Picture("compared", "Learning curves", f"{_HOW} {told}".strip(), figure)

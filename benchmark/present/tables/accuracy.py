@@ -14,6 +14,7 @@ from pfl_benchmark.present.tables.captions import (
     caption,
     costs,
     reason,
+    sampled_in,
 )
 from pfl_benchmark.present.tables.places import Papers, bold, cells_of, facts_of, heads, places_table
 from pfl_benchmark.records.store import Record
@@ -68,6 +69,7 @@ def best_round(results: Results) -> Table:
     )
     if any(cells[place].value is None for place in results.records):
         text += " Methods that fine-tune clients after the last round alone have no earlier one to choose."
+    text = " ".join(filter(None, (text, sampled_in(results))))
     return places_table(results, "What the best round on test data would add", cells, text)
 
 

@@ -66,6 +66,29 @@ def protocol(results: Results) -> str:
     return text
 
 
+def sampled(configs: Iterable[RunConfig]) -> str:
+    """Where evaluations on the way are of some clients alone: a sentence that says so, and of how many."""
+    counts = [config.eval_clients for config in configs]
+    some = [count for count in counts if count]
+    if not some:
+        return ""
+    where = "" if len(some) == len(counts) else ", in some runs"
+    return f"Evaluations before the last one: in a sample of {_range(some)} clients{where}."
+
+
+def sampled_in(results: Results) -> str:
+    """As `sampled`, of the runs behind a table or figure."""
+    return sampled(_configs(results))
+
+
+def last_rounds(results: Results) -> str:
+    """Who takes part in the last rounds, as a sentence."""
+    found = {config.everyone_ends for config in _configs(results)}
+    if found == {False}:
+        return "The last round has as many participants as any other."
+    return f"Everyone takes part in the last round{', in some runs' if False in found else ''}."
+
+
 def _configs(results: Results) -> list[RunConfig]:
     return [results.configs[place] for place in results.records] or list(results.configs.values())
 
@@ -81,7 +104,10 @@ def _protocol(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     images = " or ".join(sorted({augmentation(config) for config in configs}))
     others = sorted({config.budget for config in configs} - {"rounds"})
     fitted = f" or as many as equal {' or '.join(others)} allow" if others else ""
-    size = f"{clients} clients, {share} % of them in a round, {rounds} rounds{fitted};"
+    ordinary = [config for config in configs if not config.everyone_ends]
+    where = "in some runs " if len(ordinary) < len(configs) else ""
+    last = f" ({where}also in the last one)" if ordinary else ""
+    size = f"{clients} clients, {share} % of them in a round{last}, {rounds} rounds{fitted};"
     return size, f"split: {split};", f"{images}{_dropout(configs)}."
 
 

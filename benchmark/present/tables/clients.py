@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from statistics import fmean
 
+import numpy as np
+
 from pfl_benchmark.present.tables.captions import SELECTION, caption
 from pfl_benchmark.present.tables.places import heads
+from pfl_benchmark.render.quantiles import MANY, QUANTILES
 from pfl_benchmark.render.table import Cell, Table
 from pfl_benchmark.studies.results import Results
 
@@ -13,8 +16,13 @@ _MOST = 50  # columns; more are for the figure of client accuracies
 
 
 def clients(results: Results) -> Table:
-    """Methods × clients, of the first setting with at most 50 clients that are all of the data's users."""
+    """Methods × clients, of the first setting with at most 50 clients that are all of the data's users.
+
+    Without such a setting methods × quantiles over clients, of the first with many clients.
+    """
     column = next((column for column in results.begun if _fixed(results, column)), "")
+    if not column and (large := next((column for column in results.begun if _large(results, column)), "")):
+        return _quantiles(results, large)
     rows = [row for row in results.rows if results.at(row, column)]
     accuracies = {row: [record.accuracies for record in results.at(row, column)] for row in rows}
     means = {row: list(map(fmean, zip(*seeds, strict=True))) for row, seeds in accuracies.items()}
@@ -39,6 +47,35 @@ def clients(results: Results) -> Table:
         fields=("client", "method", "mean"),
         line="column",
     )
+
+
+def _quantiles(results: Results, column: str) -> Table:
+    """Methods × quantiles of accuracy over the clients of a setting."""
+    rows, shares = [], [*QUANTILES.values()]
+    for row in results.rows:
+        if found := [np.percentile(record.accuracies, shares) for record in results.at(row, column)]:
+            means = 100 * np.mean(found, axis=0)
+            told = [
+                Cell(float(mean), ".0f", facts={"quantile": name, "method": row, "mean": float(mean)})
+                for name, mean in zip(QUANTILES, means, strict=True)
+            ]
+            rows.append((Cell(row), *told))
+    text = (
+        f"{column}: quantiles, over clients, of their test accuracies in % {SELECTION}, mean over the seeds "
+        "that the method has, without decimals."
+    )
+    return Table(
+        title="Accuracy of clients",
+        caption=caption(results, text, spread=False),
+        heads=heads("method", *QUANTILES),
+        rows=tuple(rows),
+        fields=("quantile", "method", "mean"),
+        line="column",
+    )
+
+
+def _large(results: Results, column: str) -> bool:
+    return any(config.clients > MANY for place, config in results.configs.items() if place[1] == column)
 
 
 def _fixed(results: Results, column: str) -> bool:

@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 import pandas as pd
 
-from pfl_benchmark.present.tables.captions import caption, reason
+from pfl_benchmark.present.tables.captions import caption, reason, sampled_in
 from pfl_benchmark.present.tables.places import cells_of, heads, scaled
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import Cell, Plain, Table
@@ -58,7 +58,7 @@ def best_and_last(results: Results) -> Table:
     )
     return Table(
         title="Best round on test data and last round",
-        caption=caption(results, text),
+        caption=caption(results, text, sampled_in(results)),
         heads=heads("method", *(text for name in named for text in (name, "rank"))),
         rows=tuple(rows),
     )
@@ -89,7 +89,7 @@ def order_kept(results: Results) -> Table:
     )
     return Table(
         title="What of the order stays",
-        caption=caption(results, text, spread=False),
+        caption=caption(results, text, sampled_in(results), spread=False),
         heads=heads("setting", "change", "comparisons", "methods", *_ORDER),
         rows=tuple(rows),
         fields=("setting", "change", "comparisons", "methods", "pairs", "same_rank", "largest_move", "first"),

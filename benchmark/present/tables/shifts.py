@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from pfl_benchmark.present.tables.captions import caption, notes
+from pfl_benchmark.present.tables.captions import caption, notes, sampled_in
 from pfl_benchmark.present.tables.places import heads, rules_between
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import Cell, Head, Table
@@ -65,7 +65,7 @@ def drift(results: Results) -> Table:
     names = ("setting", "method", "seeds", "before", "after", "accuracy", "recovery", "recovered")
     return Table(
         title="Drift",
-        caption=caption(results, text),
+        caption=caption(results, text, sampled_in(results)),
         heads=(
             Head("setting", words=True, once=True),
             *heads("method", "before", "after", "last round", "recovery", "seeds that recover"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pfl_benchmark.present.tables.captions import SELECTION, caption, notes
+from pfl_benchmark.present.tables.captions import SELECTION, caption, last_rounds, notes
 from pfl_benchmark.present.tables.places import heads, rules_between
 from pfl_benchmark.render.table import MISSING, Cell, Head, Table
 from pfl_benchmark.studies.grid import Column
@@ -23,7 +23,7 @@ def spent(results: Results) -> Table:
     text = (
         "Budgets: equal rounds; as many rounds as fit into the bytes of FedAvg's and into twice its local "
         "epochs, which is what ends methods that send little; as many as fit into FedAvg's samples. "
-        "Everyone takes part in the last round. A budget that comes to the configured rounds is the run "
+        f"{last_rounds(results)} A budget that comes to the configured rounds is the run "
         "under equal rounds. Bytes: in all directions. Samples: trained on, fine-tuning of the final "
         f"model included. Accuracy in % {SELECTION}, clients weighted by their test samples. Rank: by "
         "accuracy, among the methods with records of the setting under every budget, over the seeds that "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pfl_benchmark.present.tables.captions import caption, notes
+from pfl_benchmark.present.tables.captions import caption, notes, sampled_in
 from pfl_benchmark.present.tables.places import heads, rules_between
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.forms import percent
@@ -38,7 +38,7 @@ def targets(results: Results) -> Table:
     text = (
         f"Targets: accuracies of FedAvg and of Local Only after the last round, seed by seed. {EXPLANATION}"
     )
-    return targets_table(lines, caption(results, text), notes(results))
+    return targets_table(lines, caption(results, text, sampled_in(results)), notes(results))
 
 
 def lines_of(

@@ -147,3 +147,14 @@ def test_bad_records_are_refused_in_one_line(copy, damage, message):
 def test_bad_output_is_refused_before_anything_is_read(tmp_path, capsys):
     assert main(["stages", str(tmp_path), "--out", "figure.docx"]) == 2
     assert ".png or .svg" in capsys.readouterr().err
+
+
+def test_of_many_clients_the_figure_shows_quantiles(record):
+    stages = read_stages(named_record(record))
+    for stage in stages:
+        stage["clients"] = {field: 50 * values for field, values in stage["clients"].items()}
+    figure = stage_figure(stages, "a run")
+    for axes in figure.axes[1:]:
+        assert len(axes.lines) == 0
+        assert len(axes.patches) == 2 * len(stages)
+    assert any("light: 5 to 95 % of clients" in text.get_text() for text in figure.texts)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from pfl_benchmark.papers.ppfe.recorded import stage_labels
 from pfl_benchmark.present.figures.style import tidy
 from pfl_benchmark.render.picture import styled
+from pfl_benchmark.render.quantiles import MANY, QUANTILES
 from pfl_benchmark.render.style import GREY, LOOKS, PAGE
 
 _ALONE, _ENSEMBLE, _CLIENTS = (LOOKS[place].color for place in (3, 1, 4))
@@ -34,7 +35,8 @@ def stage_figure(diagnostics: list[dict[str, Any]], title: str) -> Figure:
     with styled():
         figure = Figure(figsize=(PAGE, 2.8), layout="constrained")
         figure.suptitle(title, x=0.008, ha="left", fontsize=8.5, fontweight="bold")
-        words = "dots: clients   box: quartiles   line: median"
+        many = len(diagnostics[0]["clients"]["beta"]) > MANY
+        words = f"{'light: 5 to 95 % of' if many else 'dots:'} clients   box: quartiles   line: median"
         figure.text(0.995, 0.965, words, ha="right", fontsize=6.5, color=GREY)
         accuracy, betas, effective = figure.subplots(1, 3, width_ratios=[1.6, 1, 1])
         _accuracy(accuracy, diagnostics)
@@ -69,13 +71,16 @@ def _accuracy(axes: Axes, diagnostics: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _clients(axes: Axes, diagnostics: Sequence[Mapping[str, Any]], field: str) -> None:
-    """Every client as a dot, and a box from the lower to the upper quartile with the median, by stage."""
+    """Clients as dots or, if they are many, as a bar; a box between the quartiles with the median."""
     jitter = np.random.default_rng(0)
     for stage in diagnostics:
         number, values = stage["stage"], np.asarray(stage["clients"][field])
-        low, median, high = np.percentile(values, [25, 50, 75])
-        aside = number + jitter.uniform(-0.4 * _WIDTH, 0.4 * _WIDTH, len(values))
-        axes.plot(aside, values, "o", color=_CLIENTS, alpha=0.35, markersize=3, markeredgewidth=0)
+        _, least, low, median, high, most, _ = np.percentile(values, [*QUANTILES.values()])
+        if len(values) > MANY:
+            axes.bar(number, most - least, _WIDTH, bottom=least, color=_CLIENTS, alpha=0.2, linewidth=0)
+        else:
+            aside = number + jitter.uniform(-0.4 * _WIDTH, 0.4 * _WIDTH, len(values))
+            axes.plot(aside, values, "o", color=_CLIENTS, alpha=0.35, markersize=3, markeredgewidth=0)
         axes.bar(number, high - low, _WIDTH, bottom=low, color=_CLIENTS, alpha=0.2, linewidth=0)
         axes.hlines(median, number - _WIDTH / 2, number + _WIDTH / 2, color=_CLIENTS, linewidth=2)
     # From zero, with room for whole dots at both ends.
