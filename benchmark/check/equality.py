@@ -15,7 +15,8 @@ from typing import Any
 
 from torch import Tensor
 
-from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.algorithms import ALGORITHMS, find
+from pfl_benchmark.config.adapters import EXAMPLES
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.data import Part
@@ -55,6 +56,12 @@ PROTOCOL: dict[str, Any] = {
     "lr": 0.02,
     "eval_every": 2,
 }
+
+
+def needed(algo: str) -> dict[str, str]:
+    """Fields of a configuration without which a method is not defined."""
+    kind = find(algo).needs_adapters
+    return {"adapters": EXAMPLES[kind]} if kind else {}
 
 
 def difference(expected: object, found: object) -> float:
@@ -153,7 +160,7 @@ def equality(
     """
     for cell in cells:
         for algo, ablation in variants:
-            config = RunConfig(algo=algo, dataset=cell, **{**PROTOCOL, **changes})
+            config = RunConfig(algo=algo, dataset=cell, **{**PROTOCOL, **needed(algo), **changes})
             resolved = resolve(config, ablation=ablation)
             if EXECUTORS[executor].unable(resolved.network, resolved.method.not_stackable):
                 continue  # `auto` takes another one
