@@ -56,10 +56,10 @@ class FedDPA(Algorithm):
     Source: Yang et al., NeurIPS 2024; Lydia-yang/FedDPA code/main.py, code/fed_utils/client.py and
     code/peft/tuners/lora/layer.py. Runs need ``--adapters lora:r=…``. The ablation "after" is FedDPA-F.
 
-    Defaults: a = 0.5 (``local_weight``); P trains for as many epochs as G. The README has rank 8, 8 clients
+    Defaults: the share a is 0.5 (``local_weight``); P trains for as many epochs as G. The README has rank 8, 8 clients
     that all take part, and 10 epochs of AdamW at 3e-4; main.py a factor of 2 (``alpha=16``).
 
-    Deviations: a is the same for all samples. In the publication it follows each test sample: the mean cosine
+    Deviations: the share is the same for all samples. Officially it follows each test sample: the mean cosine
     similarity of its last hidden state to those of some training samples, times 0.5. The last layer, which
     trains here and has no counterpart there, is twofold: one is averaged with G, one is P's own. P trains
     from the first round on (officially from the second), and LoRA has no dropout (0.05 there). The epochs of

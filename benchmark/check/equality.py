@@ -15,8 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pfl_benchmark.algorithms import ALGORITHMS, find
-from pfl_benchmark.config.adapters import EXAMPLES
+from pfl_benchmark.algorithms import ALGORITHMS, needed
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.data import Part
@@ -56,12 +55,6 @@ PROTOCOL: dict[str, Any] = {
     "lr": 0.02,
     "eval_every": 2,
 }
-
-
-def needed(algo: str) -> dict[str, str]:
-    """Fields of a configuration without which a method is not defined."""
-    kind = find(algo).needs_adapters
-    return {"adapters": EXAMPLES[kind]} if kind else {}
 
 
 def difference(expected: object, found: object) -> float:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pfl_benchmark.algorithms import needed
 from pfl_benchmark.check import equality
-from pfl_benchmark.check.equality import needed
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.engine import clients

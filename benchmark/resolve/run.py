@@ -95,9 +95,9 @@ def resolve(config: RunConfig, execution: Places | None = None, ablation: str | 
             )
     if method.needs_adapters and read_adapters(config.adapters or "head").kind != method.needs_adapters:
         raise NotDefined(
-            f"--algo {method.name}: '{method.name}' is defined for --adapters {method.needs_adapters} alone, "
-            f"and {f'they are {config.adapters}' if config.adapters else 'the run has none'}; give "
-            f"--adapters {EXAMPLES[method.needs_adapters]}, or choose another --algo"
+            f"'{method.name}' is defined for --adapters {method.needs_adapters} alone, and "
+            f"{f'they are {config.adapters}' if config.adapters else 'the run has none'}; give --adapters "
+            f"{EXAMPLES[method.needs_adapters]}, or choose another --algo"
         )
     if config.adapters and run.network != run.plain:
         raise UserError(

@@ -136,7 +136,8 @@ def work(algorithm, executor):
     call = algorithm.begin(CLIENTS, algorithm.message(CLIENTS, 1), 1)
     outcome = executor.train(call)
     (member, *_) = algorithm.members(CLIENTS)
-    trained = next(iter(outcome.models.values()))
+    names = {*member.network.shapes()}
+    trained = next(params for params in outcome.models.values() if names <= {*params})
     return outcome, executor.forward(member.network, trained, CLIENTS, "test")
 
 
