@@ -56,14 +56,14 @@ class FedDPA(Algorithm):
     Source: Yang et al., NeurIPS 2024; Lydia-yang/FedDPA code/main.py, code/fed_utils/client.py and
     code/peft/tuners/lora/layer.py. Runs need ``--adapters lora:r=…``. The ablation "after" is FedDPA-F.
 
-    Defaults: the share a is 0.5 (``local_weight``); P trains for as many epochs as G. The README has rank 8, 8 clients
+    Defaults: share 0.5 (``local_weight``); P trains for as many epochs as G. The README has rank 8, 8 clients
     that all take part, and 10 epochs of AdamW at 3e-4; main.py a factor of 2 (``alpha=16``).
 
-    Deviations: the share is the same for all samples. Officially it follows each test sample: the mean cosine
-    similarity of its last hidden state to those of some training samples, times 0.5. The last layer, which
-    trains here and has no counterpart there, is twofold: one is averaged with G, one is P's own. P trains
-    from the first round on (officially from the second), and LoRA has no dropout (0.05 there). The epochs of
-    the ablation are not from the publication.
+    Deviations: one share for all samples. Officially it follows each test sample: the mean cosine similarity
+    of its last hidden state to those of some training samples, times 0.5. The last layer, which trains here
+    and has no counterpart there, is twofold: one is averaged with G, one is P's own. P trains from the first
+    round on (officially from the second), and LoRA has no dropout (0.05 there). The epochs of the ablation
+    are not from the publication.
 
     Traps: in training ``local_weight`` is the share of P; in code/GlobalModel_generated.py the similarity
     weights G, and P has the rest.
