@@ -9,9 +9,9 @@ import importlib
 import pkgutil
 import sys
 
-from pfl_benchmark.engine.registry import ALGORITHMS, called, find, register
+from pfl_benchmark.engine.registry import ALGORITHMS, called, find, needed, register
 
-__all__ = ["ALGORITHMS", "called", "find", "register"]
+__all__ = ["ALGORITHMS", "called", "find", "needed", "register"]
 
 if __name__ == "algorithms":  # the folder of a checkout
     sys.modules[__name__] = importlib.import_module("pfl_benchmark.algorithms")

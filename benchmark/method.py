@@ -40,6 +40,7 @@ from pfl_benchmark.engine.step import Objective, Rule, Step
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import BatchNorm, Conv, Conv1d, Layer, Linear, LowRank, Network, Params
+from pfl_benchmark.models.frozen import low_rank_updates, with_second_lora
 
 __all__ = [
     "SPACES",
@@ -82,6 +83,7 @@ __all__ = [
     "exact",
     "expand",
     "finest",
+    "low_rank_updates",
     "option",
     "register",
     "row",
@@ -90,4 +92,5 @@ __all__ = [
     "strip_prefix",
     "summand",
     "take_part",
+    "with_second_lora",
 ]

@@ -191,8 +191,8 @@ def tiny() -> Callable[..., RunConfig]:
     """``tiny("ditto", {"lam": 0}, rounds=3)``: the tiny configuration of a method."""
 
     def make(algo: str, hyper: dict[str, Any] | None = None, **changes: Any) -> RunConfig:
-        find(algo)
-        return with_hyper(RunConfig(**{"algo": algo, **TINY, **changes}), hyper or {})
+        needed = {"adapters": "lora:r=2"} if find(algo).needs_adapters else {}
+        return with_hyper(RunConfig(**{"algo": algo, **TINY, **needed, **changes}), hyper or {})
 
     return make
 

@@ -9,7 +9,9 @@ from torch import nn
 
 from pfl_benchmark.cli import main
 from pfl_benchmark.config import weights as places
+from pfl_benchmark.config.network import network_of
 from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.models import ARCHITECTURES
@@ -143,6 +145,33 @@ def test_verify_works_with_the_checksum_and_refuses_other_weights(
         error = capsys.readouterr().err
         assert f"SHA-256 is {content['weights']['sha256']}" in error
         assert ("other.pt" in error) == bool(more)
+
+
+def test_weights_of_the_package_are_found_by_name_and_by_records(tiny):
+    """Their cards tell of these files."""
+    files = sorted(places.PRETRAINED.glob("*.pt"))
+    assert files
+    for file in files:
+        card = json.loads(file.with_suffix(".json").read_text())
+        config = tiny("fedavg", weights=f"pretrained:{file.stem}", network=card["network"]).settled()
+        assert config.weights == f"sha256:{card['sha256']}"
+        assert places.file_of_weights(config.weights) == file
+        fitted = fit_weights(network_of(config), read_weights(file), file.name)
+        assert fitted.tensors
+    with pytest.raises(UserError, match=f"known: .*{files[0].stem}"):
+        tiny("fedavg", weights="pretrained:resnet9").settled()
+
+
+def test_half_precision_halves_the_file(backbone, tmp_path):
+    out = tmp_path / "half.pt"
+    assert main(f"pretrain --dataset digits --epochs 2 --no-augment --half --out {out}".split()) == 0
+    whole = torch.load(backbone, weights_only=True)
+    assert all(
+        torch.equal(tensor, whole[name].half()) for name, tensor in torch.load(out, weights_only=True).items()
+    )
+    card, other = (json.loads(file.with_suffix(".json").read_text()) for file in (out, backbone))
+    assert (card["precision"], other["precision"]) == ("float16", "float32")
+    assert card["test_accuracy"] == pytest.approx(other["test_accuracy"], abs=0.01)
 
 
 # Bad input

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.algorithms import ALGORITHMS, needed
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.data import Part
@@ -153,7 +153,7 @@ def equality(
     """
     for cell in cells:
         for algo, ablation in variants:
-            config = RunConfig(algo=algo, dataset=cell, **{**PROTOCOL, **changes})
+            config = RunConfig(algo=algo, dataset=cell, **{**PROTOCOL, **needed(algo), **changes})
             resolved = resolve(config, ablation=ablation)
             if EXECUTORS[executor].unable(resolved.network, resolved.method.not_stackable):
                 continue  # `auto` takes another one

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pfl_benchmark.algorithms import needed
 from pfl_benchmark.check import equality
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
@@ -57,7 +58,7 @@ class Case:
 
     def resolved(self, executor: str = "loop", **changes: Any) -> Run:
         """The small run, with other fields of its configuration."""
-        config = RunConfig(algo=self.algo, **{**PROTOCOL, **changes})
+        config = RunConfig(algo=self.algo, **{**PROTOCOL, **needed(self.algo), **changes})
         return resolve(config, self._execution("", executor), self.ablation)
 
     def _execution(self, name: str, executor: str) -> Execution:

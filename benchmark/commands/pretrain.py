@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     endings = (".safetensors", ".pt", ".pth")
     text = "required: the weights to write; safetensors, or by torch.save where it ends in .pt"
     add_flag(parser, "--out FILE", text, file_of(*endings))
+    add_flag(parser, "--half", "round the weights to float16: a file of half the size")
     training = parser.add_argument_group(
         "training (default: lr 0.05, batches of 64, momentum 0.9, weight decay 5e-4, images augmented)"
     )
@@ -61,6 +62,8 @@ def execute(arguments: argparse.Namespace) -> None:
     usual = {**TRAINED_WITH, "augment": images}
     if not {**usual, **given}["augment"]:
         usual.pop("crop_padding")
+    if given.get("network", "dataset") != "dataset":
+        usual["dropout"] = 0.0  # a setting's is for the dataset's own network
     _, config = config_from({"dataset": arguments.dataset, **usual, **given})
     check_data(config)
     device = Execution(device=arguments.device or "auto").pick_device()
@@ -68,7 +71,7 @@ def execute(arguments: argparse.Namespace) -> None:
     def told(epoch: int, loss: float, accuracy: float) -> None:
         say(f"epoch {epoch}/{arguments.epochs}  loss {loss:.4f}  test accuracy {percent(accuracy)}")
 
-    card = pretrain(config, arguments.epochs, arguments.out, device, arguments.data_dir, told)
+    card = pretrain(config, arguments.epochs, arguments.out, device, arguments.data_dir, told, arguments.half)
     if arguments.json:
         print(json.dumps(card))
         return

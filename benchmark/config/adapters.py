@@ -14,7 +14,8 @@ KINDS = {  # its options, the one that must be given first
     "bias": ("layers",),
     "head": (),
 }
-FORMS = "lora:r=4, bottleneck:d=16, bias or head"
+EXAMPLES = {"lora": "lora:r=4", "bottleneck": "bottleneck:d=16", "bias": "bias", "head": "head"}
+FORMS = "{}, {}, {} or {}".format(*EXAMPLES.values())
 
 
 @dataclass(frozen=True)

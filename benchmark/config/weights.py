@@ -1,7 +1,7 @@
 """``--weights FILE``: a run is told by the file's SHA-256, and finds the file by that.
 
 The environment's PFL_WEIGHTS has the files that were given, one a line, also for the processes begun by this
-one.
+one. ``pretrained:NAME`` is a file of this package (`PRETRAINED`), which records find by themselves.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import re
 from functools import cache
 from pathlib import Path
 
-from pfl_benchmark.errors import UserError, why
+from pfl_benchmark.errors import UserError, unknown, why
 
 FILES = "PFL_WEIGHTS"
+PRETRAINED = Path(__file__).parent.parent / "models" / "pretrained"
 _MARK = "sha256:"
+_OWN = "pretrained:"
 
 
 def is_checksum(text: str) -> bool:
@@ -27,6 +29,8 @@ def checksum_of(text: str) -> str:
     """What stands for a file of weights, which is found by it from now on; UserError: it cannot be read."""
     if not text or is_checksum(text):
         return text
+    if text.startswith(_OWN):
+        return _checksum(_pretrained(text))
     path = Path(text).expanduser().absolute()
     found = _checksum(path)
     known = os.environ.get(FILES, "").splitlines()
@@ -38,8 +42,7 @@ def checksum_of(text: str) -> str:
 def file_of_weights(checksum: str) -> Path:
     """The file that a checksum stands for; UserError: none that was given is it."""
     known = os.environ.get(FILES, "").splitlines()
-    for line in known:
-        path = Path(line)
+    for path in (*map(Path, known), *sorted(PRETRAINED.glob("*.pt"))):
         if path.is_file() and _checksum(path) == checksum:
             return path
     given = (
@@ -51,6 +54,15 @@ def file_of_weights(checksum: str) -> Path:
         f"the run begins with the weights of the file whose SHA-256 is {checksum.removeprefix(_MARK)}, and "
         f"{given}; give that file: --weights FILE"
     )
+
+
+def _pretrained(text: str) -> Path:
+    """The file of this package that ``pretrained:NAME`` means."""
+    files = {path.stem: path for path in sorted(PRETRAINED.glob("*.pt"))}
+    name = text.removeprefix(_OWN)
+    if name not in files:
+        raise UserError(f"--weights {text}: {unknown('file of weights', name, files)}")
+    return files[name]
 
 
 def _checksum(path: Path) -> str:

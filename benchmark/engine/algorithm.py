@@ -137,6 +137,7 @@ class Algorithm:
     # What a method is, where it is not what most are. Executors and the tests over the registry read it.
     images_only: ClassVar[bool] = False  # it is not defined for text
     needs_bias: ClassVar[bool] = False  # it reads or sets the bias of the last layer
+    needs_adapters: ClassVar[str] = ""  # the kind of --adapters without which it is not defined
     # Options of local training (`TRAINING`) that it does not take, and why: its own step has no use for them.
     refuses: ClassVar[Mapping[str, str]] = {}
     no_newcomers: ClassVar[str] = ""  # why a client cannot begin after the training; empty: it can (`admit`)

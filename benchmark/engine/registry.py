@@ -6,6 +6,7 @@ import dataclasses
 import re
 from typing import TypeVar
 
+from pfl_benchmark.config.adapters import EXAMPLES
 from pfl_benchmark.config.run_config import REFUSABLE
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError, check_name, unknown
@@ -81,3 +82,9 @@ def find(name: str) -> type[Algorithm]:
             )
         raise unknown("method", name, sorted(ALGORITHMS))
     return ALGORITHMS[name]
+
+
+def needed(name: str) -> dict[str, str]:
+    """Fields of a configuration without which a method is not defined, and values for examples."""
+    kind = find(name).needs_adapters
+    return {"adapters": EXAMPLES[kind]} if kind else {}

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from pfl_benchmark.algorithms import needed
+from pfl_benchmark.config.fields import as_words
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import find_setting
 from pfl_benchmark.datasets.api import DATASETS
@@ -73,6 +75,9 @@ def _declared(method: type[Algorithm]) -> dict[str, str]:
     if by_reason:
         refused = [f"{', '.join(flags)}: not for '{method.name}', {why}" for why, flags in by_reason.items()]
         parts["Options that it does not take"] = "; ".join(refused)
+    if fields := needed(method.name):
+        words = " ".join(word for name, value in fields.items() for word in as_words(name, value))
+        parts["Defined"] = f"with `--adapters {method.needs_adapters}` alone; what is shown is of `{words}`"
     if method.aliases:
         parts["Other names"] = ", ".join(f"`{name}`" for name in method.aliases)
     return parts
@@ -92,7 +97,7 @@ def read_docstring(method: type[Algorithm]) -> tuple[str, dict[str, str]]:
 
 def _prepared(algo: str, **changes: Any) -> Prepared:
     """A run of the setting on noise."""
-    config = RunConfig(algo=algo, **{**find_setting(_SETTING).values, **changes})
+    config = RunConfig(algo=algo, **{**find_setting(_SETTING).values, **needed(algo), **changes})
     samples = 2 * config.clients * DATASETS[config.dataset].classes
     return prepare(resolve(config), Execution(device="cpu"), noise(config.dataset, samples * 4))
 

@@ -31,7 +31,13 @@ Told = Callable[[int, float, float], None]  # is given the epoch, its loss and t
 
 
 def pretrain(
-    config: RunConfig, epochs: int, out: Path, device: torch.device, data_dir: Path | None, told: Told
+    config: RunConfig,
+    epochs: int,
+    out: Path,
+    device: torch.device,
+    data_dir: Path | None,
+    told: Told,
+    half: bool = False,
 ) -> dict[str, Any]:
     """Train the configuration's network on all training data of its dataset, and write its weights.
 
@@ -41,6 +47,7 @@ def pretrain(
     Args:
         config: of it count dataset, network, seed, and what local training reads.
         out: ``.safetensors``, else what ``torch.save`` writes; a card is written beside it (``.json``).
+        half: round the weights to float16 after the last epoch; the test accuracy is that of rounded weights.
 
     Returns:
         The card: data, network, training, test accuracy, checksum.
@@ -75,10 +82,12 @@ def pretrain(
         params, loss = row(outcome.models["model"], 0), float(outcome.loss)
         if not (math.isfinite(loss) and all(bool(t.isfinite().all()) for t in params.values())):
             raise UserError(f"training diverged in epoch {epoch}; try a smaller --lr than {config.lr:g}")
+        if half and epoch == epochs:
+            params = {name: tensor.half().float() for name, tensor in params.items()}
         (scores,) = executor.forward(network, expand(params, 1), [0], "test")
         accuracy = float((scores.argmax(1) == data.labels(0, "test")).double().mean())
         told(epoch, loss, accuracy)
-    _write(out, params)
+    _write(out, {name: tensor.half() for name, tensor in params.items()} if half else params)
     card = {
         "dataset": config.dataset,
         "data_checksum": checksum,
@@ -89,6 +98,7 @@ def pretrain(
         "training_loss": round(loss, 6),
         "seed": config.seed,
         "training": {name: config[name] for name in TRAINED_WITH},
+        "precision": "float16" if half else "float32",
         "sha256": checksum_of(str(out)).partition(":")[2],
         "versions": {"pfl_benchmark": __version__, "torch": str(torch.__version__)},
     }

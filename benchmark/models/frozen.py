@@ -32,11 +32,12 @@ class LowRankUpdate:
     shape: tuple[int, ...]  # of the tensor
     rank: int
     scale: float
+    kind: str = "lora"
 
     @property
     def names(self) -> tuple[str, str]:
         """Of the factors A and B."""
-        return f"{self.of}.lora_a", f"{self.of}.lora_b"
+        return f"{self.of}.{self.kind}_a", f"{self.of}.{self.kind}_b"
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """A is [rank, inputs], B is [outputs, rank]."""
@@ -222,7 +223,7 @@ class Frozen(Layer):
         """
         found = {**self.constants, **{name: params[name] for name in self.trained}}
         for update in self.updates:
-            found[update.of] = update.added(self.constants[update.of], params)
+            found[update.of] = update.added(found[update.of], params)
         return found
 
     @cached_property
@@ -267,6 +268,27 @@ def _stacked(
         return layer.apply_stacked(tensors, x, dropout, common)
     whole = {name: t.expand(len(x), *t.shape) if name in common else t for name, t in tensors.items()}
     return layer.apply_stacked(whole, x, dropout)
+
+
+def low_rank_updates(network: Network) -> list[LowRankUpdate]:
+    """What LoRA adds to the network's weights; empty without LoRA."""
+    return [update for layer in network.layers if isinstance(layer, Frozen) for update in layer.updates]
+
+
+def with_second_lora(network: Network, kind: str, share: float) -> Network:
+    """Add to each LoRA another one of the same rank: ``W + (1 - share) · first + share · second``.
+
+    Args:
+        kind: the second one's factors are called by it, as in ``fc1.weight.KIND_a``.
+    """
+    layers: list[Layer] = []
+    for layer in network.layers:
+        if isinstance(layer, Frozen):
+            first = [replace(update, scale=(1 - share) * update.scale) for update in layer.updates]
+            second = [replace(update, scale=share * update.scale, kind=kind) for update in layer.updates]
+            layer = replace(layer, updates=(*first, *second))
+        layers.append(layer)
+    return Network(tuple(layers))
 
 
 def begin(

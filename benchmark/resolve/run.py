@@ -14,6 +14,7 @@ from typing import Any, Protocol, get_type_hints
 import torch
 
 from pfl_benchmark.algorithms import ALGORITHMS, find
+from pfl_benchmark.config.adapters import EXAMPLES, read_adapters
 from pfl_benchmark.config.fields import as_typed, as_words, meant
 from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.network import knows_network, network_of
@@ -92,6 +93,12 @@ def resolve(config: RunConfig, execution: Places | None = None, ablation: str | 
                 f"{' '.join(as_words(name, getattr(config, name)))}: this is not for '{method.name}', "
                 f"{method.refuses[name]}; drop the flag or choose another --algo"
             )
+    if method.needs_adapters and read_adapters(config.adapters or "head").kind != method.needs_adapters:
+        raise NotDefined(
+            f"'{method.name}' is defined for --adapters {method.needs_adapters} alone, and "
+            f"{f'they are {config.adapters}' if config.adapters else 'the run has none'}; give --adapters "
+            f"{EXAMPLES[method.needs_adapters]}, or choose another --algo"
+        )
     if config.adapters and run.network != run.plain:
         raise UserError(
             f"--adapters {config.adapters}: '{method.name}' puts layers of its own into the network, which "

@@ -15,7 +15,11 @@ from pfl_benchmark.studies.points import at_rates, validation, with_points
 from pfl_benchmark.studies.profiles import PROFILES
 from pfl_benchmark.studies.study_file import read_study
 
-_METHODS = tuple(Variant(method.title, name) for name, method in sorted(ALGORITHMS.items()))
+_METHODS = tuple(
+    Variant(method.title, name)
+    for name, method in sorted(ALGORITHMS.items())
+    if not method.needs_adapters  # their networks are others than those of the other methods
+)
 
 
 def _side_by_side(*settings: str) -> Grid:

@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from pfl_benchmark.algorithms import ALGORITHMS
-from pfl_benchmark.config.fields import setting_in_words
+from pfl_benchmark.algorithms import ALGORITHMS, needed
+from pfl_benchmark.config.fields import as_words, setting_in_words
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.experiment.card import GROUPS, card_of
@@ -35,7 +35,9 @@ def pages(root: Path) -> dict[str, str]:
         name = method.name
         head, _, body = markdown(method, card).removeprefix(f"## {name}\n\n").partition("\n\n")
         head = head.removeprefix(f"{method.title}. ")
-        example = f"python -m benchmark --algo {name} --dataset digits --rounds 10"
+        words = ["--algo", name, "--dataset digits --rounds 10"]
+        words += [word for field, value in needed(name).items() for word in as_words(field, value)]
+        example = f"python -m benchmark {' '.join(words)}"
         found[f"methods/{name}.md"] = (
             f"# {method.title}\n\n`--algo {name}`. {head}\n\n"
             f"{_picture(card.flow)}\n\n{body}\n{_measured(runs.get(name, {}))}"

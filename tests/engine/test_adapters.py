@@ -28,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("small_networks")
 
 KINDS = ["lora:r=2", "lora:r=2,layers=fc1", "bottleneck:d=3", "bias", "head"]
 METHODS = ["fedavg-ft", "fedper", "ditto", "fedala", "pfedfda", "ifca"]
+OF_LORA = ["fedsa-lora", "feddpa"]
 CLIENTS = [2, 0]
 SHORT = {"partition": "dirichlet", "dirichlet": 0.5, "clients": 4, "samples_per_client": 14}
 
@@ -135,13 +136,18 @@ def work(algorithm, executor):
     call = algorithm.begin(CLIENTS, algorithm.message(CLIENTS, 1), 1)
     outcome = executor.train(call)
     (member, *_) = algorithm.members(CLIENTS)
-    trained = next(iter(outcome.models.values()))
+    names = {*member.network.shapes()}
+    trained = next(params for params in outcome.models.values() if names <= {*params})
     return outcome, executor.forward(member.network, trained, CLIENTS, "test")
 
 
 @pytest.mark.parametrize(
     ("algo", "kind"),
-    [("fedavg", kind) for kind in KINDS] + [*itertools.product(METHODS, ["lora:r=2,layers=fc1", "head"])],
+    [
+        *itertools.product(["fedavg"], KINDS),
+        *itertools.product(METHODS, ["lora:r=2,layers=fc1", "head"]),
+        *itertools.product(OF_LORA, ["lora:r=2", "lora:r=2,layers=fc1"]),
+    ],
 )
 def test_executors_agree_with_outputs_computed_once_or_not(algo, kind, tiny, ready, monkeypatch):
     config = tiny(algo, network="small-bn", adapters=kind, **SHORT)
@@ -192,8 +198,13 @@ def test_augmented_images_have_no_outputs_in_advance(tiny, ready):
     assert [any(layer.done for layer in network.layers) for network in networks] == [True, False]
 
 
-@pytest.mark.parametrize("algo", ["fedper", "ditto"])
-@pytest.mark.parametrize("kind", ["lora:r=2", "head"])
+@pytest.mark.parametrize(
+    ("algo", "kind"),
+    [
+        *itertools.product(["fedper", "ditto"], ["lora:r=2", "head"]),
+        *itertools.product(OF_LORA, ["lora:r=2"]),
+    ],
+)
 def test_an_interrupted_run_goes_on_to_the_bit(algo, kind, tiny, launch, tmp_path):
     class Stopped(Exception):
         pass

@@ -11,7 +11,7 @@ import pytest
 import torch
 from accelerator import DEVICE, traffic
 
-from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.algorithms import ALGORITHMS, needed
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.engine.budget import Plan
@@ -128,12 +128,12 @@ def check(config, executor, tmp_path):
 
 @pytest.mark.parametrize(("algo", "ablation", "kind", "executor"), CASES, ids=str)
 def test_methods_give_the_figures_of_the_cpu(algo, ablation, kind, executor, tmp_path):
-    check(RunConfig(algo=algo, **KINDS[kind]), executor, tmp_path)
+    check(RunConfig(algo=algo, **needed(algo), **KINDS[kind]), executor, tmp_path)
 
 
 @pytest.mark.parametrize(("algo", "ablation", "kind", "executor"), ABLATED, ids=str)
 def test_ablations_give_the_figures_of_the_cpu(algo, ablation, kind, executor, tmp_path):
-    check(with_hyper(RunConfig(algo=algo, **KINDS[kind]), {}, ablation), executor, tmp_path)
+    check(with_hyper(RunConfig(algo=algo, **needed(algo), **KINDS[kind]), {}, ablation), executor, tmp_path)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def without_float64(monkeypatch):
 def test_methods_do_without_float64_on_the_device(algo, executor, without_float64, tmp_path):
     with pytest.raises(TypeError, match="no float64"):
         torch.ones(2, dtype=torch.float64).to(DEVICE)
-    check(RunConfig(algo=algo, **IMAGES), executor, tmp_path)
+    check(RunConfig(algo=algo, **needed(algo), **IMAGES), executor, tmp_path)
 
 
 @pytest.mark.parametrize("executor", EXECUTED)

@@ -34,7 +34,8 @@ def open_round(played, number=FIRST):
 
 
 def test_methods_of_a_seed_share_split_initial_model_and_cohorts(algo, tiny, ready, differing):
-    ours, fedavg = ready(tiny(algo)).prepared, ready(tiny("fedavg")).prepared
+    ours = ready(tiny(algo)).prepared
+    fedavg = ready(tiny("fedavg", adapters=ours.config.adapters)).prepared
     assert ours.split.checksum == fedavg.split.checksum
     common = {name: ours.task.initial[name] for name in fedavg.task.initial}
     assert differing(common, fedavg.task.initial) == []

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tape import TapeRecorder
 
-from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.algorithms import ALGORITHMS, needed
 from pfl_benchmark.check.equality import VARIANTS, equality
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.executors import EXECUTORS, choose_executor, replay, stacked
@@ -82,7 +82,7 @@ def assert_same(expected, found):
 def test_replayed_steps_are_the_loop_for_every_method_and_stage(case, taped):
     rounds = 4 if case[0] == "ppfe" else 2
     rows = list(equality(Execution(device="cpu"), ["digits"], variants=[case], rounds=rounds, local_epochs=1))
-    run = resolve(RunConfig(algo=case[0], dataset="digits"))
+    run = resolve(RunConfig(algo=case[0], dataset="digits", **needed(case[0])))
     if run.network.buffers or run.method.not_stackable:
         assert rows == [], "running statistics have no stacked form"
         return

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pfl_benchmark.experiment.runner as runner
-from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.algorithms import ALGORITHMS, needed
 from pfl_benchmark.cli import main
 from pfl_benchmark.datasets.api import SHIFTS
 from pfl_benchmark.interface import load_records, run
@@ -44,7 +44,9 @@ def lines_of(record):
 @pytest.mark.parametrize("algo", sorted(ALGORITHMS))
 def test_every_method_under_all_kinds_at_once(algo, tmp_path):
     new = 0.34 if not ALGORITHMS[algo].no_newcomers else 0.0
-    record = run(algo, shift=[*MANY], new_clients=new, validation=0.2, results_dir=tmp_path, **SMALL)
+    record = run(
+        algo, shift=[*MANY], new_clients=new, validation=0.2, results_dir=tmp_path, **needed(algo), **SMALL
+    )
     assert record.config.shift == "+".join(MANY).replace("drift=3:", "drift=3:0.5:")
     assert {*record.summary["drift"]} == {"round", "before", "after", "recovery"}
     assert 0 <= record.summary["ece_debiased"] <= 2 * record.summary["ece"]

@@ -55,7 +55,7 @@ SIZES = _study(
     columns=tuple(Column(str(n), "digits-s2", {"samples_per_client": n}, x=n) for n in (20, 40, 60)),
 )  # fmt: skip
 COSTS = _study(
-    "costs", "communication", figures=("accuracy-bytes", "accuracy-samples"), highlight="Staged",
+    "costs", "communication", figures=("accuracy-bytes", "accuracy-samples", "trade-off"), highlight="Staged",
     rows=(*ROWS, Variant("pFedFDA", "pfedfda")), columns=(ONE, OTHER, TEXTS),
 )  # fmt: skip
 SPENT = _study(

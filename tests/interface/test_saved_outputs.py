@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pfl_benchmark import load_model, load_predictions, run
-from pfl_benchmark.algorithms import ALGORITHMS
+from pfl_benchmark.algorithms import ALGORITHMS, needed
 from pfl_benchmark.datasets.api import load
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
@@ -25,7 +25,7 @@ def kept(tmp_path_factory):
 
     def of(algo):
         if algo not in made:
-            keywords = {**TINY, "rounds": 6 if algo == "ppfe" else 2, "results_dir": root}
+            keywords = {**TINY, **needed(algo), "rounds": 6 if algo == "ppfe" else 2, "results_dir": root}
             made[algo] = run(algo, save_models=True, save_predictions=True, **keywords)
         return made[algo]
 

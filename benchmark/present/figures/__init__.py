@@ -10,6 +10,7 @@ from pfl_benchmark.present.figures.critical import critical_difference
 from pfl_benchmark.present.figures.curves import CURVES
 from pfl_benchmark.present.figures.rank_map import rank_map
 from pfl_benchmark.present.figures.sweep import sweep
+from pfl_benchmark.present.figures.trade_off import trade_off
 from pfl_benchmark.render.picture import Picture
 from pfl_benchmark.studies.papers import makers
 from pfl_benchmark.studies.results import Results
@@ -23,6 +24,7 @@ GENERAL: dict[str, Callable[[Results], Picture | None]] = {
     "critical-difference": critical_difference,
     "rank-map": rank_map,
     "sweep": sweep,
+    "trade-off": trade_off,
 }
 
 
