@@ -14,7 +14,7 @@ The configurations are those of this checkout, for both. `make` goes on where it
 import json
 import subprocess
 import sys
-from itertools import cycle
+import zlib
 from pathlib import Path
 
 SMALL = {
@@ -57,8 +57,8 @@ def kinds():
     from pfl_benchmark.algorithms import ALGORITHMS
 
     def every(kind, fields, executors=EXECUTORS):
-        pairs = zip(ALGORITHMS, cycle(executors), strict=False)
-        return [(f"{kind}-{algo}", {"algo": algo, **fields}, executor, None) for algo, executor in pairs]
+        chosen = {algo: executors[zlib.crc32(algo.encode()) % len(executors)] for algo in ALGORITHMS}
+        return [(f"{kind}-{algo}", {"algo": algo, **fields}, chosen[algo], None) for algo in ALGORITHMS]
 
     found = {f"digits-{executor}": every(f"digits-{executor}", SMALL, [executor]) for executor in EXECUTORS}
     found["resnet"] = every("resnet", IMAGES)
@@ -96,17 +96,18 @@ def make(checkout, folder, *chosen):
 
 def contents(folder):
     """Of each run what must not move: rounds, clients, models, predictions, figures."""
+    from safetensors import safe_open
+
     timed = {"seconds", "seconds_closing"}
     found = {}
     for done in sorted(Path(folder).glob("*/*/done")):
         record = done.parent
         lines = (record / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
         parts = [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines]
-        files = ("clients.csv", "diagnostics.json", "models.safetensors", "predictions.npz")
-        found[record.parent.name] = (
-            parts,
-            [(record / name).read_bytes() for name in files if (record / name).exists()],
-        )
+        files = [record / name for name in ("clients.csv", "diagnostics.json", "predictions.npz")]
+        with safe_open(record / "models.safetensors", "np") as models:  # in any order
+            tensors = {name: models.get_tensor(name).tobytes() for name in models.keys()}  # noqa: SIM118
+        found[record.parent.name] = parts, [file.read_bytes() for file in files if file.exists()], tensors
     return found
 
 

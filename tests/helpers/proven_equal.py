@@ -1,7 +1,8 @@
 """Writes the list of code digests that were proven to stand for the same floats.
 
 A record holds a digest of the code that computed it (`code_of`). After a change of that code which leaves all
-floats as they were, two commands keep the records of the old code valid. In the checkout of the new code:
+floats as they were (`equal_runs` compares), two commands keep the records of the old code valid. In the
+checkout of the new code:
 
     git worktree add /tmp/old COMMIT         # the last commit of the code that made the records
     python -m tests.helpers.proven_equal /tmp/old "compared: what, when, how many; all bit-equal"
