@@ -317,7 +317,7 @@ class _Loop:
     ) -> None:
         """Enter an evaluation of some clients into the round's line."""
         self._check_finite(torch.from_numpy(metrics.loss), [*clients], number)
-        if self.algorithm.config.eval_clients:
+        if len(self._sample) < self.algorithm.task.data.clients:
             line["eval_clients"] = len(clients)
         kept = "personal" if self.algorithm.clients.initial else "global"
         line["evaluated"] = self.algorithm.evaluated or ("personal" if adapted else kept)

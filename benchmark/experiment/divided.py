@@ -22,10 +22,14 @@ def divided(prepared: Prepared, execution: Execution) -> Prepared:
     Raises:
         UserError: a worker cannot begin.
     """
-    workers = _workers(prepared.config, execution)
+    task = prepared.task
+    try:
+        workers = _workers(prepared.config, execution)
+    except BaseException:
+        task.executor.close()
+        raise
     if not workers:
         return prepared
-    task = prepared.task
     executor = DividedExecutor(task.executor, task.network, workers)
     return replace(prepared, task=replace(task, executor=executor))
 
@@ -39,6 +43,8 @@ def of_workers(prepared: Prepared) -> dict[str, Any]:
         name: ", ".join(sorted({getattr(worker, name) for worker in executor.workers}))
         for name in ("device", "executor")
     }
+    cores = sorted({worker.cores for worker in executor.workers})
+    names["cores"] = cores[0] if len(cores) == 1 else ", ".join(map(str, cores))
     return {**names, "workers": len(executor.workers)}
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 
 from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.config.weights import FILES
+from pfl_benchmark.datasets.own import OWN_DATA
 from pfl_benchmark.engine.executors.divided import Worker
 from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.execution import Execution
@@ -125,7 +127,7 @@ class _Site:
 
     def begin(
         self, config: RunConfig, execution: Execution, variables: Mapping[str, str]
-    ) -> tuple[str, str] | UserError:
+    ) -> tuple[str, str, int] | UserError:
         os.environ.update(variables)
         use_share()
         try:
@@ -143,14 +145,16 @@ class RayWorker(Worker):
     def __init__(self, cluster: _Cluster, config: RunConfig, execution: Execution, place: _Place) -> None:
         self._cluster, self._config, self._spot = cluster, config, place
         self._actor: Any = None
-        self._execution = replace(execution, executor="auto", trackings=())
+        data_dir = execution.data_dir.absolute() if execution.data_dir else None
+        self._execution = replace(execution, executor="auto", trackings=(), data_dir=data_dir)
         self.place = place.machine
 
     def start(self, cores: float | None = None) -> None:
         """Begin to load the run's data; `cores` are kept for it (default: all of its place)."""
         spot = self._spot
         variables = {CORES_VARIABLE: str(spot.cores), COMMIT_VARIABLE: commit()}
-        variables |= {VARIABLE: os.environ.get(VARIABLE, "")}
+        given = (VARIABLE, FILES, OWN_DATA, "PFL_DATA_DIR")
+        variables |= {name: os.environ[name] for name in given if name in os.environ}
         asked = {"num_cpus": spot.cores if cores is None else cores, "num_gpus": spot.gpus}
         actor = self._cluster.ray.remote(**asked, max_restarts=0)(_Site)
         self._actor = actor.options(label_selector={"ray.io/node-id": spot.node}).remote()
@@ -168,7 +172,7 @@ class RayWorker(Worker):
             ) from error
         if isinstance(told, UserError):
             raise UserError(f"on Ray worker {self.place}: {told}")
-        self.device, self.executor = told
+        self.device, self.executor, self.cores = told
 
     def ask(self, request: bytes) -> Future[bytes]:
         assert self._actor is not None

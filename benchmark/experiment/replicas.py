@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -14,11 +15,12 @@ import torch
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.executors.divided import Lost, Worker
 from pfl_benchmark.engine.executors.replica import Replica
+from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.experiment.processes import confined, follow_parent, interrupts_blocked, use_share
-from pfl_benchmark.records.environment import device_name
+from pfl_benchmark.records.environment import available_cores, device_name
 from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import resolve
 
@@ -60,11 +62,11 @@ class ProcessWorker(Worker):
     def wait(self) -> None:
         """Return when it is ready."""
         try:
-            self.device, self.executor = self._ready.result()
+            self.device, self.executor, self.cores = self._ready.result()
         except BrokenProcessPool as error:
             raise UserError(
                 f"the worker on {self.place} has ended while it began; most often its memory is full: name "
-                "fewer devices"
+                "fewer devices. A script has to keep what it runs under `if __name__ == '__main__':`"
             ) from error
 
     def restart(self) -> None:
@@ -109,6 +111,7 @@ def translated(answer: Future[bytes], is_loss: Callable[[BaseException], bool]) 
 # -- in a worker --------------------------------------------------------------------------------------------
 
 _replica: Replica | None = None
+_computing = contextlib.ExitStack()
 
 
 def _begin() -> None:
@@ -116,14 +119,15 @@ def _begin() -> None:
     use_share()
 
 
-def begin(config: RunConfig, execution: Execution) -> tuple[str, str]:
-    """Load data and network of a run; returns names of the device and the executor of this process."""
+def begin(config: RunConfig, execution: Execution) -> tuple[str, str, int]:
+    """Load data and network of a run; returns device, executor and number of cores of this process."""
     global _replica
     load_plugins()
+    _computing.enter_context(precision(execution.tf32))  # for good
     run = resolve(config, execution)
     task = prepare(run, execution).task
     _replica = Replica(task.executor, task.network)
-    return device_name(task.data.device), run.executor
+    return device_name(task.data.device), run.executor, available_cores()
 
 
 def serve(request: bytes) -> bytes:

@@ -19,7 +19,7 @@ from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.engine.rounds import Diverged, Observer, run
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.experiment.execution import Execution
+from pfl_benchmark.experiment.execution import RAY, Execution
 from pfl_benchmark.experiment.prepare import Prepared, prepare
 from pfl_benchmark.experiment.verdict import Figures, Gap, Verdict, drift_of, figures_of, gaps_of
 from pfl_benchmark.records.environment import environment
@@ -49,6 +49,8 @@ def load_data(records: Sequence[Record], data_dir: Path | None) -> dict[Source, 
 
 def execution_for(record: Record, run: Run, asked: Execution) -> Execution:
     """How to run a record again: as asked, and where that leaves a choice as the record was made."""
+    if len(asked.pick_devices()) > 1 or asked.executor == RAY:
+        raise UserError("rounds are repeated on one device; give one as --device, and no --executor ray")
     made, network, not_stackable = record.summary["environment"], run.network, run.method.not_stackable
     if asked.device == "auto" and made.get("device") == "cpu":
         asked = replace(asked, device="cpu")

@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pfl_benchmark.algorithms import find
 from pfl_benchmark.config.fields import as_typed
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.interface.federated import FederatedData
 from pfl_benchmark.interface.keywords import in_keywords
-from pfl_benchmark.interface.method import name_of
+from pfl_benchmark.interface.method import name_of, only_here, refuse_other_processes
 from pfl_benchmark.interface.plugins import execution_of, load_named
 from pfl_benchmark.interface.run import Method
-from pfl_benchmark.interface.sources import CELL
 from pfl_benchmark.launch.batch import Batch
 from pfl_benchmark.launch.grid import fill_grid, parts_of, refuse_long
 from pfl_benchmark.present.page.page import write_all
@@ -84,13 +82,9 @@ def grid(
     methods = [algo] if isinstance(algo, str | type) else list(algo)
     names = [name_of(each) for each in methods]
     settings = [setting] if isinstance(setting, Setting) else list(setting)
-    here = [each for each in names if _only_here(each.partition(":")[0])]
+    here = [each for each in names if only_here(each.partition(":")[0])]
     here += [each.name for each in settings if isinstance(each, FederatedData)]
-    if jobs != 1 and here:
-        raise UserError(
-            f"jobs is {jobs}, but '{here[0]}' is known in this process alone; give jobs=1, or put a method "
-            'into a file and give plugins=["FILE.py"]'
-        )
+    refuse_other_processes(here, jobs, device, executor)
     with in_keywords():
         places = [each if isinstance(each, str) else each.name for each in settings]
         entries = _entries(names, places, seeds, vary or {}, fields)
@@ -115,10 +109,6 @@ def grid(
         raise UserError(f"{failed} runs have failed, as told above; the same call runs them again")
     found = [batch.store.find(run.config) for run in batch.runs]
     return [record for record in found if record is not None]
-
-
-def _only_here(method: str) -> bool:
-    return find(method).__module__.startswith((CELL, "__main__"))
 
 
 def _entries(

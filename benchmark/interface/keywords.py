@@ -16,7 +16,7 @@ from pfl_benchmark.errors import UserError
 
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _OTHERS = ("setting", "ablation", "columns", "results_dir", "data_dir", "device", "executor", "client_memory")
-_FLAG = re.compile(r"--([a-z][a-z-]*)(?:( | is |=)'?([\w.:/+-]*\w)'?(?![\w=]))?")
+_FLAG = re.compile(r"--([a-z][a-z-]*)(?:( | is |=)'?([\w.:/,+-]*\w)'?(?![\w=]))?")
 _COLUMNS = re.compile(r"--columns ((?:,?\w+=[^,;\s]+)+)")
 _SET = re.compile(r"--set (\w+)(?:=([\w.,-]*\w))?")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pfl_benchmark.engine.algorithm import Algorithm
-from pfl_benchmark.engine.registry import ALGORITHMS, register
+from pfl_benchmark.engine.registry import ALGORITHMS, find, register
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.interface.sources import CELL, keep_source
 
@@ -35,3 +37,22 @@ def name_of(algo: str | type[Algorithm]) -> str:
             raise UserError(f"{error}") from error
     keep_source(algo)
     return algo.name
+
+
+def only_here(method: str) -> bool:
+    """Whether a method was defined in a script or in a cell, so that other processes do not know it."""
+    return find(method).__module__.startswith((CELL, "__main__"))
+
+
+def refuse_other_processes(here: Sequence[object], jobs: int, device: str, executor: str) -> None:
+    """Raise UserError where other processes are asked for and something is known in this one alone."""
+    asked = f"jobs is {jobs}; give jobs=1" if jobs != 1 else ""
+    asked = asked or (f"device is '{device}'; give one device" if "," in str(device) else "")
+    asked = asked or ("executor is 'ray'; give another executor" if executor == "ray" else "")
+    if here and asked:
+        what, instead = asked.split("; ")
+        name = getattr(here[0], "name", None) or getattr(here[0], "__name__", None) or here[0]
+        raise UserError(
+            f"{what}, but '{name!s:.60}' is known in this process alone; {instead}, or put a method into a "
+            'file and give plugins=["FILE.py"]'
+        )

@@ -21,7 +21,7 @@ from pfl_benchmark.experiment.callbacks import Callback, Callbacks
 from pfl_benchmark.experiment.runner import record_of, run_single
 from pfl_benchmark.interface.federated import FederatedData
 from pfl_benchmark.interface.keywords import in_keywords
-from pfl_benchmark.interface.method import name_of
+from pfl_benchmark.interface.method import name_of, only_here, refuse_other_processes
 from pfl_benchmark.interface.module import ModuleFactory, network_of_module
 from pfl_benchmark.interface.plugins import each_once, execution_of, load_named
 from pfl_benchmark.records.record import Record, read_record
@@ -119,8 +119,11 @@ def run(
     if isinstance(seed, Sequence) and not isinstance(seed, str):
         keywords = {name: value for name, value in locals().items() if name not in ("algo", "seed", "fields")}
         return [run(algo, seed=each, **keywords, **fields) for each in each_once(seed)]
-    dataset = dataset.name if isinstance(dataset, FederatedData) else dataset
     method = find(name_of(algo))
+    here: list[object] = [method.name] if only_here(method.name) else []
+    here += [each for each in (dataset, network) if each is not None and not isinstance(each, str)]
+    refuse_other_processes(here, 1, device, executor)
+    dataset = dataset.name if isinstance(dataset, FederatedData) else dataset
     given: dict[str, Any] = {"dataset": dataset, "network": network, "seed": seed, **fields}
     if network is not None and not isinstance(network, str):
         given["network"] = RunConfig.network

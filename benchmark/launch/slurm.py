@@ -12,7 +12,7 @@ from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.processes import use_share
 from pfl_benchmark.experiment.unrecorded import Quiet
-from pfl_benchmark.launch.base import Ended, Options, absolute, attempt
+from pfl_benchmark.launch.base import Ended, Options, absolute, attempt, refuse_ray
 from pfl_benchmark.launch.pool import Job, WorkerPool
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.studies.grid import PlannedRun
@@ -53,6 +53,7 @@ class Slurm(WorkerPool):
     pause = 2.0
 
     def __init__(self, options: Options, cluster: str = "slurm") -> None:
+        refuse_ray(options, "with --launcher slurm")
         self._wanted = parameters(options.flags.get("slurm", ()))
         self._submitit = optional("submitit", "--launcher slurm", ", or use --launcher local")
         if cluster == "slurm" and not (shutil.which("sbatch") and shutil.which("srun")):

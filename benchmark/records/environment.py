@@ -25,7 +25,7 @@ Origin = dict[str, Any]
 
 # What decides the floats, besides configuration and split: the code, and these entries of an environment.
 # (Cores: PyTorch sums otherwise on more threads, and stacks of clients are cut by them.)
-_DECIDING = ("code", "torch", "numpy", "processor", "cores", "device", "executor", "tf32")
+_DECIDING = ("code", "torch", "numpy", "processor", "cores", "device", "executor", "workers", "tf32")
 
 
 def environment(device: torch.device, executor: str, installed: Iterable[str] = ()) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment import divided
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.models import Network
+from pfl_benchmark.models.frozen import with_second_lora
 
 
 @pytest.fixture
@@ -138,3 +139,21 @@ def test_messages_send_a_model_once_and_no_network(tiny, ready):
     message = pack([task.network, task.network], task.network)
     assert len(message) < 100
     assert unpack(message, task.network)[1] is task.network
+
+
+def test_what_is_frozen_is_not_sent(tiny, ready):
+    """A worker has it on its own device, also in networks that are made of the run's."""
+    network = ready(tiny("feddpa")).prepared.task.network
+    other = ready(tiny("feddpa")).prepared.task.network
+    assert other is not network
+    found = unpack(pack(with_second_lora(network, "personal", 0.5), network), other)
+    assert len(found.layers[0].updates) == 2
+    for layer, own in zip(found.layers, other.layers, strict=True):
+        for name, tensor in getattr(layer, "constants", {}).items():
+            assert tensor is own.constants[name]
+
+
+def test_what_cannot_be_sent_is_one_line(tiny, ready):
+    task = ready(tiny("fedavg")).prepared.task
+    with pytest.raises(UserError, match="define its objectives and rules at the top of a module"):
+        pack(lambda: None, task.network)

@@ -3,13 +3,16 @@
 import multiprocessing
 
 import pytest
+import torch
 
+from pfl_benchmark import run
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment import replicas
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
+from pfl_benchmark.interface.federated import FederatedData
 from pfl_benchmark.resolve.run import resolve
 
 TWO = pytest.mark.skipif(available_cores() < 2, reason="two devices need two cores")
@@ -79,3 +82,22 @@ def test_devices_that_cannot_be(device, executor, text, tiny, tmp_path):
     with pytest.raises(UserError, match=text):
         run_cell(resolve(tiny("fedavg")), execution, Quiet())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_workers_multiply_as_the_run_does(tf32, tiny):
+    before = [backend.allow_tf32 for backend in (torch.backends.cudnn, torch.backends.cuda.matmul)]
+    try:
+        replicas.begin(tiny("fedavg"), Execution(device="cpu", executor="loop", tf32=tf32))
+        assert torch.backends.cudnn.allow_tf32 == torch.backends.cuda.matmul.allow_tf32 == tf32
+        assert torch.backends.cudnn.deterministic
+    finally:
+        replicas._computing.close()
+    assert before == [backend.allow_tf32 for backend in (torch.backends.cudnn, torch.backends.cuda.matmul)]
+
+
+@pytest.mark.parametrize("what", ["dataset", "network"])
+def test_objects_of_python_are_not_known_to_workers(what, tmp_path):
+    given = {"dataset": FederatedData("mine"), "network": torch.nn.Identity}[what]
+    with pytest.raises(UserError, match="is known in this process alone; give one device"):
+        run("fedavg", device="cpu,cpu", results_dir=tmp_path, **{what: given})

@@ -24,7 +24,7 @@ class Here(Worker):
         run = resolve(self._config, self._execution)
         task = prepare(run, self._execution).task
         self._replica = Replica(task.executor, task.network)
-        self.device, self.executor = device_name(task.data.device), run.executor
+        self.device, self.executor, self.cores = device_name(task.data.device), run.executor, 1
 
     def ask(self, request):
         answer = Future()

@@ -29,12 +29,13 @@ class Worker(ABC):
 
     Attributes:
         place: for people: ``cpu``, ``cuda:1``, a machine's name.
-        device, executor: what it computes with, as records name them.
+        device, executor, cores: what it computes with, as on record.
     """
 
     place: str
     device: str
     executor: str
+    cores: int
 
     @abstractmethod
     def ask(self, request: bytes) -> Future[bytes]:

@@ -16,15 +16,25 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.engine.local import LocalCall, LocalResult
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import Network
-
-_NETWORK = "network"
+from pfl_benchmark.models.frozen import Frozen
 
 
 def pack(value: object, network: Network) -> bytes:
-    """`value` as bytes, without `network`, which both sides have."""
+    """`value` as bytes, without `network` and what is frozen in it, which both sides have.
+
+    Raises:
+        UserError: it holds what other processes cannot load, such as a function within a function.
+    """
     buffer = io.BytesIO()
-    _Pickler(buffer, network).dump(value)
+    try:
+        _Pickler(buffer, network).dump(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UserError(
+            f"what a method asks for cannot be sent to other processes ({error}); define its objectives and "
+            "rules at the top of a module, or use one device"
+        ) from error
     return buffer.getvalue()
 
 
@@ -68,9 +78,12 @@ class _Pickler(pickle.Pickler):
     def __init__(self, buffer: io.BytesIO, network: Network) -> None:
         super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
         self._network = network
+        self._frozen = {id(tensor): place for place, tensor in _frozen(network).items()}
 
-    def persistent_id(self, value: Any) -> str | None:
-        return _NETWORK if isinstance(value, Network) and value == self._network else None
+    def persistent_id(self, value: Any) -> tuple[str, ...] | None:
+        if isinstance(value, Tensor):
+            return self._frozen.get(id(value))
+        return () if value is self._network else None
 
     def reducer_override(self, value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -84,10 +97,16 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     def __init__(self, buffer: io.BytesIO, network: Network) -> None:
         super().__init__(buffer)
-        self._network = network
+        self._network, self._frozen = network, _frozen(network)
 
-    def persistent_load(self, name: Any) -> Network:
-        return self._network
+    def persistent_load(self, place: Any) -> Network | Tensor:
+        return self._frozen[place] if place else self._network
+
+
+def _frozen(network: Network) -> dict[tuple[str, ...], Tensor]:
+    """The tensors that never train, by layer and name; a network made of this one has the same."""
+    layers = [layer for layer in network.layers if isinstance(layer, Frozen)]
+    return {(layer.name, name): tensor for layer in layers for name, tensor in layer.constants.items()}
 
 
 def _tensor(array: np.ndarray, count: int) -> Tensor:
