@@ -275,7 +275,7 @@ class RunConfig:
                 f"--new-clients {self.new_clients:g} leaves {self.old_count} of {self.clients} clients to "
                 "train; expected at least 2, give a smaller share"
             )
-        if self.eval_clients > self.old_count:
+        if 0 < self.old_count < self.eval_clients:
             new = f" that take part in training (--new-clients {self.new_clients:g})" * bool(self.new_count)
             raise UserError(
                 f"--eval-clients is {self.eval_clients:,}, and there are {self.old_count:,} clients{new}; "
