@@ -8,12 +8,10 @@ from typing import Any
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.executors.divided import DividedExecutor, Worker
-from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import RAY, Execution
 from pfl_benchmark.experiment.prepare import Prepared
 from pfl_benchmark.experiment.ray import ray_workers
 from pfl_benchmark.experiment.replicas import ProcessWorker, begun
-from pfl_benchmark.records.environment import available_cores
 
 
 def divided(prepared: Prepared, execution: Execution) -> Prepared:
@@ -54,9 +52,4 @@ def _workers(config: RunConfig, execution: Execution) -> Sequence[Worker]:
     devices = execution.pick_devices()
     if len(devices) == 1:
         return []
-    if len(devices) > available_cores():
-        raise UserError(
-            f"--device {execution.device}: every device needs a core to itself, and there are "
-            f"{available_cores()} here; name fewer devices"
-        )
     return begun([ProcessWorker(config, execution, devices, number) for number in range(len(devices))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,6 +14,7 @@ from pfl_benchmark.engine.rounds import CHECKPOINT_SECONDS
 from pfl_benchmark.errors import UserError, nearest
 from pfl_benchmark.experiment.memory import usual_budget
 from pfl_benchmark.models import Network
+from pfl_benchmark.records.environment import available_cores
 from pfl_benchmark.track.base import Tracking
 
 _DEVICES = "auto, cpu, cuda, cuda:N or mps"
@@ -36,6 +37,11 @@ class Execution:
     save_models: bool = False
     client_memory: int | None = None  # bytes that clients may keep in memory; None: a share of what is free
 
+    def absolute(self) -> Execution:
+        """With paths that mean the same to workers, whose current folder may be another."""
+        data_dir = self.data_dir.absolute() if self.data_dir else None
+        return replace(self, data_dir=data_dir, results_dir=self.results_dir.absolute())
+
     def pick_devices(self) -> list[torch.device]:
         """The devices to use, the server's first; UserError where one is unknown or not here."""
         names = self.device.split(",")
@@ -54,6 +60,11 @@ class Execution:
         twice = [device for device in devices if device.type != "cpu" and devices.count(device) > 1]
         if twice:
             raise UserError(f"--device {self.device}: {twice[0]} is named twice; name each device once")
+        if len(devices) > (cores := available_cores()):
+            raise UserError(
+                f"--device {self.device}: every device needs a core to itself, and there are {cores} here; "
+                "name fewer devices"
+            )
         return devices
 
     def pick_device(self) -> torch.device:

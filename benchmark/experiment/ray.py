@@ -145,8 +145,7 @@ class RayWorker(Worker):
     def __init__(self, cluster: _Cluster, config: RunConfig, execution: Execution, place: _Place) -> None:
         self._cluster, self._config, self._spot = cluster, config, place
         self._actor: Any = None
-        data_dir = execution.data_dir.absolute() if execution.data_dir else None
-        self._execution = replace(execution, executor="auto", trackings=(), data_dir=data_dir)
+        self._execution = replace(execution.absolute(), executor="auto", trackings=())
         self.place = place.machine
 
     def start(self, cores: float | None = None) -> None:

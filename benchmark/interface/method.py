@@ -46,13 +46,15 @@ def only_here(method: str) -> bool:
 
 def refuse_other_processes(here: Sequence[object], jobs: int, device: str, executor: str) -> None:
     """Raise UserError where other processes are asked for and something is known in this one alone."""
-    asked = f"jobs is {jobs}; give jobs=1" if jobs != 1 else ""
-    asked = asked or (f"device is '{device}'; give one device" if "," in str(device) else "")
-    asked = asked or ("executor is 'ray'; give another executor" if executor == "ray" else "")
-    if here and asked:
-        what, instead = asked.split("; ")
+    asked = (
+        (jobs != 1, f"jobs is {jobs}", "jobs=1"),
+        ("," in str(device), f"device is '{device}'", "one device"),
+        (executor == "ray", "executor is 'ray'", "another executor"),
+    )
+    found = next(((what, instead) for others, what, instead in asked if others), None)
+    if here and found:
         name = getattr(here[0], "name", None) or getattr(here[0], "__name__", None) or here[0]
         raise UserError(
-            f"{what}, but '{name!s:.60}' is known in this process alone; {instead}, or put a method into a "
-            'file and give plugins=["FILE.py"]'
+            f"{found[0]}, but '{name!s:.60}' is known in this process alone; give {found[1]}, or put a "
+            'method into a file and give plugins=["FILE.py"]'
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import traceback
 from abc import ABC, abstractmethod
@@ -144,12 +143,6 @@ def refuse_ray(options: Options, what: str) -> None:
             f"--executor ray: it takes all machines of the cluster for one run, and not {what}; drop it, or "
             "run one at a time with --launcher local --jobs 1"
         )
-
-
-def absolute(execution: Execution) -> Execution:
-    """With paths that mean the same to workers, whose current folder may be another."""
-    data_dir = execution.data_dir.absolute() if execution.data_dir else None
-    return dataclasses.replace(execution, data_dir=data_dir, results_dir=execution.results_dir.absolute())
 
 
 def attempt(run: PlannedRun, execution: Execution, observer: Observer) -> Ended:

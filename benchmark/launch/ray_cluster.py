@@ -14,7 +14,7 @@ from typing import Any
 from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.ray import connect
 from pfl_benchmark.experiment.runner import record_of
-from pfl_benchmark.launch.base import Ended, Options, absolute, refuse_ray
+from pfl_benchmark.launch.base import Ended, Options, refuse_ray
 from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
 from pfl_benchmark.launch.registry import register
@@ -50,7 +50,7 @@ class RayCluster(WorkerPool):
         machines = [(int(of["CPU"]), int(of.get("GPU", 0))) for of in have if of.get("CPU")]
         jobs, cpus, gpus = divide(machines, options.jobs, len(options.runs), options.execution.device)
         where = "this machine" if address == "local" else f"{len(machines)} machine(s) as fast as this one"
-        execution = dataclasses.replace(absolute(options.execution), side_by_side=jobs)
+        execution = dataclasses.replace(options.execution.absolute(), side_by_side=jobs)
         super().__init__(jobs, f"on a Ray cluster of {where}, {jobs} at a time", execution)
         # Not retried by Ray, but by the pool: with the checkpoint that there is by then.
         once = {"max_retries": 0, "num_returns": "streaming"}

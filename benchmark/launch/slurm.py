@@ -12,7 +12,7 @@ from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.processes import use_share
 from pfl_benchmark.experiment.unrecorded import Quiet
-from pfl_benchmark.launch.base import Ended, Options, absolute, attempt, refuse_ray
+from pfl_benchmark.launch.base import Ended, Options, attempt, refuse_ray
 from pfl_benchmark.launch.pool import Job, WorkerPool
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.studies.grid import PlannedRun
@@ -62,7 +62,7 @@ class Slurm(WorkerPool):
                 "the cluster, or use --launcher local"
             )
         jobs = min(options.jobs or _AT_ONCE, max(1, len(options.runs)))
-        super().__init__(jobs, f"on Slurm, {jobs} at a time", absolute(options.execution))
+        super().__init__(jobs, f"on Slurm, {jobs} at a time", options.execution.absolute())
         self.room = _ROOM
         self._cluster = cluster
         self._jobs: list[Any] = []
