@@ -168,6 +168,7 @@ def datasets() -> list[Entry]:
 def networks() -> list[Entry]:
     """Name, title, source and data of every network, and the datasets whose own it is."""
     from pfl_benchmark.models import ARCHITECTURES, OWN
+    from pfl_benchmark.models.registry import PACKAGES
 
     return [
         {
@@ -178,6 +179,15 @@ def networks() -> list[Entry]:
             "default_of": [dataset for dataset, own in OWN.items() if own == name],
         }
         for name, network in sorted(ARCHITECTURES.items())
+    ] + [
+        {
+            "name": f"{package}:NAME",
+            "title": f"any network of the package {package}",
+            "source": package,
+            "fits": "images",
+            "default_of": [],
+        }
+        for package in PACKAGES
     ]
 
 

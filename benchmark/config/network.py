@@ -7,7 +7,6 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import (
-    ARCHITECTURES,
     NETWORKS,
     Network,
     adapt,
@@ -16,15 +15,15 @@ from pfl_benchmark.models import (
     sample_shape,
 )
 from pfl_benchmark.models.adapters import with_biases, with_bottlenecks, with_head, with_lora
-from pfl_benchmark.models.registry import empty_inputs
+from pfl_benchmark.models.registry import empty_inputs, knows_architecture
 
 
 def knows_network(config: RunConfig) -> bool:
     """Whether dataset and network are registered; those of old records, or of plugins, may be gone."""
     if config.own_network:
         own = DATASETS[config.dataset].network if config.dataset in DATASETS else ""
-        return config.dataset in NETWORKS or own in ARCHITECTURES
-    return config.dataset in DATASETS and config.network in ARCHITECTURES
+        return config.dataset in NETWORKS or knows_architecture(own)
+    return config.dataset in DATASETS and knows_architecture(config.network)
 
 
 def network_of(config: RunConfig) -> Network:

@@ -1,7 +1,8 @@
 """``--weights FILE``: a run is told by the file's SHA-256, and finds the file by that.
 
 The environment's PFL_WEIGHTS has the files that were given, one a line, also for the processes begun by this
-one. ``pretrained:NAME`` is a file of this package (`PRETRAINED`), which records find by themselves.
+one. ``pretrained:NAME`` is a file of this package (`PRETRAINED`), which records find by themselves;
+``torchvision:NAME`` is a file that torchvision downloads once and keeps in PyTorch's cache.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import os
 import re
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlparse
 
+from pfl_benchmark.datasets.vision import import_torchvision
 from pfl_benchmark.errors import UserError, unknown, why
 
 FILES = "PFL_WEIGHTS"
 PRETRAINED = Path(__file__).parent.parent / "models" / "pretrained"
 _MARK = "sha256:"
 _OWN = "pretrained:"
+_TORCHVISION = "torchvision:"
 
 
 def is_checksum(text: str) -> bool:
@@ -31,7 +35,7 @@ def checksum_of(text: str) -> str:
         return text
     if text.startswith(_OWN):
         return _checksum(_pretrained(text))
-    path = Path(text).expanduser().absolute()
+    path = _downloaded(text) if text.startswith(_TORCHVISION) else Path(text).expanduser().absolute()
     found = _checksum(path)
     known = os.environ.get(FILES, "").splitlines()
     if str(path) not in known:
@@ -63,6 +67,31 @@ def _pretrained(text: str) -> Path:
     if name not in files:
         raise UserError(f"--weights {text}: {unknown('file of weights', name, files)}")
     return files[name]
+
+
+def _downloaded(text: str) -> Path:
+    """The file of ``torchvision:NAME``; UserError: there is none of that name, or it cannot be downloaded."""
+    import torch
+
+    name = text.removeprefix(_TORCHVISION)
+    models = import_torchvision("models")
+    try:
+        weights = models.get_weight(name)
+    except (ValueError, AttributeError, KeyError) as error:
+        raise UserError(
+            f"--weights {text}: torchvision has no such weights; expected a name such as "
+            f"{_TORCHVISION}ResNet18_Weights.IMAGENET1K_V1"
+        ) from error
+    path = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(weights.url).path).name
+    if not path.exists():
+        try:
+            weights.get_state_dict(check_hash=True, map_location="cpu")
+        except (OSError, RuntimeError) as error:
+            raise UserError(
+                f"--weights {text}: {weights.url} cannot be downloaded ({error}); download it elsewhere, and "
+                f"give that file: --weights {path.name}"
+            ) from error
+    return path
 
 
 def _checksum(path: Path) -> str:

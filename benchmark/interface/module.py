@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.interface.sources import CELL, keep_source
 from pfl_benchmark.models import ARCHITECTURES, Architecture, Network, network_from_module
+from pfl_benchmark.models.module import split_points
 from pfl_benchmark.models.registry import Shape
 
 ModuleFactory = Callable[..., nn.Module]
@@ -55,7 +55,7 @@ def network_of_module(make: ModuleFactory, kind: str) -> str:
         module = fresh()
         if not isinstance(module, nn.Module):
             raise UserError(f"{make.__name__} returns {module!r:.60}; expected a torch.nn.Module")
-        return network_from_module(fresh, _layers(module), shape)
+        return network_from_module(fresh, split_points(module), shape)
 
     ARCHITECTURES[name] = Architecture(name, _title(make), "given in Python", build, make.__module__, kind)
     return name
@@ -70,12 +70,3 @@ def _parameters(make: ModuleFactory) -> list[inspect.Parameter]:
     """Arguments that must be given."""
     found = inspect.signature(make).parameters.values()
     return [each for each in found if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
-
-
-def _layers(module: nn.Module) -> list[str]:
-    return [
-        name
-        for name, child in module.named_children()
-        if any(True for _ in child.parameters())
-        and not isinstance(child, (_NormBase, nn.LayerNorm, nn.GroupNorm))
-    ]

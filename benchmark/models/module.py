@@ -291,6 +291,16 @@ def network_from_module(make: Make, splits: Sequence[str], sample: tuple[int, ..
     return network
 
 
+def split_points(module: nn.Module) -> list[str]:
+    """The children with parameters, normalisation aside."""
+    return [
+        name
+        for name, child in module.named_children()
+        if any(True for _ in child.parameters())
+        and not isinstance(child, (_NormBase, nn.LayerNorm, nn.GroupNorm))
+    ]
+
+
 def _fed(name: str, piece: Chain, inputs: Tensor) -> Tensor:
     """What a piece makes of its inputs; UserError: it cannot take them, which names the part that cannot."""
     x = inputs

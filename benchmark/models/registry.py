@@ -88,6 +88,8 @@ def empty_inputs(shape: Shape, kind: str) -> Tensor:
 
 
 ARCHITECTURES: dict[str, Architecture] = {}
+# Packages of which any network can be chosen, as PACKAGE:NAME; the values make the architecture.
+PACKAGES: dict[str, Callable[[str], Architecture]] = {}
 
 
 def register_network(
@@ -108,8 +110,16 @@ def register_network(
     return add
 
 
+def knows_architecture(name: str) -> bool:
+    """Whether there is an architecture of that name, or a package that may have one."""
+    return name in ARCHITECTURES or name.partition(":")[0] in PACKAGES
+
+
 def find_architecture(name: str) -> Architecture:
     """The architecture of that name; for an unknown one UserError suggests the nearest."""
+    package, _, inner = name.partition(":")
+    if name not in ARCHITECTURES and package in PACKAGES:
+        ARCHITECTURES[name] = PACKAGES[package](inner)
     if name not in ARCHITECTURES:
         raise unknown("network", name, sorted(ARCHITECTURES))
     return ARCHITECTURES[name]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.errors import UserError, optional, why
-from pfl_benchmark.models.layers import Params
+from pfl_benchmark.models.layers import Layer, Params
 from pfl_benchmark.models.module import ModuleLayer
 from pfl_benchmark.models.network import Network
 
@@ -102,8 +102,7 @@ def fit_weights(network: Network, found: Mapping[str, Tensor], name: str) -> Fit
     for layer in network.layers:
         own: Params = {}
         for key, shape in layer.shapes().items():
-            inner = key.partition(".")[2]
-            there = inner if isinstance(layer, ModuleLayer) and key not in found else key
+            there = next((name for name in _names(layer, key) if name in found), _names(layer, key)[-1])
             if there not in found:
                 fresh[layer.name] = f"{there} is not in the file"
                 break
@@ -124,10 +123,16 @@ def fit_weights(network: Network, found: Mapping[str, Tensor], name: str) -> Fit
         )
     if wrong := next((key for key, tensor in tensors.items() if not torch.isfinite(tensor).all()), ""):
         raise UserError(f"--weights {name}: {wrong} holds values that are not finite; give other weights")
-    known = {key for layer in network.layers for key in layer.shapes()}
-    known |= {key.partition(".")[2] for layer in network.layers for key in layer.shapes()}
+    known = {name for layer in network.layers for key in layer.shapes() for name in _names(layer, key)}
     unused = [key for key in found if key not in known and not key.endswith(_COUNTED)]
     return Fitted(tensors, fresh, tuple(unused))
+
+
+def _names(layer: Layer, key: str) -> tuple[str, ...]:
+    """What a tensor of a layer may be called in a file: as here, or as in the module it is of."""
+    inner = key.removeprefix(f"{layer.name}.")
+    whole = inner.removeprefix(f"{layer.name}.")  # the layer is a module without its classifier
+    return tuple(dict.fromkeys((key, inner, whole))) if isinstance(layer, ModuleLayer) else (key,)
 
 
 def _size(shape: tuple[int, ...]) -> str:

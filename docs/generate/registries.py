@@ -207,7 +207,8 @@ def _networks() -> dict[str, str]:
         found[f"networks/{name}.md"] = _network(name)
     example = "```\npython -m benchmark list networks\n```"
     intro = "`--network NAME` trains any method with any network that fits the data."
-    more = "One of your own: [adding a network](../extend/network.md)."
+    packages = "`timm:NAME` and `torchvision:NAME` are [networks of these packages](../adapters.md#weights)."
+    more = f"{packages} One of your own: [adding a network](../extend/network.md)."
     table = "\n".join(rows)
     return {"networks/index.md": f"# Networks\n\n{intro} {more}\n\n{table}\n\n{example}\n", **found}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -51,6 +50,5 @@ def _sendable(error: Exception) -> Exception:
         pickle.loads(pickle.dumps(error))
     except Exception:  # whatever its class asks for
         error = RuntimeError(f"{type(error).__name__}: {error}")
-    where: Any = "".join(traceback.format_exc())
-    error.add_note(f"on a worker:\n{where}")
+    error.add_note(f"on a worker:\n{traceback.format_exc()}")
     return error

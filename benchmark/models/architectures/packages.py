@@ -1,0 +1,112 @@
+"""Any network for images of two packages: ``--network timm:NAME``, ``--network torchvision:NAME``."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from pfl_benchmark.datasets.vision import import_torchvision
+from pfl_benchmark.errors import UserError, nearest, optional
+from pfl_benchmark.models.module import network_from_module, split_points
+from pfl_benchmark.models.network import Network
+from pfl_benchmark.models.registry import PACKAGES, Architecture, Shape
+
+Module = Callable[[Shape, int], nn.Module]  # makes a package's module for a shape and a number of classes
+
+
+def network(module: Module, shape: Shape, classes: int) -> Network:
+    """The network of a package's module, without its dropout.
+
+    Its children are the layers if the module feeds them one after the other, with a lone `nn.Linear` at the
+    end; else the layers are two, `features` and the classifier `fc`.
+
+    Raises:
+        UserError: neither can be done, or the package's module cannot be made for these data.
+    """
+    make = partial(_plain, module, shape, classes)
+    try:
+        return network_from_module(make, split_points(make()), shape)
+    except UserError:
+        return network_from_module(partial(_cut, make, classes), ("features", "fc"), shape)
+
+
+def _plain(module: Module, shape: Shape, classes: int) -> nn.Module:
+    whole = module(shape, classes)
+    for part in whole.modules():
+        if isinstance(part, nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+    return whole
+
+
+def _cut(make: Callable[[], nn.Module], classes: int) -> nn.Module:
+    """The module as two children: all but its classifier, and that."""
+    whole = make()
+    linear = {name: part for name, part in whole.named_modules() if isinstance(part, nn.Linear)}
+    found = [name for name, part in linear.items() if part.out_features == classes]
+    if not found:
+        raise UserError("it has no fully connected layer that gives the logits; take another of its networks")
+    parent, _, name = found[-1].rpartition(".")
+    setattr(whole.get_submodule(parent), name, nn.Identity())
+    theirs = linear[found[-1]]  # perhaps of a class of its own
+    fc = nn.Linear(theirs.in_features, classes, theirs.bias is not None, device="meta")
+    fc.load_state_dict(theirs.state_dict(), assign=True)
+    return nn.Sequential(OrderedDict(features=whole, fc=fc))
+
+
+def _sized(create: Callable[..., nn.Module], size: str, height: int) -> nn.Module:
+    """What `create` makes, for images of that height where it can be told one (vision transformers)."""
+    try:
+        return create(**{size: height})
+    except (TypeError, ValueError):
+        return create()
+
+
+def _timm() -> Any:
+    import_torchvision("models")  # which timm imports as it is
+    return optional("timm", "--network timm:NAME")
+
+
+def _of_timm(name: str, shape: Shape, classes: int) -> nn.Module:
+    create = partial(_timm().create_model, name, num_classes=classes, in_chans=shape[0])
+    return _sized(create, "img_size", shape[1])
+
+
+def _of_torchvision(name: str, shape: Shape, classes: int) -> nn.Module:
+    if shape[0] != 3:
+        raise UserError(f"torchvision's networks are for images of three channels, and these have {shape[0]}")
+    create = partial(import_torchvision("models").get_model, name, weights=None, num_classes=classes)
+    return _sized(create, "image_size", shape[1])
+
+
+def timm(name: str) -> Architecture:
+    """A network of timm, without its pretrained weights."""
+    return _architecture("timm", name, _timm().list_models(), partial(_of_timm, name))
+
+
+def torchvision(name: str) -> Architecture:
+    """A network of torchvision, without its pretrained weights."""
+    models = import_torchvision("models")
+    return _architecture("torchvision", name, models.list_models(models), partial(_of_torchvision, name))
+
+
+def _architecture(package: str, name: str, known: Sequence[str], module: Module) -> Architecture:
+    whole = f"{package}:{name}"
+    if name not in known:
+        raise UserError(
+            f"--network {whole}: {package} has no network '{name}'{nearest(name, known)}; expected one of "
+            f"its {len(known)} names, such as {package}:resnet18"
+        )
+    return Architecture(
+        whole,
+        f"{name} of {package}",
+        f"{package}, as it is there, without dropout",
+        partial(network, module),
+        __name__,
+    )
+
+
+PACKAGES.update(timm=timm, torchvision=torchvision)
