@@ -63,7 +63,8 @@ def test_a_run_trains_one(adapters, tmp_path):
     theirs("timm:test_efficientnet_gn")
     words = (
         "--algo fedper --dataset digits --network timm:test_efficientnet_gn --clients 4 "
-        f"--samples-per-client 20 --test-samples-per-client 10 --rounds 1 --local-epochs 1 --results-dir {tmp_path}"
+        f"--samples-per-client 20 --test-samples-per-client 10 --rounds 1 --local-epochs 1 "
+        f"--results-dir {tmp_path}"
     )
     assert main([*words.split(), *(["--adapters", adapters] if adapters else [])]) == 0
 
