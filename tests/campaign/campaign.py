@@ -92,8 +92,10 @@ def test_command_lines(tmp_path, monkeypatch):
     assert wrong == {}
 
 
-def _go(tiny, algo, root):
-    execution = Execution(device="cpu", executor="loop", results_dir=root, checkpoint_seconds=0)
+def _go(tiny, algo, root, memory=None):
+    execution = Execution(
+        device="cpu", executor="loop", results_dir=root, checkpoint_seconds=0, client_memory=memory
+    )
     run_cell(resolve(tiny(algo)), execution, Quiet())
 
 
@@ -102,18 +104,22 @@ def _results(folder):
     return {path.name: path.read_bytes() for path in names}
 
 
+@pytest.mark.parametrize("memory", [None, 0], ids=["in memory", "in a file"])
 @pytest.mark.parametrize("algo", METHODS)
-def test_kills(algo, tiny, tmp_path):
-    """A run that is killed at any moment, again and again, ends as one that is not, and leaves nothing."""
+def test_kills(algo, memory, tiny, tmp_path):
+    """A run that is killed at any moment, again and again, ends as one that is not, and leaves nothing.
+
+    With what clients keep in memory and in a file; the run that is not killed has it in memory.
+    """
     _go(tiny, algo, tmp_path / "whole")
     whole = record_of(resolve(tiny(algo)), tmp_path / "whole").folder
     rng, kills, runs = random.Random(algo), 0, 0
     while kills < KILLS // len(METHODS):
         root = tmp_path / "killed" / str(runs)
         runs += 1
-        while killed(lambda root=root: _go(tiny, algo, root), rng.uniform(0.005, 0.4)):
+        while killed(lambda root=root: _go(tiny, algo, root, memory), rng.uniform(0.005, 0.4)):
             kills += 1
-        _go(tiny, algo, root)  # a finished run is not run again; removes what was left
+        _go(tiny, algo, root, memory)  # a finished run is not run again; removes what was left
         folder = record_of(resolve(tiny(algo)), root).folder
         assert _results(folder) == _results(whole)
         assert read_record(folder).sealed
