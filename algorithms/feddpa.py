@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
 
 import torch
 
@@ -39,12 +38,6 @@ class FedDPAHyper:
         0.5, "share of the personal adapter in the sum; the global one has the rest", least=0, most=1,
         search=(0.25, 0.5, 0.75),
     )  # fmt: skip
-    training: str = option(
-        "iterative",
-        "the personal adapter trains in every participation (FedDPA-T), or after the last round (FedDPA-F)",
-        choices=("iterative", "after"),
-    )
-    ft_epochs: int = option(5, "training=after: epochs of the personal adapter", least=1)
 
 
 @register
@@ -54,7 +47,7 @@ class FedDPA(Algorithm):
     Weights are W + (1 − a) G + a P, with G and P of the same rank. While P trains, G is as received.
 
     Source: Yang et al., NeurIPS 2024; Lydia-yang/FedDPA code/main.py, code/fed_utils/client.py and
-    code/peft/tuners/lora/layer.py. Runs need ``--adapters lora:r=…``. The ablation "after" is FedDPA-F.
+    code/peft/tuners/lora/layer.py. Runs need ``--adapters lora:r=…``.
 
     Defaults: share 0.5 (``local_weight``); P trains for as many epochs as G. The README has rank 8, 8 clients
     that all take part, and 10 epochs of AdamW at 3e-4; main.py a factor of 2 (``alpha=16``).
@@ -62,8 +55,10 @@ class FedDPA(Algorithm):
     Deviations: one share for all samples. Officially it follows each test sample: the mean cosine similarity
     of its last hidden state to those of some training samples, times 0.5. The last layer, which trains here
     and has no counterpart there, is twofold: one is averaged with G, one is P's own. P trains from the first
-    round on (officially from the second), and LoRA has no dropout (0.05 there). The epochs of the ablation
-    are not from the publication.
+    round on (officially from the second), LoRA has no dropout (0.05 there), and the mean of the G_k counts
+    samples (there clients). While P trains, its gradient passes through G's output,
+    as the loss has it; their code detaches that output, so layers below learn less from it. This is FedDPA-T;
+    FedDPA-F, where P begins as G after the last round and trains alone, is FedAvg+FT for a share of 1.
 
     Traps: in training ``local_weight`` is the share of P; in code/GlobalModel_generated.py the similarity
     weights G, and P has the rest.
@@ -86,7 +81,6 @@ class FedDPA(Algorithm):
         "evaluate W + (1 − a) G + a P_k",
     )
     Hyper = FedDPAHyper
-    ablations: ClassVar[Mapping[str, Mapping[str, Any]]] = {"after": {"training": "after"}}
     tuning = ({"share": 0.25}, {"share": 0.75})
     needs_adapters = "lora"
 
@@ -101,14 +95,10 @@ class FedDPA(Algorithm):
             for name, value in update.draw(rng).items()
         }  # P at the start
         last = select(task.initial, self.network.keys(self.network.names[-1:]))
-        self.clients = ClientStore({} if self._after else {**self.adapter, **last}, task.data.clients)
-
-    @property
-    def _after(self) -> bool:
-        return self.hyper.training == "after"
+        self.clients = ClientStore({**self.adapter, **last}, task.data.clients)
 
     def phases(self, round: int) -> list[Phase]:
-        return super().phases(round) if self._after else [self._own_phase(), *super().phases(round)]
+        return [self._own_phase(), *super().phases(round)]
 
     def _own_phase(self) -> Phase:
         """Training of the personal adapter and the last layer; the global adapter does not move."""
@@ -117,16 +107,12 @@ class FedDPA(Algorithm):
         masks = {name: torch.zeros_like(self.task.initial[name]) for name in fixed}
         return replace(common, model=PERSONAL, stream="batches-personal", masks=masks)
 
-    def adaptation(self) -> list[Phase]:
-        return [replace(self._own_phase(), model="model", epochs=self.hyper.ft_epochs)] if self._after else []
-
     def message(self, clients: Sequence[int], round: int) -> Message:
         return Message(self.server, first=self.clients.initial)
 
     def begin(self, clients: Sequence[int], message: Message, round: int) -> LocalCall:
         call = super().begin(clients, message, round)
-        if not self._after:
-            call.models[PERSONAL] = self._both_of(clients, message.common)
+        call.models[PERSONAL] = self._both_of(clients, message.common)
         return call
 
     def _both_of(self, clients: Sequence[int], message: Params) -> StackedModel:
@@ -135,18 +121,14 @@ class FedDPA(Algorithm):
         return StackedModel(self.both, {**common, **self.clients.gather(clients)})
 
     def keep(self, outcome: LocalResult) -> None:
-        if not self._after:
-            self.clients.scatter(outcome.clients, outcome.models[PERSONAL])
+        self.clients.scatter(outcome.clients, outcome.models[PERSONAL])
 
     def assemble(self, clients: Sequence[int], message: Params) -> Params:
         """The global model, of which nothing is kept."""
         return expand(message, len(clients))
 
     def admit(self, clients: Sequence[int], epochs: int, ledger: Ledger) -> None:
-        if self._after:
-            super().admit(clients, epochs, ledger)
-        else:
-            take_part(self, clients, [replace(self._own_phase(), epochs=epochs)], ledger)
+        take_part(self, clients, [replace(self._own_phase(), epochs=epochs)], ledger)
 
     def members(self, clients: Sequence[int]) -> list[StackedModel]:
         return [self._both_of(clients, self.server)]

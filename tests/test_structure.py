@@ -230,13 +230,13 @@ def test_docstrings():
 
 
 def test_every_module_imports_without_optional_packages_and_has_what_it_exports():
-    """In a fresh process in which wandb, ray, torchtext, safetensors and optuna cannot be found."""
+    """In a fresh process in which wandb, ray, torchtext, safetensors, optuna and timm cannot be found."""
     program = """
 import importlib, sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("wandb", "ray", "torchtext", "safetensors", "optuna"):
+        if name.split(".")[0] in ("wandb", "ray", "torchtext", "safetensors", "optuna", "timm"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())

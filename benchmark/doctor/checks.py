@@ -23,6 +23,7 @@ _OPTIONAL = {  # what needs them
     "ray": "--launcher ray",
     "submitit": "--launcher slurm",
     "optuna": "tune",
+    "timm": "--network timm:NAME",
     "pyyaml": "grid FILE.yaml",
     "safetensors": "--save-models",
     "torchtext": "real tweets, the first time",

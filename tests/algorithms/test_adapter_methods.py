@@ -130,16 +130,3 @@ def test_bytes_of_feddpa_are_those_of_fedavg(tiny, play):
     assert ours.summary["bytes_down"] == fedavg.summary["bytes_down"] + 4 * count * 6
     assert ours.summary["samples"] == 2 * fedavg.summary["samples"]
     close(ours.history[-1], fedavg.history[-1])
-
-
-def test_after_the_last_round_the_personal_adapter_is_fine_tuned(tiny, play):
-    ours = play(tiny("feddpa", {"training": "after"}, adapters="lora:r=2", **WHOLE))
-    fedavg = play(tiny("fedavg", adapters="lora:r=2", **WHOLE))
-    close(ours.history[-1], fedavg.history[-1])
-    assert ours.summary["bytes_down"] == fedavg.summary["bytes_down"]
-    (phase,) = ours.algorithm.adaptation()
-    assert (phase.epochs, phase.model) == (5, "model")
-    assert {*phase.masks} == {name for name in ours.algorithm.server if ".lora_" in name}
-    models = ours.models()
-    assert all(torch.equal(models[name][0], models[name][1]) for name in models)
-    assert not any(models[f"{layer}.weight.{PERSONAL}_b"].any() for layer in SIZES)
