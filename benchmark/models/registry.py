@@ -119,7 +119,12 @@ def find_architecture(name: str) -> Architecture:
     """The architecture of that name; for an unknown one UserError suggests the nearest."""
     package, _, inner = name.partition(":")
     if name not in ARCHITECTURES and package in PACKAGES:
-        ARCHITECTURES[name] = PACKAGES[package](inner)
+        return _of_package(package, inner)
     if name not in ARCHITECTURES:
         raise unknown("network", name, sorted(ARCHITECTURES))
     return ARCHITECTURES[name]
+
+
+@cache
+def _of_package(package: str, name: str) -> Architecture:
+    return PACKAGES[package](name)
