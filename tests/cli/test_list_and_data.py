@@ -13,13 +13,14 @@ from pfl_benchmark.engine.hyper import parse_hyper
 from pfl_benchmark.errors import flag
 from pfl_benchmark.experiment.prepare import split_of
 from pfl_benchmark.models import ARCHITECTURES
+from pfl_benchmark.models.registry import PACKAGES
 from pfl_benchmark.studies.catalogue import STUDIES
 
 KNOWN = {
     "methods": ALGORITHMS,
     "settings": SETTINGS,
     "datasets": datasets.DATASETS,
-    "networks": ARCHITECTURES,
+    "networks": [*ARCHITECTURES, *(f"{package}:NAME" for package in PACKAGES)],
     "partitions": datasets.PARTITIONERS,
     "studies": STUDIES,
 }
