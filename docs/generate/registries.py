@@ -27,19 +27,20 @@ __all__ = ["DOCUMENTS", "LANDING", "Change", "made_by", "navigation", "pages"]
 
 Change = Callable[[str], str]
 
-# Pages of results and the studies behind them, at the paper's scale.
-_STUDIES = {
-    "calibration": "calibration",
-    "protocols": "protocols",
-    "ppfe": "readings",
-    "tuning": "tuned rates points",
-    "methods": "methods",
-    "budgets": "budgets targets",
-    "natural": "natural",
-    "new-clients": "new-clients",
-    "synthetic": "synthetic",
+# Pages of results and the runs behind them.
+_RESULTS = {
+    "calibration": "--profile paper --only calibration",
+    "protocols": "--profile paper --only protocols",
+    "ppfe": "--profile paper --only readings",
+    "tuning": "--profile paper --only tuned rates points",
+    "methods": "--profile paper --only methods",
+    "budgets": "--profile paper --only budgets targets",
+    "natural": "--profile paper --only natural",
+    "new-clients": "--profile paper --only new-clients",
+    "synthetic": "--profile paper --only synthetic",
+    "lite": "--profile lite",
+    "shifts": "--profile lite --only shifts",
 }
-_RESULTS = (*_STUDIES, "lite")
 # Documents of the checkout that are a page as they are, by their place.
 DOCUMENTS = {
     "CHANGELOG.md": "changelog.md",
@@ -110,10 +111,9 @@ def made_by(document: str) -> str:
     name = document.removeprefix("results/").removesuffix(".md")
     if name not in _RESULTS:
         return ""
-    words = "--profile lite" if name == "lite" else f"--profile paper --only {_STUDIES[name]}"
     return (
         "\n## The runs behind this page\n\nThe plan, with what is there and what is missing; without "
-        f"`--dry-run` it is carried out:\n\n```\npython -m benchmark tables {words} --dry-run\n```\n"
+        f"`--dry-run` it is carried out:\n\n```\npython -m benchmark tables {_RESULTS[name]} --dry-run\n```\n"
     )
 
 
