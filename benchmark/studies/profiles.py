@@ -10,9 +10,7 @@ PROFILES = {
         Profile(
             "quick", seeds=(0,), warning="A check of the machinery on small data, not the paper's result."
         ),
-        Profile(
-            "lite", seeds=(0, 1, 2), warning="Reduced scale, not the paper's setting."
-        ),
+        Profile("lite", seeds=(0, 1, 2), warning="Reduced scale, not the paper's setting."),
         Profile("paper", seeds=(0, 1, 2)),
     )
 }
