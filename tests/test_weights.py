@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -84,6 +85,16 @@ def test_layers_of_other_shapes_start_fresh_and_are_named(tmp_path):
     note = fitted.note("some.pt")
     assert "fc starts fresh (fc.weight is 100 x 64, expected 10 x 64)" in note
     assert "1 of its tensors are of no use to the network, such as more" in note
+
+
+def test_names_within_a_layer_are_none_of_a_file():
+    """`0.conv1.weight` could be of any stage of the network."""
+    network = ARCHITECTURES["resnet18-gn"].build((3, 32, 32), 10)
+    start = network.init(np.random.default_rng(0))
+    found = {key.replace("layer1.layer1.", ""): tensor for key, tensor in start.items()}
+    fitted = fit_weights(network, found, "some.pt")
+    assert dict(fitted.fresh) == {"layer1": "layer1.0.conv1.weight is not in the file"}
+    assert "0.conv1.weight" in fitted.unused
 
 
 @pytest.mark.parametrize("adapters", ["", "head", "lora:r=2"])

@@ -99,10 +99,11 @@ def fit_weights(network: Network, found: Mapping[str, Tensor], name: str) -> Fit
     """
     tensors: Params = {}
     fresh: dict[str, str] = {}
+    names = {key: each for layer in network.layers for key, each in _names(network, layer).items()}
     for layer in network.layers:
         own: Params = {}
         for key, shape in layer.shapes().items():
-            there = next((name for name in _names(layer, key) if name in found), _names(layer, key)[-1])
+            there = next((name for name in names[key] if name in found), names[key][-1])
             if there not in found:
                 fresh[layer.name] = f"{there} is not in the file"
                 break
@@ -123,16 +124,25 @@ def fit_weights(network: Network, found: Mapping[str, Tensor], name: str) -> Fit
         )
     if wrong := next((key for key, tensor in tensors.items() if not torch.isfinite(tensor).all()), ""):
         raise UserError(f"--weights {name}: {wrong} holds values that are not finite; give other weights")
-    known = {name for layer in network.layers for key in layer.shapes() for name in _names(layer, key)}
+    known = {name for each in names.values() for name in each}
     unused = [key for key in found if key not in known and not key.endswith(_COUNTED)]
     return Fitted(tensors, fresh, tuple(unused))
 
 
-def _names(layer: Layer, key: str) -> tuple[str, ...]:
-    """What a tensor of a layer may be called in a file: as here, or as in the module it is of."""
-    inner = key.removeprefix(f"{layer.name}.")
-    whole = inner.removeprefix(f"{layer.name}.")  # the layer is a module without its classifier
-    return tuple(dict.fromkeys((key, inner, whole))) if isinstance(layer, ModuleLayer) else (key,)
+def _names(network: Network, layer: Layer) -> dict[str, list[str]]:
+    """What each tensor of a layer may be called in a file: as here, or as in the module it is of.
+
+    In a network of two layers the first may be a module without its classifier, whose names are its own.
+    """
+    prefix = f"{layer.name}."
+    found = {key: [key] for key in layer.shapes()}
+    if isinstance(layer, ModuleLayer):
+        for key, names in found.items():
+            inner = key.removeprefix(prefix)
+            names.append(inner)
+            if len(network.layers) == 2 and inner.startswith(prefix):
+                names.append(inner.removeprefix(prefix))
+    return found
 
 
 def _size(shape: tuple[int, ...]) -> str:
