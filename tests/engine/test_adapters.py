@@ -10,6 +10,7 @@ import torch
 from small_networks import small_networks  # noqa: F401  # a fixture
 
 from pfl_benchmark import load_model, load_predictions, run
+from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
 from pfl_benchmark.config.network import network_of
 from pfl_benchmark.config.run_config import RunConfig
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("small_networks")
 
 KINDS = ["lora:r=2", "lora:r=2,layers=fc1", "bottleneck:d=3", "bias", "head"]
 METHODS = ["fedavg-ft", "fedper", "ditto", "fedala", "pfedfda", "ifca"]
-OF_LORA = ["fedsa-lora", "feddpa"]
+OF_LORA = sorted(name for name, method in ALGORITHMS.items() if method.needs_adapters)
 CLIENTS = [2, 0]
 SHORT = {"partition": "dirichlet", "dirichlet": 0.5, "clients": 4, "samples_per_client": 14}
 
