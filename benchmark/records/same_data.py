@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.datasets.partitioners.base import Partitioner
 from pfl_benchmark.errors import UserError
 
 Source = tuple[str, int]  # a dataset, and the width of the embedding that its texts are read with
@@ -30,10 +31,13 @@ class Kind(NamedTuple):
     dataset: str
     embedding: int  # width of word vectors
     validation: bool  # training samples are held out, and stand in the place of test samples
+    arranged: str = ""  # by which partitioner, where it joins training and test samples or the like
 
     @classmethod
     def of(cls, config: RunConfig) -> Kind:
-        return cls(config.dataset, config.embedding, config.validation > 0)
+        arranges = type(config.partitioner).arranged is not Partitioner.arranged
+        partition = config.partition if arranges else ""
+        return cls(config.dataset, config.embedding, config.validation > 0, partition)
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,13 @@ def test_a_run_is_refused_beside_runs_on_other_data(tiny, launch, tmp_path):
     assert launch(held_out, tmp_path).summary["rounds"] == 4
 
 
+def test_samples_joined_by_the_partition_are_no_other_copy(tiny, launch, tmp_path):
+    launch(tiny("local"), tmp_path)
+    joined = tiny("local", partition="pooled", dirichlet=1.0, test_share=0.25)
+    assert launch(joined, tmp_path).summary["rounds"] == 4
+    assert max(copies(record.data for record in Store.scan(tmp_path).records()).values()) == 1
+
+
 @pytest.mark.parametrize("broken", ["nothing", "[]", '{"config": {}, "split": []}'])
 def test_what_is_no_finished_record_refuses_nothing(tiny, launch, tmp_path, broken):
     damaged, unfinished, aside = (
