@@ -223,8 +223,8 @@ def test_mixtures_are_told_where_they_are(tmp_path):
     assert "Mixes 3 commits and 2 devices" in page.shown
     assert "1 run made with code that differs" in page.shown
     assert cautions(studies, QUICK, Store.scan(tmp_path)) == [
-        "tables mix commits: few",
-        "tables mix devices: few",
+        "records of several commits share a table: few",
+        "records of several devices share a table: few",
     ]
 
 

@@ -85,7 +85,7 @@ def cautions(
     for study, found in records.items():
         for what in mixed(found):
             names.setdefault(what, []).append(study)
-    lines = [f"tables mix {what}: {', '.join(where)}" for what, where in names.items()]
+    lines = [f"records of several {what} share a table: {', '.join(where)}" for what, where in names.items()]
     used = {record.folder.name: record for found in records.values() for record in found}
     other = [record for record in used.values() if outdated(record.config, record.summary)]
     old = [record for record in other if outdated(record.config, record.summary, record.verified)]
