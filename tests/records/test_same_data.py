@@ -126,7 +126,9 @@ def test_copies_that_mix_are_told(tmp_path):
     pretend(folders[0], data_checksum="other")
     found = Store.scan(tmp_path)
     assert in_words(mixed(found.records())) == "2 copies of a dataset"
-    assert cautions([study], quick, found) == ["records of several copies of a dataset share a table: methods"]
+    assert cautions([study], quick, found) == [
+        "records of several copies of a dataset share a table: methods"
+    ]
     assert main(["report", "--only", "methods", "--results-dir", str(tmp_path)]) == 0
     page = (tmp_path / "report.html").read_text()
     assert (
