@@ -16,7 +16,8 @@ class FedSALoRA(Algorithm):
     (``--adapters lora:r=8,alpha=16``), 3 clients that all take part, and SGD of 10 steps a round.
 
     Deviations: LoRA is on every layer that can have some, convolutions included, where the publication has it
-    on attention; it has no dropout (0.05 there). Computation is not in half precision.
+    on attention; it has no dropout (0.05 there). Computation is not in half precision. Their code trains
+    language models of gigabytes, so it was read and not run beside this one.
 
     Traps: with language models there is no classifier, and B alone is personal. Of the repository's GLUE
     configuration one version keeps `vera_lambda_b`, which LoRA does not have, so that B is averaged, too.

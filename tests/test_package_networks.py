@@ -17,8 +17,8 @@ NAMES = {
     "torchvision:resnet18": ("conv1", "layer1", "layer2", "layer3", "layer4", "fc"),
     "torchvision:mobilenet_v3_small": ("features", "fc"),
     "timm:test_resnet": ("conv1", "layer1", "layer2", "layer3", "layer4", "fc"),
-    "timm:test_vit": ("features", "fc"),
-    "timm:mobilenetv3_small_050": ("features", "fc"),
+    "timm:test_vit": ("features", "head"),
+    "timm:mobilenetv3_small_050": ("features", "classifier"),
 }
 IMAGE = (3, 32, 32)
 
@@ -36,12 +36,12 @@ def theirs(name, classes=10):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_computes_what_the_package_does(name):
-    """With the weights of a file that the package's users would save; only the classifier may start fresh."""
+    """With the weights of a file that the package's users would save; an inner classifier starts fresh."""
     module = theirs(name).eval()
     network = find_architecture(name).build(IMAGE, 10)
     assert network.names == NAMES[name]
     found = fit_weights(network, module.state_dict(), "theirs.pt")
-    assert set(found.fresh) <= {"fc"}
+    assert set(found.fresh) == ({"fc"} if name == "torchvision:mobilenet_v3_small" else set())
     classifier = [part for part in module.modules() if isinstance(part, torch.nn.Linear)][-1]
     fresh = {"fc.weight": classifier.weight, "fc.bias": classifier.bias} if found.fresh else {}
     x = torch.randn(3, *IMAGE, generator=torch.Generator().manual_seed(1))
@@ -55,7 +55,8 @@ def test_initial_values_follow_the_seed(name):
     network = find_architecture(name).build(IMAGE, 10)
     one, same, other = (network.init(np.random.default_rng(seed)) for seed in (0, 0, 1))
     assert all(torch.equal(tensor, same[key]) for key, tensor in one.items())
-    assert not torch.equal(one["fc.weight"], other["fc.weight"])
+    weight = f"{network.names[-1]}.weight"
+    assert not torch.equal(one[weight], other[weight])
 
 
 @pytest.mark.parametrize("adapters", ["", "lora:r=2"])
@@ -79,6 +80,10 @@ def test_weights_are_torchvisions_own_file(monkeypatch, tmp_path):
     file.parent.mkdir()
     torch.save(theirs("torchvision:shufflenet_v2_x0_5", 1000).state_dict(), file)
     assert file_of_weights(checksum_of(f"torchvision:{name}")) == file
+    short = name.partition(".")[2]
+    assert file_of_weights(checksum_of(f"torchvision:{short}", "torchvision:shufflenet_v2_x0_5")) == file
+    with pytest.raises(UserError, match=f"torchvision:{short} with --network torchvision:resnet18"):
+        checksum_of(f"torchvision:{short}")
 
 
 @pytest.mark.parametrize(
@@ -95,9 +100,18 @@ def test_what_does_not_fit_is_one_line(words, message, capsys, tmp_path):
     refused((code, *capsys.readouterr()), message)
 
 
-def test_a_network_without_a_fully_connected_layer_is_one_line():
-    with pytest.raises(UserError, match="no fully connected layer that gives the logits"):
-        find_architecture("torchvision:squeezenet1_0").build(IMAGE, 10)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("squeezenet1_0", "no fully connected layer that gives the logits"),
+        ("alexnet", r"cannot take images of 3 x 32 x 32 \(.*\); take another of its networks"),
+        ("googlenet", "gives GoogLeNetOutputs, and not logits alone"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_network_that_cannot_be_cut_or_fed_is_one_line(name, message):
+    with pytest.raises(UserError, match=message):
+        find_architecture(f"torchvision:{name}").build(IMAGE, 10)
 
 
 def test_no_download_is_one_line(monkeypatch, tmp_path):

@@ -1,12 +1,13 @@
 """``--weights`` and ``pretrain``: which tensors a network takes, what is on record, and what is refused."""
 
 import json
+import pickle
 import re
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pfl_benchmark.cli import main
 from pfl_benchmark.config import weights as places
@@ -137,7 +138,9 @@ def test_the_same_seed_gives_the_same_weights(backbone, tmp_path):
 def test_verify_works_with_the_checksum_and_refuses_other_weights(
     backbone, told, tmp_path, capsys, monkeypatch
 ):
-    assert told("--weights", str(backbone), "--adapters", "lora:r=2")[0] == 0
+    code, notes = told("--weights", str(backbone), "--adapters", "lora:r=2")
+    assert code == 0
+    assert "warning: digits.pt was trained on all training samples of digits" in notes
     folder = record_in(tmp_path / "runs")
     content = json.loads((folder / "config.json").read_text())
     assert content["weights"]["fresh_layers"] == []
@@ -156,6 +159,12 @@ def test_verify_works_with_the_checksum_and_refuses_other_weights(
         error = capsys.readouterr().err
         assert f"SHA-256 is {content['weights']['sha256']}" in error
         assert ("other.pt" in error) == bool(more)
+    assert main([*RUN.split(), "--results-dir", str(tmp_path / "runs")]) == 0
+    capsys.readouterr()
+    assert main(["verify", str(tmp_path / "runs")]) == 0, "the run without weights"
+    found = capsys.readouterr()
+    assert "left out: 1 that begin with weights of files not given; give --weights FILE" in found.err
+    assert "1/1" not in found.out
 
 
 def test_weights_of_the_package_are_found_by_name_and_by_records(tiny):
@@ -206,6 +215,16 @@ def _not_finite(path):
     torch.save({name: torch.full(shape, torch.nan) for name, shape in network.shapes().items()}, path)
 
 
+def _stored(change):
+    """Writes the tensors of a network, changed."""
+
+    def write(path):
+        network = ARCHITECTURES["cnn-digits"].build((1, 8, 8), 10)
+        torch.save({name: change(torch.zeros(shape)) for name, shape in network.shapes().items()}, path)
+
+    return write
+
+
 @pytest.mark.parametrize(
     ("write", "words"),
     [
@@ -218,6 +237,11 @@ def _not_finite(path):
         (_code, "could run code"),
         (_other_network, r"of another network: it has weight 4 x 3, bias 4"),
         (_not_finite, "holds values that are not finite"),
+        (_stored(Tensor.to_sparse), "conv1.weight is stored as sparse_coo"),
+        (_stored(lambda tensor: tensor.to("meta")), "conv1.weight is without values"),
+        (_stored(lambda tensor: tensor.to(torch.int8)), "of int8, not of floating-point numbers"),
+        (_stored(lambda tensor: tensor.to(torch.complex64)), "of complex64, not of floating-point numbers"),
+        (lambda path: path.write_bytes(pickle.dumps({"fc1.weight": Harmful()}, 4)), "could run code"),
     ],
 )
 def test_bad_files_have_one_line(write, words, tmp_path, told, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pfl_benchmark.config.flags import add_data_dir, add_flag, count, path
-from pfl_benchmark.config.weights import checksum_of
+from pfl_benchmark.config.weights import checksum_of, file_of_weights
 from pfl_benchmark.console.terminal import say, say_left_out, shown_path
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.flags import add_execution, execution_of
@@ -197,7 +198,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
 
 
 def _known(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
-    """The records of known methods on known datasets, and lines about others; all where none is known."""
+    """The records that can be repeated, and lines about others; all of a kind where none can."""
     from pfl_benchmark.algorithms import ALGORITHMS
     from pfl_benchmark.datasets.api import DATASETS
 
@@ -213,7 +214,18 @@ def _known(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
         if not known:
             return records, lines[:-1]  # whatever is done with one of them says so
         records = known
+    begun = [record for record in records if _has_weights(record)]
+    if begun and len(begun) < len(records):
+        count = len(records) - len(begun)
+        return begun, [*lines, f"{count} that begin with weights of files not given; give --weights FILE"]
     return records, lines
+
+
+def _has_weights(record: Record) -> bool:
+    """Whether the file of weights that a run begins with is here, if it begins with one."""
+    with contextlib.suppress(UserError):
+        return not record.config.weights or file_of_weights(record.config.weights).is_file()
+    return False
 
 
 def _drawn(records: Sequence[Record], count: int | None) -> list[Record]:

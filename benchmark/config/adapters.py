@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 
 from pfl_benchmark.errors import UserError, nearest
@@ -42,7 +43,7 @@ class Adapters:
     def text(self) -> str:
         """The shortest words for it."""
         options = [f"{KINDS[self.kind][0]}={self.size}"] if self.size else []
-        options += [f"alpha={self.alpha:g}"] if self.scale != 1 else []
+        options += [f"alpha={_digits(self.alpha)}"] if self.scale != 1 else []
         options += [f"layers={'+'.join(self.layers)}"] if self.layers else []
         return ":".join([self.kind, *([",".join(options)] if options else [])])
 
@@ -59,15 +60,18 @@ def read_adapters(text: str) -> Adapters:
         name, equals, value = (word.strip() for word in part.partition("="))
         if name not in known or not (equals and value) or name in given:
             expected = ", ".join(f"{name}=…" for name in known)
-            raise UserError(
-                f"--adapters {text}: '{part}' is no option of {kind}; expected {expected or 'none'}, each "
-                f"once{', several layers with + between them' if 'layers' in known else ''}"
-            )
+            expected = f"{expected}, each once, several layers with + between them" if known else "none"
+            raise UserError(f"--adapters {text}: '{part}' is no option of {kind}; expected {expected}")
         given[name] = value
     size = 0
     if known[:1] in (("r",), ("d",)):
         size = _size(text, kind, known[0], given)
     layers = tuple(dict.fromkeys(sorted(given["layers"].split("+")))) if "layers" in given else ()
+    if "" in layers:
+        raise UserError(
+            f"--adapters {text}: layers is '{given['layers']}'; expected names with + between them, as in "
+            "layers=fc1+fc2"
+        )
     return Adapters(kind, size, _alpha(text, given), layers)
 
 
@@ -76,13 +80,20 @@ def _size(text: str, kind: str, name: str, given: dict[str, str]) -> int:
     if not re.fullmatch("0*[1-9][0-9]{0,5}", value):
         told = f"{name} is '{value}'" if value else f"{name} is not given"
         raise UserError(
-            f"--adapters {text}: {told}; expected a whole number of at least 1, as in {kind}:{name}=4"
+            f"--adapters {text}: {told}; expected a whole number from 1 to 999999, as in {kind}:{name}=4"
         )
     return int(value)
+
+
+def _digits(value: float) -> str:
+    """A number such that it is read as the same, without an exponent: ``8``, ``0.0000001``."""
+    return f"{Decimal(repr(value)):f}".removesuffix(".0")
 
 
 def _alpha(text: str, given: dict[str, str]) -> float:
     value = given.get("alpha", "0")
     if "alpha" in given and not (re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) and 0 < float(value) <= 1e6):
-        raise UserError(f"--adapters {text}: alpha is '{value}'; expected a number above 0, such as alpha=8")
+        raise UserError(
+            f"--adapters {text}: alpha is '{value}'; expected a number from 0 to a million, as in alpha=8"
+        )
     return float(value)

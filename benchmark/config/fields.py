@@ -77,7 +77,12 @@ def in_words(name: str, value: object) -> str:
     words = name.replace("_", " ")
     if isinstance(value, bool):
         return words if value else f"no {words}"
-    return f"{words} {f'{value:.15}' if name == 'weights' else value}"
+    return f"{words} {shown(name, value)}"
+
+
+def shown(name: str, value: object) -> object:
+    """A field's value, but a checksum only as far as it takes to tell it from others."""
+    return f"{value:.15}" if name == "weights" else value
 
 
 def describe_split(config: RunConfig) -> str:

@@ -70,14 +70,15 @@ class RunConfig:
     network: str = _doc("dataset", "network (`list networks`); dataset: the dataset's own", absent="dataset")
     weights: str = _doc(
         "",
-        "file of weights that the network begins with, safetensors or a state dict; on record by its SHA-256",
+        "weights that the network begins with, on record by their SHA-256: a file (safetensors or a state "
+        "dict), pretrained:resnet8-gn-cifar100 of this package, or torchvision:NAME",
         absent="",
         metavar="FILE",
     )
     adapters: str = _doc(
         "",
         "train only adapters and the last layer, all else stays frozen and is never sent: lora:r=4, "
-        "bottleneck:d=16, bias or head",
+        "bottleneck:d=16, bias or head; on some layers only: lora:r=4,layers=fc1+fc2",
         absent="",
         metavar="FORM",
     )
@@ -340,7 +341,7 @@ class RunConfig:
         idle = {name: getattr(RunConfig, name) for name in self.idle}
         told: dict[str, Any] = {
             "lr_schedule": lr_schedule(self.lr_schedule).text,
-            "weights": checksum_of(self.weights),
+            "weights": checksum_of(self.weights, self.network),
         }
         return dataclasses.replace(self, **idle, **told)
 

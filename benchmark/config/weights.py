@@ -7,7 +7,9 @@ one. ``pretrained:NAME`` is a file of this package (`PRETRAINED`), which records
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
 import re
 from functools import cache
@@ -29,13 +31,19 @@ def is_checksum(text: str) -> bool:
     return re.fullmatch(f"{_MARK}[0-9a-f]{{64}}", text) is not None
 
 
-def checksum_of(text: str) -> str:
-    """What stands for a file of weights, which is found by it from now on; UserError: it cannot be read."""
+def checksum_of(text: str, network: str = "") -> str:
+    """What stands for a file of weights, which is found by it from now on; UserError: it cannot be read.
+
+    Args:
+        network: of the run; of torchvision's it tells whose weights ``torchvision:IMAGENET1K_V1`` are.
+    """
     if not text or is_checksum(text):
         return text
     if text.startswith(_OWN):
         return _checksum(_pretrained(text))
-    path = _downloaded(text) if text.startswith(_TORCHVISION) else Path(text).expanduser().absolute()
+    path = Path(text).expanduser().absolute()
+    if text.startswith(_TORCHVISION):
+        path = _downloaded(text, network)
     found = _checksum(path)
     known = os.environ.get(FILES, "").splitlines()
     if str(path) not in known:
@@ -49,15 +57,24 @@ def file_of_weights(checksum: str) -> Path:
     for path in (*map(Path, known), *sorted(PRETRAINED.glob("*.pt"))):
         if path.is_file() and _checksum(path) == checksum:
             return path
-    given = (
-        f"those given are others ({', '.join(Path(line).name for line in known)})"
-        if known
-        else "none is given"
-    )
+    names = ", ".join(Path(line).name for line in known)
+    given = f"those given are others ({names})" if known else "none that is given is it"
     raise UserError(
         f"the run begins with the weights of the file whose SHA-256 is {checksum.removeprefix(_MARK)}, and "
         f"{given}; give that file: --weights FILE"
     )
+
+
+def seen(checksum: str, dataset: str) -> str:
+    """A line if weights were trained on a dataset, as the card beside their file says; else empty."""
+    file = file_of_weights(checksum)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if json.loads(file.with_suffix(".json").read_text(encoding="utf-8")).get("dataset") == dataset:
+            return (
+                f"warning: {file.name} was trained on all training samples of {dataset}, those of these "
+                "clients included; to compare methods take a backbone of other data"
+            )
+    return ""
 
 
 def _pretrained(text: str) -> Path:
@@ -69,18 +86,22 @@ def _pretrained(text: str) -> Path:
     return files[name]
 
 
-def _downloaded(text: str) -> Path:
+def _downloaded(text: str, network: str) -> Path:
     """The file of ``torchvision:NAME``; UserError: there is none of that name, or it cannot be downloaded."""
     import torch
 
     name = text.removeprefix(_TORCHVISION)
     models = import_torchvision("models")
     try:
-        weights = models.get_weight(name)
+        if "." not in name and network.startswith(_TORCHVISION):
+            weights = models.get_model_weights(network.removeprefix(_TORCHVISION))[name]
+        else:
+            weights = models.get_weight(name)
     except (ValueError, AttributeError, KeyError) as error:
         raise UserError(
             f"--weights {text}: torchvision has no such weights; expected a name such as "
-            f"{_TORCHVISION}ResNet18_Weights.IMAGENET1K_V1"
+            f"{_TORCHVISION}ResNet18_Weights.IMAGENET1K_V1, or {_TORCHVISION}IMAGENET1K_V1 with --network "
+            f"{_TORCHVISION}resnet18"
         ) from error
     path = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(weights.url).path).name
     if not path.exists():

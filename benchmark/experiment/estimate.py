@@ -34,8 +34,9 @@ _SAME = ("processor", "cores", "device", "executor", "jobs")
 
 
 def network_label(config: RunConfig) -> str:
-    """The dataset, and the network if that is not the dataset's own: what times depend on most."""
-    return config.dataset if config.own_network else f"{config.dataset} with {config.network}"
+    """The dataset, the network if that is not the dataset's own, adapters: what times depend on most."""
+    words = [config.dataset] if config.own_network else [config.dataset, "with", config.network]
+    return " ".join([*words, "and", config.adapters] if config.adapters else words)
 
 
 def together(seconds: Iterable[float], jobs: int) -> float:

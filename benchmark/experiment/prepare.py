@@ -17,6 +17,7 @@ from pfl_benchmark.datasets.standardise import standardise
 from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.batches import check_batches
 from pfl_benchmark.engine.data import FederatedData
+from pfl_benchmark.engine.dry import Costs
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.features import compute_once
 from pfl_benchmark.engine.schedule import Schedule
@@ -184,11 +185,11 @@ def _weights(config: RunConfig, network: Network) -> tuple[Params, Mapping[str, 
 
 
 def _check_shared(prepared: Prepared) -> None:
-    """Refuse a method that shares nothing of what trains under adapters, or has a phase without any of it."""
+    """Refuse a method that sends nothing under adapters, or has a phase without any of what trains."""
     config, network = prepared.config, prepared.task.network
-    method, trainable = prepared.make(config.rounds), {*network.trainable}
+    method = prepared.make(config.rounds)
     trained = ", ".join(layer.name for layer in network.layers if not layer.still)
-    if not any({name, name.partition(".")[2]} & trainable for name in method.server):
+    if not any(cost.up for _, cost in Costs().of(method)):
         raise UserError(
             f"--adapters {config.adapters}: '{config.algo}' sends nothing of what trains ({trained}); choose "
             "other adapters, or another --algo"

@@ -97,7 +97,7 @@ def pretrain(
         "test_accuracy": round(accuracy, 6),
         "training_loss": round(loss, 6),
         "seed": config.seed,
-        "training": {name: config[name] for name in TRAINED_WITH},
+        "training": {name: config[name] for name in TRAINED_WITH if name != "crop_padding" or config.augment},
         "precision": "float16" if half else "float32",
         "sha256": checksum_of(str(out)).partition(":")[2],
         "versions": {"pfl_benchmark": __version__, "torch": str(torch.__version__)},

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split
+from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split, shown
 from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.config.weights import seen
 from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.engine.algorithm import smaller
 from pfl_benchmark.engine.budget import plan_rounds
@@ -87,7 +88,8 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
             memory = ClientMemory(record.folder, execution.pick_client_memory(prepared.task.data.device))
             with memory.used():
                 algorithm = prepared.make(plan.rounds)
-            notes = (prepared.note, *Hooks(algorithm).notes(), replacement_note())
+            known = seen(config.weights, config.dataset) if config.weights else ""
+            notes = (prepared.note, known, *Hooks(algorithm).notes(), replacement_note())
             for note in filter(None, notes):
                 print(note, file=sys.stderr)
             plugins = installed_plugins(config, resolved.plain)
@@ -193,5 +195,6 @@ def run_single(
 def _describe_setting(setting: str, config: RunConfig) -> str:
     changed = changes(setting, config, PROTOCOL_FIELDS)
     changed.pop("rounds", None)  # is told when they begin
-    parts = [describe_split(config), *(" ".join(as_words(*item)) for item in changed.items())]
+    words = (" ".join(as_words(name, shown(name, value))) for name, value in changed.items())
+    parts = [describe_split(config), *words]
     return f"{setting} ({', '.join(parts)}), seed {config.seed}"

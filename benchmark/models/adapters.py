@@ -32,7 +32,7 @@ def with_lora(network: Network, rank: int, scale: float, layers: Sequence[str] =
                 outputs, inputs = matrix(shape)
                 raise UserError(
                     f"--adapters lora:r={rank}: {name} is a matrix of {outputs} x {inputs}; expected a "
-                    f"rank of at most {min(outputs, inputs)}, or other layers ({_such(network, layer.name)})"
+                    f"rank of at most {min(outputs, inputs)}, or other layers ({_such(network, rank)})"
                 )
         return Frozen(
             layer.name,
@@ -51,20 +51,25 @@ def with_bottlenecks(network: Network, units: int, x: Tensor, layers: Sequence[s
 
     UserError: no such layers, or more units than a layer has outputs.
     """
-    outputs: dict[str, Tensor] = {}
+    axes: dict[str, int] = {}  # of the features, and their number, by layer
+    widths: dict[str, int] = {}
     params = {name: torch.empty(shape, device="meta") for name, shape in network.shapes().items()}
     for layer in network.layers:
-        outputs[layer.name] = x = layer.apply(params, x)
+        x = layer.apply(params, x)
+        axes[layer.name] = _axis(layer, x.shape)
+        widths[layer.name] = x.shape[axes[layer.name]]
 
     def adapted(layer: Layer) -> Layer:
-        shape = outputs[layer.name].shape
-        axis = -3 if len(shape) == 4 else -2 if isinstance(layer, Conv1d) else -1
-        if units > shape[axis]:
+        width, axis = widths[layer.name], axes[layer.name]
+        if units > width:
+            wide = [
+                each.name for each in network.layers[:-1] if weights_of(each) and widths[each.name] >= units
+            ]
             raise UserError(
-                f"--adapters bottleneck:d={units}: the layer '{layer.name}' has outputs of width "
-                f"{shape[axis]}; expected at most that, or other layers ({_such(network, layer.name)})"
+                f"--adapters bottleneck:d={units}: the layer '{layer.name}' has outputs of width {width}; "
+                f"expected at most that, or other layers ({_named(wide)})"
             )
-        whole = Bottleneck(layer.name, layer, shape[axis], units, axis)
+        whole = Bottleneck(layer.name, layer, width, units, axis)
         return Frozen(layer.name, whole, trained=tuple(whole.own()))
 
     return _frozen(
@@ -120,9 +125,34 @@ def weights_of(layer: Layer) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _such(network: Network, but: str) -> str:
-    """How to choose layers."""
-    names = [layer.name for layer in network.layers[:-1] if weights_of(layer) and layer.name != but]
+def _axis(layer: Layer, shape: Sequence[int]) -> int:
+    """Where the features of a layer's output are, counted from the last axis.
+
+    Of images they are channels, but of modules that keep these last; of other modules the last convolution or
+    fully connected part tells.
+    """
+    if isinstance(layer, Conv1d):
+        return -2
+    axes = [-3, -1] if len(shape) == 4 else [-1]
+    parts = list(layer.module.modules()) if isinstance(layer, ModuleLayer) else []
+    made = [part for part in parts if isinstance(part, nn.Conv1d | nn.Conv2d | nn.Linear)]
+    if not made:
+        return axes[0]
+    last = made[-1]
+    if len(shape) == 3 and not isinstance(last, nn.Linear):
+        axes = [-2, -1]
+    width = last.out_features if isinstance(last, nn.Linear) else last.out_channels
+    return next((axis for axis in axes if shape[axis] == width), axes[0])
+
+
+def _such(network: Network, rank: int) -> str:
+    """How to choose layers whose matrices can have a rank."""
+    shapes = {layer.name: weights_of(layer).values() for layer in network.layers[:-1]}
+    fitting = [name for name, own in shapes.items() if own and rank <= min(min(matrix(each)) for each in own)]
+    return _named(fitting)
+
+
+def _named(names: Sequence[str]) -> str:
     return f"layers={'+'.join(names[-2:])}" if names else "the network has none"
 
 

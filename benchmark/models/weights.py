@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,9 @@ def read_weights(path: Path) -> Params:
     if start[8:] == b"{":
         return _safetensors(path)
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # of the pickle's version, as if that were what is wrong
+            warnings.simplefilter("ignore", UserWarning)
+            found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UserError(
             f"--weights {path}: it holds more than tensors, and what could run code is not loaded; save a "
@@ -108,6 +111,9 @@ def fit_weights(network: Network, found: Mapping[str, Tensor], name: str) -> Fit
                 fresh[layer.name] = f"{there} is not in the file"
                 break
             tensor = found[there]
+            if reason := _unusable(tensor):
+                fresh[layer.name] = f"{there} is {reason}"
+                break
             if (tuple(tensor.shape) or (1,)) != shape:
                 fresh[layer.name] = f"{there} is {_size(tensor.shape)}, expected {_size(shape)}"
                 break
@@ -143,6 +149,17 @@ def _names(network: Network, layer: Layer) -> dict[str, list[str]]:
             if len(network.layers) == 2 and inner.startswith(prefix):
                 names.append(inner.removeprefix(prefix))
     return found
+
+
+def _unusable(tensor: Tensor) -> str:
+    """Why a tensor cannot be taken as it is: empty if it can."""
+    if tensor.is_meta:
+        return "without values"
+    if tensor.layout != torch.strided:
+        return f"stored as {str(tensor.layout).removeprefix('torch.')}"
+    if not tensor.is_floating_point():
+        return f"of {str(tensor.dtype).removeprefix('torch.')}, not of floating-point numbers"
+    return ""
 
 
 def _size(shape: tuple[int, ...]) -> str:

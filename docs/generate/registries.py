@@ -40,6 +40,7 @@ _RESULTS = {
     "synthetic": "--profile paper --only synthetic",
     "lite": "--profile lite",
     "shifts": "--profile lite --only shifts",
+    "adapters": "--profile lite --only adapters",
 }
 # Documents of the checkout that are a page as they are, by their place.
 DOCUMENTS = {

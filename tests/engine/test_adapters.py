@@ -18,7 +18,7 @@ from pfl_benchmark.engine import features
 from pfl_benchmark.engine.executors import EXECUTORS
 from pfl_benchmark.engine.params import expand
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import ARCHITECTURES
+from pfl_benchmark.models import ARCHITECTURES, network_from_module
 from pfl_benchmark.models.adapters import with_biases, with_bottlenecks, with_head, with_lora
 from pfl_benchmark.models.frozen import begin, merged
 from pfl_benchmark.models.registry import empty_inputs
@@ -153,7 +153,7 @@ def work(algorithm, executor):
 def test_executors_agree_with_outputs_computed_once_or_not(algo, kind, tiny, ready, monkeypatch):
     config = tiny(algo, network="small-bn", adapters=kind, **SHORT)
     if not shares(algo, kind):
-        with pytest.raises(UserError, match="sends nothing of what trains"):
+        with pytest.raises(UserError, match=r"sends nothing of what trains|has a phase that trains"):
             ready(config)
         return
     expected = None
@@ -176,6 +176,30 @@ def test_executors_agree_with_outputs_computed_once_or_not(algo, kind, tiny, rea
             assert (found.samples, found.steps) == (expected[0].samples, expected[0].steps)
             torch.testing.assert_close(found.models, expected[0].models, rtol=1e-3, atol=1e-5)
             torch.testing.assert_close(outputs, expected[1], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_every_method_trains_lora_and_sends_less(algo, tiny, play):
+    """All that can share it; executors agree."""
+    ppfe = {"reduction": "none"} if algo == "ppfe" else {}
+    config, whole = tiny(algo, ppfe, adapters="lora:r=2"), tiny(algo, ppfe)
+    if algo in ("local", "fedbn"):
+        with pytest.raises(UserError, match=r"sends nothing of what trains|keeps batch normalisation"):
+            play(config)
+        return
+    one = play(config)
+    assert one.summary["bytes_up"] > 0
+    if algo in OF_LORA:
+        return
+    sent = play(whole).summary["bytes_up"]
+    assert one.summary["bytes_up"] < sent or algo == "fedproto"  # which sends prototypes alone
+    if not EXECUTORS["stacked"].unable(one.algorithm.task.network, one.algorithm.not_stackable):
+        other = play(config, "stacked")
+        assert other.summary["bytes_up"] == one.summary["bytes_up"]
+        assert other.summary["accuracy"] == pytest.approx(one.summary["accuracy"], abs=0.02)
+        torch.testing.assert_close(
+            dict(other.algorithm.server), dict(one.algorithm.server), rtol=1e-2, atol=1e-3
+        )
 
 
 def test_outputs_are_computed_once_for_all_that_clients_ever_have(tiny, launch, monkeypatch, tmp_path):
@@ -277,6 +301,9 @@ def _inputs(config, client):
         ("lora:r=04", "lora:r=4"),
         (" lora : r=4 , alpha=4 ", "lora:r=4"),
         ("lora:alpha=8,r=4,layers=fc2+fc1", "lora:r=4,alpha=8,layers=fc1+fc2"),
+        ("lora:r=4,alpha=1000000", "lora:r=4,alpha=1000000"),
+        ("lora:r=4,alpha=0.0000001", "lora:r=4,alpha=0.0000001"),
+        ("lora:r=3,alpha=2.99999999", "lora:r=3,alpha=2.99999999"),
         ("bottleneck:d=16", "bottleneck:d=16"),
         ("head", "head"),
         ("bias", "bias"),
@@ -305,9 +332,11 @@ def test_without_them_nothing_of_a_record_changes():
         ("lora:r=4,r=5", "'r=5' is no option"),
         ("lora:rank=4", "'rank=4' is no option of lora; expected r=…, alpha=…, layers=…"),
         ("lora:r=4,alpha=-1", "alpha is '-1'"),
+        ("lora:r=4,layers=+", "layers is '+'; expected names with + between them"),
         ("bottleneck:d=x", "d is 'x'"),
         ("head:r=4", "'r=4' is no option of head; expected none"),
-        ("lora:r=17", "conv1.weight is a matrix of 16 x 9; expected a rank of at most 9"),
+        ("lora:r=17", "16 x 9; expected a rank of at most 9, or other layers (layers=fc1+fc2)"),
+        ("lora:r=999", "expected a rank of at most 9, or other layers (the network has none)"),
         ("lora:r=2,layers=fc9", "no layer of the network"),
         ("lora:r=2,layers=fc3", "trains whole anyway"),
         ("bottleneck:d=17", "outputs of width 16"),
@@ -326,7 +355,7 @@ def test_bad_adapters_have_one_line(adapters, told, command_name, capsys, tmp_pa
     ("fields", "told"),
     [
         ({"algo": "local", "adapters": "lora:r=2"}, "'local' sends nothing of what trains"),
-        ({"algo": "fedproto", "adapters": "head"}, "'fedproto' sends nothing of what trains"),
+        ({"algo": "fedpac", "adapters": "head"}, "'fedpac' has a phase that trains conv1, conv2, fc1, fc2"),
         ({"algo": "fedbabu", "adapters": "head"}, "'fedbabu' sends nothing of what trains"),
         (
             {"algo": "fedbn", "adapters": "lora:r=2"},
@@ -346,6 +375,22 @@ def test_a_network_without_such_layers_is_refused():
     for make in (lambda: with_lora(only, 2, 1.0), lambda: with_biases(only)):
         with pytest.raises(UserError, match="before its last one"):
             make()
+
+
+class Convolutions(torch.nn.Sequential):
+    """[B, 3, 20] to logits; c1 gives 6 channels of 18 places."""
+
+    def __init__(self):
+        super().__init__()
+        self.c1, self.c2 = torch.nn.Conv1d(3, 6, 3), torch.nn.Conv1d(6, 8, 2)
+        self.flat, self.fc = torch.nn.Flatten(), torch.nn.Linear(136, 5)
+
+
+def test_bottlenecks_stand_on_channels_not_on_places():
+    network = network_from_module(Convolutions, ("c1", "c2", "fc"), (3, 20))
+    found = with_bottlenecks(network, 2, torch.empty(2, 3, 20, device="meta")).shapes()
+    assert found["c1.adapter.down.weight"] == (2, 6)
+    assert found["c2.adapter.down.weight"] == (2, 136)  # flattened within the layer
 
 
 def test_the_layers_that_have_adapters_count_in_memory_and_size():

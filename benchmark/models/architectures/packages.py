@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from pfl_benchmark.datasets.vision import import_torchvision
 from pfl_benchmark.errors import UserError, nearest, optional
@@ -22,24 +24,47 @@ def network(module: Module, shape: Shape, classes: int) -> Network:
     """The network of a package's module, without its dropout.
 
     Its children are the layers if the module feeds them one after the other, with a lone `nn.Linear` at the
-    end; else the layers are two, `features` and the classifier `fc`.
+    end; else the layers are two, `features` and the classifier, which has its own name if it is a child of
+    the module (`head`), and `fc` if it is further inside.
 
     Raises:
         UserError: neither can be done, or the package's module cannot be made for these data.
     """
     make = partial(_plain, module, shape, classes)
+    whole = make()
+    _try_out(whole, shape)
     try:
-        return network_from_module(make, split_points(make()), shape)
+        return network_from_module(make, split_points(whole), shape)
     except UserError:
-        return network_from_module(partial(_cut, make, classes), ("features", "fc"), shape)
+        cut = partial(_cut, make, classes)
+        return network_from_module(cut, [*dict(cut().named_children())], shape)
 
 
 def _plain(module: Module, shape: Shape, classes: int) -> nn.Module:
-    whole = module(shape, classes)
+    with warnings.catch_warnings():  # of the package's future
+        warnings.simplefilter("ignore", FutureWarning)
+        whole = module(shape, classes)
     for part in whole.modules():
         if isinstance(part, nn.modules.dropout._DropoutNd):
             part.p = 0.0
     return whole
+
+
+def _try_out(whole: nn.Module, shape: Shape) -> None:
+    """Refuse (UserError) a module that cannot take such images, or gives more than logits in training."""
+    try:
+        with torch.no_grad():
+            found = whole(torch.zeros(2, *shape))
+    except (RuntimeError, ValueError, AssertionError) as error:
+        size = " x ".join(map(str, shape))
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"it cannot take images of {size} ({reason:.120}); take another of its networks"
+        ) from error
+    if not isinstance(found, Tensor):
+        raise UserError(
+            f"in training it gives {type(found).__name__}, and not logits alone; take another of its networks"
+        )
 
 
 def _cut(make: Callable[[], nn.Module], classes: int) -> nn.Module:
@@ -54,7 +79,7 @@ def _cut(make: Callable[[], nn.Module], classes: int) -> nn.Module:
     theirs = linear[found[-1]]  # perhaps of a class of its own
     fc = nn.Linear(theirs.in_features, classes, theirs.bias is not None, device="meta")
     fc.load_state_dict(theirs.state_dict(), assign=True)
-    return nn.Sequential(OrderedDict(features=whole, fc=fc))
+    return nn.Sequential(OrderedDict([("features", whole), ("fc" if parent else name, fc)]))
 
 
 def _sized(create: Callable[..., nn.Module], size: str, height: int) -> nn.Module:
