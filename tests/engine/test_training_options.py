@@ -120,7 +120,9 @@ def test_training_is_pytorchs(case, factor, task):
     found = ours(task, factor=factor).models["model"]
     for position, client in enumerate(CLIENTS):
         expected = theirs(task, client, make, factor=factor, **more)
-        torch.testing.assert_close(row(found, position), expected, rtol=1e-3, atol=2e-5)
+        # Adam divides by a gradient's size: of one near zero, rounding comes to a part of a step of 0.002.
+        atol = 2e-4 if "Adam" in case else 2e-5
+        torch.testing.assert_close(row(found, position), expected, rtol=1e-3, atol=atol)
 
 
 @pytest.mark.parametrize("steps", [1, 4, 11])
