@@ -24,8 +24,8 @@ usage: ./run_all.sh [--profile quick|lite|paper] [options of `python -m benchmar
   --wandb offline  also log to Weights & Biases (online: with a key)
   --dry-run        print what would run and how long it would take
   test             run linter, type checker and tests, with one process per core
-  test --fast      the same without the slow tests, which it lists; under a minute on two cores after the first call
-  test --all       the same with every method in every test over all methods; without it some take turns
+  test --fast      without slow tests and most cases of the others
+  test --all       with heavy tests (tests/heavy.txt) and every method in every test over all methods
   setup            create .venv with the packages of requirements.txt, nothing else; other calls do so, too
   doctor           print what is here (Python, PyTorch, GPU, cores, memory, disk, data), what is missing, and what
                    to do about it; installs nothing

@@ -47,7 +47,12 @@ TINY = {
 }
 
 
-SLOW = Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split()
+def _named(file):
+    return tuple(Path(__file__).with_name(file).read_text(encoding="utf-8").split())
+
+
+HEAVY = _named("heavy.txt")  # 8 s and more in all; they run where files, -k or --all are given
+SLOW = (*HEAVY, *_named("slow.txt"))  # and those of which a case takes 0.7 s and more
 
 
 # In a run of the whole suite, tests over the registry of methods take these, which differ most in what they
@@ -55,10 +60,11 @@ SLOW = Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").split()
 # or --all are given they take all methods.
 ALWAYS = ("fedavg", "fedper", "ditto", "scaffold", "ppfe")
 SHARE = 6
+MOST = 6  # cases of one test under --fast
 
 
 def pytest_addoption(parser):
-    parser.addoption("--fast", action="store_true", help="leave out what tests/slow.txt names")
+    parser.addoption("--fast", action="store_true", help="leave out slow tests, and most cases of others")
     parser.addoption("--all", action="store_true", help="tests over the methods with all of them, not some")
 
 
@@ -70,14 +76,23 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what options say; files with slow tests come first, so that none of these is last alone."""
-    slow = [item for item in items if item.nodeid.startswith(tuple(SLOW))]
-    left_out = set(slow) if config.getoption("--fast") else set()
+    slow = [item for item in items if item.nodeid.startswith(SLOW)]
+    left_out = {*slow, *_beyond(items, MOST)} if config.getoption("--fast") else set()
     if not config.getoption("--all"):
-        left_out |= _not_drawn(items)
+        left_out |= {*_not_drawn(items), *(item for item in slow if item.nodeid.startswith(HEAVY))}
     config.hook.pytest_deselected(items=[*left_out])
     items[:] = [item for item in items if item not in left_out]
     files = {item.path for item in slow}
     items.sort(key=lambda item: item.path not in files)
+
+
+def _beyond(items, most):
+    """Of tests with more cases, those that are not drawn."""
+    cases = defaultdict(list)
+    for item in items:
+        cases[item.path, item.originalname].append(item)
+    for group in cases.values():
+        yield from sorted(group, key=lambda item: zlib.crc32(item.nodeid.encode()))[most:]
 
 
 def _not_drawn(items):
@@ -102,12 +117,10 @@ def _not_drawn(items):
 
 def pytest_terminal_summary(terminalreporter, config):
     if not config.getoption("--all"):
-        text = f"tests over all methods ran with {len(ALWAYS)} of them and a sixth of the others"
-        terminalreporter.section(f"{text}; --all: with all")
-    if config.getoption("--fast"):
-        terminalreporter.section("left out by --fast (all kinds of runs are tested without it)")
-        for name in SLOW:
-            terminalreporter.line(name)
+        names = ["tests/heavy.txt", f"methods but {len(ALWAYS)} and a sixth of the others"]
+        if config.getoption("--fast"):
+            names += ["tests/slow.txt", f"cases of a test beyond {MOST}"]
+        terminalreporter.section(f"left out: {', '.join(names)}; --all: nothing")
 
 
 @pytest.fixture
