@@ -2,10 +2,12 @@
 
 import io
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from pfl_benchmark.engine import checkpoints
 from pfl_benchmark.engine.executors import LoopExecutor
 from pfl_benchmark.engine.rounds import Diverged
 from pfl_benchmark.experiment.execution import Execution
@@ -53,6 +55,7 @@ def test_slow_checkpoints_are_rare_and_none_follows_the_last_round(spent, rounds
         return spent
 
     monkeypatch.setattr(RunRecord, "save_checkpoint", save)
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(perf_counter=lambda: 0.0))  # `spent` is all
     go(1e-9)
     assert saved == rounds
 
