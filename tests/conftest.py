@@ -13,7 +13,10 @@ import torch
 
 import pfl_benchmark.engine.clients as pieces
 from pfl_benchmark.algorithms import ALGORITHMS, find
+from pfl_benchmark.config import own_data
 from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.config.settings import SETTINGS
+from pfl_benchmark.datasets.registry import DATASETS, MODULES
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.budget import Plan
 from pfl_benchmark.engine.executors import EXECUTORS, LoopExecutor
@@ -24,7 +27,7 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import Prepared, prepare
 from pfl_benchmark.experiment.runner import run_cell
 from pfl_benchmark.experiment.unrecorded import Quiet
-from pfl_benchmark.models import Params
+from pfl_benchmark.models import ARCHITECTURES, NETWORKS, Params
 from pfl_benchmark.records.writer import RunRecord
 from pfl_benchmark.resolve.run import resolve, with_hyper
 
@@ -51,7 +54,7 @@ def _named(file):
     return tuple(Path(__file__).with_name(file).read_text(encoding="utf-8").split())
 
 
-HEAVY = _named("heavy.txt")  # 8 s and more in all; they run where files, -k or --all are given
+HEAVY = _named("heavy.txt")  # 6 s and more in all; they run where files, -k or --all are given
 SLOW = (*HEAVY, *_named("slow.txt"))  # and those of which a case takes 0.7 s and more
 
 
@@ -129,6 +132,18 @@ def own_catalogue(monkeypatch):
     from own_studies import replace_catalogue
 
     replace_catalogue(monkeypatch)
+
+
+@pytest.fixture
+def registries_restored():
+    """Datasets, settings and networks that a test registers are gone after it."""
+    kept = [
+        (one, dict(one)) for one in (DATASETS, MODULES, SETTINGS, NETWORKS, ARCHITECTURES, own_data._LOADED)
+    ]
+    yield
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)
 
 
 @pytest.fixture

@@ -9,24 +9,15 @@ import pytest
 from PIL import Image
 
 from pfl_benchmark.cli import main
-from pfl_benchmark.config import own_data
-from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.own import OWN_DATA
-from pfl_benchmark.datasets.registry import DATASETS, MODULES
-from pfl_benchmark.models import NETWORKS
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch, tmp_path):
+def restored(monkeypatch, tmp_path, registries_restored):
     """Every test begins without own data, and with a cache of its own."""
     monkeypatch.setenv(OWN_DATA, "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    kept = [(one, dict(one)) for one in (DATASETS, MODULES, SETTINGS, NETWORKS, own_data._LOADED)]
-    yield
-    for registry, before in kept:
-        registry.clear()
-        registry.update(before)
 
 
 def answer(capsys, *words):

@@ -6,11 +6,8 @@ import torch
 from torch.utils.data import TensorDataset
 
 from pfl_benchmark import federated, grid, load_model, run
-from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.datasets.api import DATASETS, load
-from pfl_benchmark.datasets.registry import MODULES
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.models import NETWORKS
 from tests.helpers.python import TINY
 
 RUN = {**{name: value for name, value in TINY.items() if name in ("local_epochs", "device", "executor")}}
@@ -19,14 +16,7 @@ DIGITS = load("digits")
 X, Y = DIGITS.train.x[:120], DIGITS.train.y[:120]  # uint8 [N, 1, 8, 8]
 
 
-@pytest.fixture(autouse=True)
-def as_before():
-    registries = (DATASETS, MODULES, SETTINGS, NETWORKS)
-    kept = [dict(registry) for registry in registries]
-    yield
-    for registry, before in zip(registries, kept, strict=True):
-        registry.clear()
-        registry.update(before)
+pytestmark = pytest.mark.usefixtures("registries_restored")
 
 
 def of_three(x, y):

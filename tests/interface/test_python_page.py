@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pfl_benchmark.models import ARCHITECTURES
-
 PAGE = Path(__file__).resolve().parents[2] / "docs/site/python.md"
 
 
-def test_its_examples_run(tmp_path, monkeypatch):
+def test_its_examples_run(tmp_path, monkeypatch, registries_restored):
     pytest.importorskip("safetensors")
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     assert len(blocks) >= 4
@@ -23,7 +21,6 @@ def test_its_examples_run(tmp_path, monkeypatch):
         page = importlib.import_module("page_of_examples")
     finally:
         sys.modules.pop("page_of_examples", None)
-        ARCHITECTURES.pop("net", None)
     assert len(page.records) == 3
     assert (tmp_path / "results/grid/tables/grid.tex").is_file()
     assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
