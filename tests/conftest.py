@@ -68,7 +68,7 @@ MOST = 6  # cases of one test under --fast
 
 def pytest_addoption(parser):
     parser.addoption("--fast", action="store_true", help="leave out slow tests, and most cases of others")
-    parser.addoption("--all", action="store_true", help="tests over the methods with all of them, not some")
+    parser.addoption("--all", action="store_true", help="heavy tests, too, and all methods, not some")
 
 
 def pytest_configure(config):
@@ -119,11 +119,15 @@ def _not_drawn(items):
 
 
 def pytest_terminal_summary(terminalreporter, config):
+    names = []
+    if config.getoption("--fast") or not config.getoption("--all"):
+        names += ["tests/heavy.txt"]
+    if config.getoption("--fast"):
+        names += ["tests/slow.txt", f"cases of a test beyond {MOST}"]
     if not config.getoption("--all"):
-        names = ["tests/heavy.txt", f"methods but {len(ALWAYS)} and a sixth of the others"]
-        if config.getoption("--fast"):
-            names += ["tests/slow.txt", f"cases of a test beyond {MOST}"]
-        terminalreporter.section(f"left out: {', '.join(names)}; --all: nothing")
+        names += [f"methods but {len(ALWAYS)} and a sixth of the others"]
+    if names:
+        terminalreporter.section(f"left out: {', '.join(names)}; --all alone: nothing")
 
 
 @pytest.fixture

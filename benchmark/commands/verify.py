@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import random
 from collections.abc import Sequence
@@ -223,9 +222,12 @@ def _known(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
 
 def _has_weights(record: Record) -> bool:
     """Whether the file of weights that a run begins with is here, if it begins with one."""
-    with contextlib.suppress(UserError):
-        return not record.config.weights or file_of_weights(record.config.weights).is_file()
-    return False
+    try:
+        if record.config.weights:
+            file_of_weights(record.config.weights)
+    except UserError:
+        return False
+    return True
 
 
 def _drawn(records: Sequence[Record], count: int | None) -> list[Record]:

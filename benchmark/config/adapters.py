@@ -94,6 +94,6 @@ def _alpha(text: str, given: dict[str, str]) -> float:
     value = given.get("alpha", "0")
     if "alpha" in given and not (re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) and 0 < float(value) <= 1e6):
         raise UserError(
-            f"--adapters {text}: alpha is '{value}'; expected a number from 0 to a million, as in alpha=8"
+            f"--adapters {text}: alpha is '{value}'; expected above 0, at most 1000000, as in alpha=8"
         )
     return float(value)

@@ -77,10 +77,15 @@ def in_words(name: str, value: object) -> str:
     words = name.replace("_", " ")
     if isinstance(value, bool):
         return words if value else f"no {words}"
-    return f"{words} {shown(name, value)}"
+    return f"{words} {_shown(name, value)}"
 
 
-def shown(name: str, value: object) -> object:
+def as_flag(name: str, value: object) -> str:
+    """`as_words` for people: ``--lr 0.1``."""
+    return " ".join(as_words(name, _shown(name, value)))
+
+
+def _shown(name: str, value: object) -> object:
     """A field's value, but a checksum only as far as it takes to tell it from others."""
     return f"{value:.15}" if name == "weights" else value
 

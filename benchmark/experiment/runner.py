@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_words, changes, describe_split, shown
+from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_flag, changes, describe_split
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.weights import seen
 from pfl_benchmark.console.terminal import say, shown_path
@@ -195,6 +195,5 @@ def run_single(
 def _describe_setting(setting: str, config: RunConfig) -> str:
     changed = changes(setting, config, PROTOCOL_FIELDS)
     changed.pop("rounds", None)  # is told when they begin
-    words = (" ".join(as_words(name, shown(name, value))) for name, value in changed.items())
-    parts = [describe_split(config), *words]
+    parts = [describe_split(config), *(as_flag(*item) for item in changed.items())]
     return f"{setting} ({', '.join(parts)}), seed {config.seed}"

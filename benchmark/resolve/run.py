@@ -15,7 +15,7 @@ import torch
 
 from pfl_benchmark.algorithms import ALGORITHMS, find
 from pfl_benchmark.config.adapters import EXAMPLES, read_adapters
-from pfl_benchmark.config.fields import as_typed, as_words, meant, shown
+from pfl_benchmark.config.fields import as_flag, as_typed, meant
 from pfl_benchmark.config.flags import config_of
 from pfl_benchmark.config.network import knows_network, network_of
 from pfl_benchmark.config.run_config import REFUSABLE, RunConfig
@@ -89,9 +89,8 @@ def resolve(config: RunConfig, execution: Places | None = None, ablation: str | 
         )
     for name in REFUSABLE:
         if name in method.refuses and getattr(config, name) != getattr(RunConfig, name):
-            value = shown(name, getattr(config, name))
             raise NotDefined(
-                f"{' '.join(as_words(name, value))}: this is not for '{method.name}', "
+                f"{as_flag(name, getattr(config, name))}: this is not for '{method.name}', "
                 f"{method.refuses[name]}; drop the flag or choose another --algo"
             )
     if method.needs_adapters and read_adapters(config.adapters or "head").kind != method.needs_adapters:

@@ -119,7 +119,7 @@ encode = FederatedData.encode
 
 @pytest.fixture
 def in_float64(monkeypatch):
-    """``in_float64(task)``: the task with inputs, parameters and all that is computed from them in float64."""
+    """``in_float64(task)``: the task with its inputs and all that is computed in float64."""
     monkeypatch.setattr(FederatedData, "encode", lambda self, raw: encode(self, raw).double())
     monkeypatch.setitem(Program._zeros.__kwdefaults__, "dtype", torch.float64)
 

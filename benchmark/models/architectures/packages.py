@@ -36,8 +36,9 @@ def network(module: Module, shape: Shape, classes: int) -> Network:
     try:
         return network_from_module(make, split_points(whole), shape)
     except UserError:
-        cut = partial(_cut, make, classes)
-        return network_from_module(cut, [*dict(cut().named_children())], shape)
+        classifier = _classifier(whole, classes)
+        layers = ("features", "fc" if "." in classifier else classifier)
+        return network_from_module(partial(_cut, make, classifier, layers), layers, shape)
 
 
 def _plain(module: Module, shape: Shape, classes: int) -> nn.Module:
@@ -67,19 +68,25 @@ def _try_out(whole: nn.Module, shape: Shape) -> None:
         )
 
 
-def _cut(make: Callable[[], nn.Module], classes: int) -> nn.Module:
-    """The module as two children: all but its classifier, and that."""
-    whole = make()
-    linear = {name: part for name, part in whole.named_modules() if isinstance(part, nn.Linear)}
-    found = [name for name, part in linear.items() if part.out_features == classes]
+def _classifier(whole: nn.Module, classes: int) -> str:
+    """The name of the last fully connected layer that gives so many outputs; UserError: there is none."""
+    linear = (item for item in whole.named_modules() if isinstance(item[1], nn.Linear))
+    found = [name for name, part in linear if part.out_features == classes]
     if not found:
         raise UserError("it has no fully connected layer that gives the logits; take another of its networks")
-    parent, _, name = found[-1].rpartition(".")
+    return found[-1]
+
+
+def _cut(make: Callable[[], nn.Module], classifier: str, layers: Sequence[str]) -> nn.Module:
+    """The module as two children, called as `layers`: all but its classifier, and that."""
+    whole = make()
+    theirs = whole.get_submodule(classifier)
+    assert isinstance(theirs, nn.Linear)  # perhaps of a class of its own
+    parent, _, name = classifier.rpartition(".")
     setattr(whole.get_submodule(parent), name, nn.Identity())
-    theirs = linear[found[-1]]  # perhaps of a class of its own
-    fc = nn.Linear(theirs.in_features, classes, theirs.bias is not None, device="meta")
+    fc = nn.Linear(theirs.in_features, theirs.out_features, theirs.bias is not None, device="meta")
     fc.load_state_dict(theirs.state_dict(), assign=True)
-    return nn.Sequential(OrderedDict([("features", whole), ("fc" if parent else name, fc)]))
+    return nn.Sequential(OrderedDict(zip(layers, (whole, fc), strict=True)))
 
 
 def _sized(create: Callable[..., nn.Module], size: str, height: int) -> nn.Module:
