@@ -30,8 +30,12 @@ def export(form: str, folder: Path, info: DatasetInfo, dataset: Dataset, split: 
 
     form: one of `FORMS`.
 
-    Raises UserError where the folder exists and is not empty, or cannot be written.
+    Raises UserError where the folder exists and is not empty, or cannot be written, or data drift.
     """
+    if split.turn:
+        raise UserError(
+            f"--export {form}: files cannot say that data change in round {split.turn}; drop --shift drift"
+        )
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(f"--export: {folder} exists and is not empty; give the name of a new folder")

@@ -55,7 +55,7 @@ def _named(file):
 
 
 HEAVY = _named("heavy.txt")  # 6 s and more in all; they run where files, -k or --all are given
-SLOW = (*HEAVY, *_named("slow.txt"))  # and those of which a case takes 0.7 s and more
+SLOW = (*HEAVY, *_named("slow.txt"))  # and those of which a case takes 0.3 s and more
 
 
 # In a run of the whole suite, tests over the registry of methods take these, which differ most in what they
@@ -63,7 +63,7 @@ SLOW = (*HEAVY, *_named("slow.txt"))  # and those of which a case takes 0.7 s an
 # or --all are given they take all methods.
 ALWAYS = ("fedavg", "fedper", "ditto", "scaffold", "ppfe")
 SHARE = 6
-MOST = 6  # cases of one test under --fast
+MOST = 3  # cases of one test under --fast
 
 
 def pytest_addoption(parser):

@@ -69,6 +69,11 @@ def _details(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         "global_accuracy": ("  global test", "the shared model on the test samples of all clients"),
     }
     rows = [(head, percent(summary[name]), text) for name, (head, text) in told.items() if name in summary]
+    if drift := summary.get("drift"):
+        back = drift["recovery"]
+        again = "not reached again" if back is None else f"reached again after {back} round{'s' * (back > 1)}"
+        about = f"after round {drift['round']}, from which on data differ; before {percent(drift['before'])}"
+        rows.append(("  drift", percent(drift["after"]), f"{about}, {again}"))
     if new := summary.get("new_clients"):
         about = f"{new['clients']} clients that took no part in training"
         about += f", {new['samples']:,} samples trained on"

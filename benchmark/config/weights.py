@@ -65,9 +65,8 @@ def file_of_weights(checksum: str) -> Path:
     )
 
 
-def seen(checksum: str, dataset: str) -> str:
+def seen(file: Path, dataset: str) -> str:
     """A line if weights were trained on a dataset, as the card beside their file says; else empty."""
-    file = file_of_weights(checksum)
     with contextlib.suppress(OSError, ValueError, AttributeError):
         if json.loads(file.with_suffix(".json").read_text(encoding="utf-8")).get("dataset") == dataset:
             return (

@@ -367,16 +367,26 @@ class _Loop:
         return summary
 
     def _drift(self) -> dict[str, Any]:
-        """How accuracy fell where clients' data changed, and how soon it was as high again."""
+        """How accuracy fell where clients' data changed, and how soon it was as high again.
+
+        Of the evaluations of one kind: models that are personal from another round on do not recover.
+        """
         turn = self.algorithm.task.data.turn
         if not 0 < turn <= self.end:
             return {}
-        known = {line["round"]: line["accuracy"] for line in self.lines if "accuracy" in line}
+        lines = {line["round"]: line for line in self.lines if "accuracy" in line}
+        kind = lines[turn - 1]["evaluated"]
+        known = {number: line["accuracy"] for number, line in lines.items() if line["evaluated"] == kind}
         again = (number for number, found in known.items() if number >= turn and found >= known[turn - 1])
         back = next(again, None)
         recovery = None if back is None else back - turn + 1
         return {
-            "drift": {"round": turn, "before": known[turn - 1], "after": known[turn], "recovery": recovery}
+            "drift": {
+                "round": turn,
+                "before": known[turn - 1],
+                "after": lines[turn]["accuracy"],
+                "recovery": recovery,
+            }
         }
 
     def _costs(self) -> dict[str, Any]:

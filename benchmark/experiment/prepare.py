@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pfl_benchmark.config.run_config import RunConfig
-from pfl_benchmark.config.weights import file_of_weights
+from pfl_benchmark.config.weights import file_of_weights, seen
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.standardise import standardise
 from pfl_benchmark.engine.algorithm import Algorithm, RunContext
@@ -170,7 +170,7 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
 
 
 def _weights(config: RunConfig, network: Network) -> tuple[Params, Mapping[str, Any], str]:
-    """Tensors that a network begins with, what is on record of them, and a note."""
+    """Tensors that a network begins with, what is on record of them, and notes."""
     if not config.weights:
         return {}, {}, ""
     path = file_of_weights(config.weights)
@@ -181,7 +181,8 @@ def _weights(config: RunConfig, network: Network) -> tuple[Params, Mapping[str, 
         "fresh_layers": [*fitted.fresh],
         "unused_tensors": len(fitted.unused),
     }
-    return fitted.tensors, about, fitted.note(path.name)
+    notes = (fitted.note(path.name), seen(path, config.dataset))
+    return fitted.tensors, about, "\n".join(filter(None, notes))
 
 
 def _check_shared(prepared: Prepared) -> None:

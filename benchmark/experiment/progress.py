@@ -55,7 +55,7 @@ class RunProgress:
         taken_over = " | its first rounds are taken over from a run that shares them"
         beginning = f" | resumes after round {done}" if self._resumes else taken_over
         print(self._headline + beginning * bool(done), file=sys.stderr, flush=True)
-        self._rounds, self._done, self._printed = rounds, done, done
+        self._rounds, self._done, self._printed, self._evaluated = rounds, done, done, done
         self._started = time.monotonic()
         if self._interactive:
             self._bar = Progress(
@@ -84,12 +84,14 @@ class RunProgress:
             self._bar.update(self._bar.task_ids[0], completed=number, description=self._figures(line))
         elif self._due(number, "accuracy" in line):
             self._printed = number
+            if "accuracy" in line:
+                self._evaluated = number
             print(self._plain(line), file=sys.stderr, flush=True)
 
     def _due(self, number: int, evaluated: bool) -> bool:
         """Evaluated rounds are worth a line; where they are rare, others are, too."""
         step = math.ceil(self._rounds / _LINES)
-        waited = number - self._printed
+        waited = number - (self._evaluated if evaluated else self._printed)
         return number == self._rounds or waited >= (step if evaluated else 2 * step)
 
     def _figures(self, line: Mapping[str, Any]) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from pfl_benchmark.config.fields import PROTOCOL_FIELDS, as_flag, changes, describe_split
 from pfl_benchmark.config.run_config import RunConfig
-from pfl_benchmark.config.weights import seen
 from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.engine.algorithm import smaller
 from pfl_benchmark.engine.budget import plan_rounds
@@ -88,8 +87,7 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
             memory = ClientMemory(record.folder, execution.pick_client_memory(prepared.task.data.device))
             with memory.used():
                 algorithm = prepared.make(plan.rounds)
-            known = seen(config.weights, config.dataset) if config.weights else ""
-            notes = (prepared.note, known, *Hooks(algorithm).notes(), replacement_note())
+            notes = (prepared.note, *Hooks(algorithm).notes(), replacement_note())
             for note in filter(None, notes):
                 print(note, file=sys.stderr)
             plugins = installed_plugins(config, resolved.plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,10 +22,26 @@ def right_clusters(groups: Sequence[int], clusters: Sequence[int]) -> float:
     return float(table[linear_sum_assignment(-table)].sum() / len(groups))
 
 
-def clusters_found(record: Record) -> float | None:
-    """`right_clusters` of a run's clients; None without groups, or where the method has no clusters."""
+@dataclass(frozen=True)
+class Found:
+    """Clusters of a run's clients beside their groups.
+
+    Attributes:
+        groups, clusters: how many have a client.
+        right: the share of clients in the right cluster (`right_clusters`).
+    """
+
+    groups: int
+    clusters: int
+    right: float
+
+
+def clusters_found(record: Record) -> Found | None:
+    """What a run has found; None without groups from its start, or where the method has no clusters."""
     clusters = record.diagnostics.get("clusters")
-    groups = next((facts["groups"] for facts in record.shifts.values() if "groups" in facts), None)
+    known = (facts for facts in record.shifts.values() if "drifting" not in facts)
+    groups = next((facts["groups"] for facts in known if "groups" in facts), None)
     if groups is None or not isinstance(clusters, list) or len(clusters) > len(groups):
         return None
-    return right_clusters(groups[: len(clusters)], clusters)
+    groups = groups[: len(clusters)]
+    return Found(len({*groups}), len({*clusters}), right_clusters(groups, clusters))

@@ -87,9 +87,7 @@ class Shift(ABC):
                     check_range(spec.name, getattr(self, spec.name), spec.metadata["within"])
                 except UserError as error:
                     text = str(error).removeprefix(f"--{spec.name.replace('_', '-')}")
-                    raise UserError(
-                        f"--shift {self.key()}: the {spec.name.replace('_', ' ')}{text}"
-                    ) from error
+                    raise UserError(f"--shift {self.key()}: {spec.name.upper()}{text}") from error
 
     @classmethod
     def key(cls) -> str:
@@ -99,7 +97,7 @@ class Shift(ABC):
     @classmethod
     def usage(cls) -> str:
         """How it is written, with the defaults of its options."""
-        return ":".join([cls.key(), *(f"{spec.default:g}" for spec in dataclasses.fields(cls))])
+        return ":".join([cls.key(), *(plain_text(spec.default) for spec in dataclasses.fields(cls))])
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -120,8 +118,8 @@ class Shift(ABC):
             except ValueError as error:
                 what = "a whole number" if kind is int else "a number"
                 raise UserError(
-                    f"--shift {cls.key()}: the {spec.name.replace('_', ' ')} is '{part:.40}'; expected "
-                    f"{what}, such as {cls.usage()}"
+                    f"--shift {cls.key()}: {spec.name.upper()} is '{part:.40}'; expected {what}, such as "
+                    f"{cls.usage()}"
                 ) from error
         return cls(**values)
 
@@ -134,7 +132,7 @@ class Shift(ABC):
         values = [(getattr(self, spec.name), spec.default) for spec in dataclasses.fields(self)]
         while len(values) > 1 and values[-1][0] == values[-1][1]:
             values.pop()
-        return ":".join([self.key(), *(f"{value:g}" for value, _ in values)])
+        return ":".join([self.key(), *(plain_text(value) for value, _ in values)])
 
     def check(self, about: About) -> None:
         """Refuse data that it cannot change. Raises UserError."""
@@ -152,7 +150,9 @@ class Shift(ABC):
     def apply(self, samples: ClientSamples, draw: Draw) -> Mapping[str, Any]:
         """Change the clients' samples; all randomness comes from `draw`.
 
-        Returns what is worth having on record, as JSON values: a list has an entry for each client.
+        Returns what is worth having on record, as JSON values: a list has an entry for each of the clients.
+
+        Raises UserError where it can change none of them.
         """
 
 
@@ -193,7 +193,10 @@ def read_shifts(text: str) -> tuple[Shift, ...]:
     """
     if text == NO_SHIFT:
         return ()
-    found = sorted((read_shift(part.strip()) for part in text.split(JOINT)), key=lambda shift: shift.place)
+    parts = [part.strip() for part in text.split(JOINT)]
+    if NO_SHIFT in parts:
+        raise UserError(f"--shift {NO_SHIFT} stands alone; drop it, or the other shifts")
+    found = sorted((read_shift(part) for part in parts), key=lambda shift: shift.place)
     for one, other in itertools.pairwise(found):
         if one.kind == other.kind:
             raise UserError(f"--shift {one.text} and --shift {other.text} are of one kind; give one of them")
@@ -216,6 +219,12 @@ def read_shift(text: str) -> Shift:
         usual = ", ".join(shift.usage() for shift in SHIFTS.values() if shift.kind == kind)
         raise UserError(f"unknown shift '{text}'{nearest(name, names)}; known of this kind: {usual}")
     return SHIFTS[f"{kind}={name}"].read(options)
+
+
+def plain_text(value: float) -> str:
+    """A number as people write it, all of its digits: 0.2, 3."""
+    short = f"{value:g}"
+    return short if float(short) == value else str(value)
 
 
 def in_text(shifts: Iterable[Shift]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pfl_benchmark.datasets.shifts.base import NO_SHIFT, About, Draw, Shift, read_shift, register
+from pfl_benchmark.datasets.shifts.base import NO_SHIFT, About, Draw, Shift, plain_text, read_shift, register
 from pfl_benchmark.datasets.shifts.samples import ClientSamples
 from pfl_benchmark.errors import UserError, check_range, is_plain
 
@@ -44,7 +44,11 @@ class Drift(Shift):
             rest = after
         except ValueError:
             pass
-        check_range("shift", share, "(0, 1]", f" as the share of drift={text}")
+        try:
+            check_range("share", share, "(0, 1]")
+        except UserError as error:
+            what = str(error).removeprefix("--share")
+            raise UserError(f"--shift drift={text}: SHARE{what}, such as {cls.usage()}") from error
         if rest in ("", NO_SHIFT):
             raise UserError(f"--shift drift={text}: expected a shift behind the round, such as {cls.usage()}")
         shift = read_shift(rest)
@@ -57,7 +61,7 @@ class Drift(Shift):
 
     @property
     def text(self) -> str:
-        return f"drift={self.round}:{self.share:g}:{self.shift.text}"
+        return f"drift={self.round}:{plain_text(self.share)}:{self.shift.text}"
 
     def check(self, about: About) -> None:
         if not 2 <= self.round <= about.rounds:
@@ -71,7 +75,7 @@ class Drift(Shift):
         return f"from round {self.round} on {self.shift.describe()} for {100 * self.share:g} % of clients"
 
     def apply(self, samples: ClientSamples, draw: Draw) -> Mapping[str, Any]:
-        order = draw("drift", 0).permutation(max(samples.numbers) + 1)
+        order = draw("drift", 0).permutation(samples.everyone)
         count = max(1, round(self.share * len(order)))
         drifting = [client for client, number in enumerate(samples.numbers) if order[number] < count]
         found: dict[str, Any] = {}

@@ -58,7 +58,7 @@ class Groups(Shift):
 
     def apply(self, samples: ClientSamples, draw: Draw) -> Mapping[str, Any]:
         classes, rng = samples.dataset.classes, draw(f"concept-{self.name}", 0)
-        order = rng.permutation(max(samples.numbers) + 1)
+        order = rng.permutation(samples.everyone)
         members = [int(order[number]) % self.groups for number in samples.numbers]
         names = self.first(classes)
         while len(names) < self.groups:

@@ -10,12 +10,16 @@ import numpy as np
 
 from pfl_benchmark.datasets.shifts.base import Draw, Shift, register
 from pfl_benchmark.datasets.shifts.samples import HALVES, ClientSamples
+from pfl_benchmark.errors import UserError
 
 
 @register
 @dataclass(frozen=True)
 class OtherClasses(Shift):
-    """Clients get as many samples of classes that they do not have, the same in training and in testing."""
+    """Clients get as many samples of classes that they do not have, the same in training and in testing.
+
+    Those who have all classes keep what they have.
+    """
 
     kind: ClassVar[str] = "classes"
     name: ClassVar[str] = "other"
@@ -25,22 +29,30 @@ class OtherClasses(Shift):
         return "other classes"
 
     def apply(self, samples: ClientSamples, draw: Draw) -> Mapping[str, Any]:
-        dataset, found = samples.dataset, []
+        dataset, found, changed = samples.dataset, [], False
+        rows_of = {half: np.arange(len(getattr(dataset, half))) for half in HALVES}
+        if dataset.train is dataset.test:  # what is one client's to train on stays out of others' test data
+            rows_of = {half: samples.used(half) for half in HALVES}
+        known = np.intersect1d(*(np.unique(getattr(dataset, half).y[rows]) for half, rows in rows_of.items()))
         for client, number in enumerate(samples.numbers):
             rng = draw("classes", number)
             had = np.unique(samples.get(client, "train")[1])
-            known = np.intersect1d(np.unique(dataset.train.y), np.unique(dataset.test.y))
             free = np.setdiff1d(known, had)
             if not len(free):  # it has all of them
                 found.append(sorted(had.tolist()))
                 continue
-            chosen = rng.permutation(free)[: len(had)]
+            chosen, changed = rng.permutation(free)[: len(had)], True
             for half in HALVES:
                 pool, size = getattr(dataset, half), len(samples.get(client, half)[1])
-                rows = np.flatnonzero(np.isin(pool.y, chosen))
+                rows = rows_of[half][np.isin(pool.y[rows_of[half]], chosen)]
                 taken = rng.permutation(rows)[:size]
                 if len(taken) < size:  # a small dataset: some twice
                     taken = np.concatenate([taken, rng.choice(rows, size - len(taken))])
                 samples.put(client, half, pool.x[taken], pool.y[taken])
             found.append(sorted(chosen.tolist()))
+        if not changed:
+            raise UserError(
+                f"--shift {self.key()}: these clients have all classes, so there are no others; choose a "
+                "--partition that gives clients some of the classes, such as shards, or another shift"
+            )
         return {"classes": found}

@@ -20,12 +20,14 @@ class ClientSamples:
     """The samples of every client; what two clients share is not shared any more once it is changed.
 
     Attributes:
-        clients: the number of clients.
+        clients: the number of clients that are here.
         numbers: by which each of them draws.
+        everyone: the number of all clients; `numbers` are below it.
     """
 
     def __init__(self, dataset: Dataset, split: Split, numbers: Sequence[int]) -> None:
         self.dataset, self.clients, self.numbers = dataset, split.clients, list(numbers)
+        self.everyone = split.clients
         self._split = split
         self._rows = {half: list(getattr(split, half)) for half in HALVES}
         self._own: dict[Half, dict[int, Pair]] = {"train": {}, "test": {}}
@@ -38,6 +40,10 @@ class ClientSamples:
             return self._own[half][client]
         rows, samples = self._rows[half][client], getattr(self.dataset, half)
         return samples.x[rows], samples.y[rows]
+
+    def used(self, half: Half) -> np.ndarray:
+        """The rows of the dataset that clients, all of them, have in a half, each once."""
+        return np.unique(np.concatenate(getattr(self._split, half)))
 
     def put(self, client: int, half: Half, x: np.ndarray | None = None, y: np.ndarray | None = None) -> None:
         """Give a client other samples or labels; None: those that it has."""
@@ -52,14 +58,22 @@ class ClientSamples:
         self._rows[half][client] = self._rows[half][client][which]
 
     def later(self, turn: int, clients: Sequence[int], change: Callable[[ClientSamples], None]) -> None:
-        """From round `turn` on these clients have what `change` makes of the samples that they have now."""
+        """From round `turn` on these clients have what `change` makes of the samples that they have now.
+
+        `change` is given them alone, in this order. Raises ValueError where it changes their numbers.
+        """
         other = ClientSamples(self.dataset, self._split, self.numbers)
-        other._rows = {half: list(rows) for half, rows in self._rows.items()}
-        other._own = {half: dict(own) for half, own in self._own.items()}
+        other.clients, other.numbers = len(clients), [self.numbers[client] for client in clients]
+        for half in HALVES:
+            rows, own = self._rows[half], self._own[half]
+            other._rows[half] = [rows[client] for client in clients]
+            other._own[half] = {place: own[client] for place, client in enumerate(clients) if client in own}
         change(other)
         self._turn = turn
         for half in HALVES:
-            self._later[half] = {client: other.get(client, half) for client in clients}
+            self._later[half] = {client: other.get(place, half) for place, client in enumerate(clients)}
+            if any(len(self.get(client, half)[1]) != len(y) for client, (_, y) in self._later[half].items()):
+                raise ValueError("data drift to other numbers of samples; such a shift has `resizes = True`")
 
     def result(self, digest: str) -> tuple[Dataset, Split]:
         """The dataset, with the changed samples, and the split of it.

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from pfl_benchmark.config.flags import config_from, config_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.api import SHIFTS, load
 from pfl_benchmark.datasets.shifts.base import read_shifts
-from pfl_benchmark.datasets.shifts.corruption import STRENGTHS, corrupt, kinds_of
+from pfl_benchmark.datasets.shifts.corruption import corrupt, kinds_of
 from pfl_benchmark.datasets.shifts.samples import HALVES
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.prepare import shifted, split_of
@@ -98,11 +100,10 @@ def test_a_client_is_changed_alike_whether_it_trains_or_not(digits, text, new):
         assert all((a == b).all() for a, b in zip(ours[client], theirs[number], strict=True))
 
 
-@pytest.mark.parametrize("kind", STRENGTHS)
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    ("channels", "kind"), [(count, kind) for count in (1, 3) for kind in kinds_of(count)]
+)
 def test_corruptions_grow_with_their_strength(kind, channels):
-    if kind not in kinds_of(channels):
-        return
     x = load("digits").train.x[:8]
     x = np.concatenate([x, x[::-1], x // 2], 1) if channels == 3 else x
     made = [corrupt(x, kind, strength, np.random.default_rng(0)) for strength in range(1, 6)]
@@ -184,28 +185,85 @@ def test_drift_is_another_version_of_some_clients(digits, inner):
             assert {*made.dataset.test.y[rows[1]]} <= {*made.dataset.train.y[rows[0]]}
 
 
+@pytest.mark.parametrize("inner", ["labels=noise:0.5", "feature=corruption", "concept=permute:2"])
+def test_what_is_on_record_of_a_drift_is_of_those_who_drift(digits, inner):
+    made, _ = under(digits, f"drift=7:0.25:{inner}")
+    (facts,) = made.facts.values()
+    (own,) = (value for name, value in facts.items() if name in ("wrong_labels", "corruptions", "groups"))
+    assert len(own) == len(facts["drifting"]) == 3
+
+
+@pytest.mark.parametrize(
+    "changes", [{"validation": 0.3}, {"partition": "pooled", "test_share": 0.25, "new_clients": 0.25}]
+)
+def test_other_classes_keep_training_and_test_samples_apart(digits, changes):
+    from pfl_benchmark.experiment.prepare import _divided
+
+    known = {"clients": 6, "samples_per_client": 20, "test_samples_per_client": 10, "dirichlet": 0.1}
+    if "partition" in changes:
+        known = {"clients": 6, "dirichlet": 0.1}
+    _, config = config_from(
+        {"dataset": "digits", "shift": "drift=3:1:classes=other", "rounds": 5, **known, **changes}
+    )
+    arranged = config.partitioner.arranged(digits)
+    made = shifted(config, *_divided(config, arranged))
+    images = {
+        half: {
+            getattr(made.dataset, half).x[row].tobytes()
+            for client, rows in enumerate(getattr(made.split, half))
+            for row in (*rows, *made.split.later[client][HALVES.index(half)])
+        }
+        for half in HALVES
+    }
+    plain = {image for image, count in Counter(x.tobytes() for x in arranged.train.x).items() if count == 1}
+    assert len(images["test"] & plain) > 20
+    assert not images["train"] & images["test"] & plain
+
+
+@pytest.mark.parametrize("text", ["classes=other", "drift=7:classes=other"])
+def test_other_classes_where_there_are_none_are_refused(text):
+    _, config = config_from({"dataset": "synth-tweets", "shift": text})
+    tweets = load("synth-tweets")
+    with pytest.raises(UserError, match="have all classes"):
+        shifted(config, tweets, split_of(config, tweets))
+
+
+def test_data_that_drift_to_other_numbers_of_samples_are_refused(digits):
+    split = split_of(config_under("none"), digits)
+    samples = base.ClientSamples(digits, split, range(12))
+    with pytest.raises(ValueError, match="resizes"):
+        samples.later(3, [1], lambda later: later.keep(0, "train", np.arange(2)))
+
+
+def test_numbers_keep_their_digits():
+    (shift,) = read_shifts("labels=noise:0.1234567891")
+    assert shift.text == "labels=noise:0.1234567891"
+    with pytest.raises(UserError, match="GROUPS is 1000001;"):
+        read_shifts("concept=permute:1000001")
+
+
 REFUSED = {
-    "feature=corruption:6": "strength is 6; expected a whole number in [1, 5]",
+    "feature=corruption:6": "STRENGTH is 6; expected a whole number in [1, 5]",
     "feature=corruption:x": "expected a whole number, such as feature=corruption:3",
     "feature=corruption:3:4": "too many options",
     "feature=blur:3": "known of this kind: feature=corruption:3",
     "features=corruption": "did you mean 'feature'?",
     "corruption": "unknown shift",
     "concept=permute:13": "at most one group a client",
-    "concept=permute:1": "groups is 1",
-    "labels=noise:0": "rate is 0",
+    "concept=permute:1": "GROUPS is 1;",
+    "labels=noise:0": "RATE is 0;",
     "labels=noise:nan": "expected a number",
     "labels=noise+labels=pairwise": "of one kind",
-    "quantity=power:-1": "exponent is -1",
+    "quantity=power:-1": "EXPONENT is -1;",
     "drift=31:feature=corruption": "the run has 30 rounds",
     "drift=1:feature=corruption": "rounds 2 to 30",
     "drift=feature=corruption": "expected a round and a shift",
     "drift=5": "expected a shift behind the round",
-    "drift=5:2:concept=permute": "(0, 1]",
+    "drift=5:2:concept=permute": "SHARE is 2; expected a number in (0, 1]",
     "drift=5:quantity=power": "another kind",
     "drift=5:drift=6:concept=permute": "another kind",
     "drift=5:concept=permute:99": "at most one group a client",
-    "none+labels=noise": "unknown shift 'none'",
+    "none+labels=noise": "--shift none stands alone",
 }
 
 
@@ -247,7 +305,7 @@ def test_labels_of_a_single_class_are_refused(text):
         shift.check(about)
 
 
-@pytest.mark.parametrize("text", [text for text in EVERY if "feature" not in text and "merge" not in text])
+@pytest.mark.parametrize("text", [text for text in EVERY if not re.search("feature|merge|other", text)])
 def test_text_under_shifts(text):
     _, config = config_from({"dataset": "synth-tweets", "shift": text})
     tweets = load("synth-tweets")

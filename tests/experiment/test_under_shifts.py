@@ -9,6 +9,7 @@ import pytest
 import pfl_benchmark.experiment.runner as runner
 from pfl_benchmark.algorithms import ALGORITHMS, needed
 from pfl_benchmark.cli import main
+from pfl_benchmark.commands.run import _details
 from pfl_benchmark.datasets.api import SHIFTS
 from pfl_benchmark.interface import load_records, run
 from pfl_benchmark.present.figures import make_figures
@@ -115,6 +116,32 @@ def test_export_writes_changed_samples(form, tmp_path):
     assert made["user_data"] != other["user_data"]
 
 
+def test_files_of_others_cannot_drift(tmp_path, capsys):
+    words = f"data --setting digits-s2 --shift drift=3:concept=permute --export leaf {tmp_path / 'made'}"
+    assert main([*words.split(), "--out", str(tmp_path / "x.png")]) == 2
+    assert "cannot say that data change in round 3" in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_recovery_is_of_models_of_one_kind(tmp_path):
+    """FedAvg+FT evaluates the global model until the end, and then fine-tuned ones."""
+    record = run("fedavg-ft", shift="drift=2:1:labels=noise:0.9", results_dir=tmp_path, **SMALL)
+    lines = {line["round"]: line for line in record.rounds if "accuracy" in line}
+    drift = record.summary["drift"]
+    assert {line["evaluated"] for line in lines.values()} == {"global", "personal"}
+    assert drift["before"] == lines[1]["accuracy"]
+    assert drift["after"] == lines[2]["accuracy"]
+    alike = {
+        n
+        for n, line in lines.items()
+        if line["evaluated"] == "global" and line["accuracy"] >= drift["before"]
+    }
+    assert drift["recovery"] == (min(alike - {1}) - 1 if alike - {1} else None)
+    ((_, after, about),) = [row for row in _details(record.summary) if row[0] == "  drift"]
+    assert after == f"{100 * drift['after']:.2f} %"
+    assert "after round 2" in about
+
+
 def test_a_drift_that_a_budget_does_not_reach_is_refused(tmp_path, capsys):
     flags = [f"--{n.replace('_', '-')}={v}" for n, v in SMALL.items() if n != "progress"]
     words = [
@@ -144,8 +171,13 @@ def test_share_of_clients_in_the_right_cluster(groups, clusters, share):
 def test_clusters_of_ifca_are_held_against_groups(tmp_path):
     record = run("ifca", shift="concept=permute:2", results_dir=tmp_path, **SMALL)
     assert len(record.diagnostics["clusters"]) == 6
-    assert 0.5 <= clusters_found(record) <= 1
+    found = clusters_found(record)
+    assert found.groups == 2
+    assert found.clusters == len({*record.diagnostics["clusters"]})
+    assert 0.5 <= found.right <= 1
     assert clusters_found(dataclasses.replace(record, shifts={})) is None
+    drifting = {shift: {"drifting": [0], **facts} for shift, facts in record.shifts.items()}
+    assert clusters_found(dataclasses.replace(record, shifts=drifting)) is None
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +208,7 @@ def test_table_of_scores(studied):
     assert len(facts) == 16
     assert [head.text for head in table.heads][-4:] == ["NLL at T", "Brier at T", "ECE at T", "debiased at T"]
     assert all(0 <= line["scaled_ece_debiased"] <= 2 * line["scaled_ece"] for line in facts)
-    assert "labels permuted in 2 groups and 10 % of training labels wrong" in table.caption
+    assert "split: distinct, shifts by setting;" in table.caption
     for line in facts:
         if line["method"] == "Local Only":
             assert line["worse_than_local"] == 0
@@ -188,7 +220,7 @@ def test_table_of_clusters(studied):
     assert (line["method"], line["seeds"]) == ("IFCA", 1)
     assert "concept=permute:2" in line["setting"]
     record = studied.at(line["method"], line["setting"])[0]
-    assert line["right"] == clusters_found(record)
+    assert line["right"] == clusters_found(record).right
     assert line["accuracy"] == record.summary["accuracy"]
 
 

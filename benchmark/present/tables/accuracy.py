@@ -30,7 +30,7 @@ def accuracy(results: Results) -> Table:
     parts = [
         f"Columns: {study.axis}." if study.axis and not results.grid.columns[0].group else "",
         ACCURACY,
-        bold("best", "row" if study.settings_as_rows else "column", results),
+        bold("best", _across(results), results),
     ]
     if any(cell.tied for cell in cells.values()):
         parts.append(TIED)
@@ -38,11 +38,16 @@ def accuracy(results: Results) -> Table:
     return places_table(results, "Test accuracy", cells, " ".join(filter(None, parts)))
 
 
+def _across(results: Results) -> str:
+    """What a setting is in the table."""
+    return "row" if results.study.settings_as_rows else "column"
+
+
 def worst10(results: Results) -> Table:
     """Mean accuracy of the tenth of the clients that fares worst."""
     cells = cells_of(results, _metric(results, "accuracy_worst10"), larger_is_better=True)
     text = f"Mean test accuracy in % of the 10 % of clients that fare worst, {SELECTION}."
-    text += f" {bold('best', 'column', results)}"
+    text += f" {bold('best', _across(results), results)}"
     return places_table(results, "Worst 10 % of clients", cells, text)
 
 
@@ -50,7 +55,7 @@ def spread(results: Results) -> Table:
     """Standard deviation of accuracy over clients."""
     cells = cells_of(results, _metric(results, "accuracy_std"), larger_is_better=False)
     text = f"Standard deviation of test accuracy over clients in percentage points, {SELECTION}."
-    text += f" {bold('smallest', 'column', results)}"
+    text += f" {bold('smallest', _across(results), results)}"
     return places_table(results, "Spread between clients", cells, text)
 
 

@@ -101,6 +101,8 @@ def _protocol(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     share = _range(round(100 * config.participation, 6) for config in configs)
     rounds = _range(config.rounds for config in configs)
     split = " or ".join(sorted({_split(config) for config in configs}))
+    if len({config.shift for config in configs}) > 2:  # settings are named after them
+        split = f"{' or '.join(sorted({config.partition for config in configs}))}, shifts by setting"
     images = " or ".join(sorted({augmentation(config) for config in configs}))
     others = sorted({config.budget for config in configs} - {"rounds"})
     fitted = f" or as many as equal {' or '.join(others)} allow" if others else ""

@@ -20,27 +20,42 @@ def clusters(results: Results) -> Table:
     lines = []
     for column in results.begun:
         for row in results.rows:
-            known = [share for r in results.at(row, column) if (share := clusters_found(r)) is not None]
-            if known:
-                mean, std = mean_and_std(known)
+            if known := [found for r in results.at(row, column) if (found := clusters_found(r))]:
+                mean, std = mean_and_std([found.right for found in known])
+                counts = (fmean(found.groups for found in known), fmean(found.clusters for found in known))
                 accuracy, around = mean_and_std(results.values(row, column))
-                lines.append((column, row, len(known), mean, std, accuracy, around))
+                lines.append((column, row, len(known), *counts, mean, std, accuracy, around))
     text = (
         "Clients in the right cluster, in %: those that are together with most of their group, where every "
         "cluster stands for one group at most. With all clients in one cluster it is the share of the "
-        "largest group."
+        "largest group. Groups and clusters: how many have clients."
     )
-    names = ("setting", "method", "seeds", "right", "right_std", "accuracy", "accuracy_std")
+    names = (
+        "setting",
+        "method",
+        "seeds",
+        "groups",
+        "clusters",
+        "right",
+        "right_std",
+        "accuracy",
+        "accuracy_std",
+    )
     return Table(
         title="Clients in the right cluster",
         caption=caption(results, text),
-        heads=(Head("setting", words=True, once=True), *heads("method", "right cluster", "accuracy")),
+        heads=(
+            Head("setting", words=True, once=True),
+            *heads("method", "groups", "clusters", "right cluster", "accuracy"),
+        ),
         rows=tuple(
             (
                 Cell(line[0], facts=dict(zip(names, line, strict=True))),
                 Cell(line[1]),
-                Cell(line[3], "percent", deviation=line[4]),
+                Cell(line[3], "rank"),
+                Cell(line[4], "rank"),
                 Cell(line[5], "percent", deviation=line[6]),
+                Cell(line[7], "percent", deviation=line[8]),
             )
             for line in lines
         ),
@@ -50,7 +65,10 @@ def clusters(results: Results) -> Table:
 
 
 def drift(results: Results) -> Table:
-    """Settings in which clients' data change on the way: accuracy around that round, and the way back."""
+    """Settings in which clients' data change on the way: accuracy around that round, and the way back.
+
+    Where the last evaluation is of other models than those on the way there is nothing to compare.
+    """
     lines = [
         (column, row, _drifts(records))
         for column in results.begun
@@ -60,7 +78,8 @@ def drift(results: Results) -> Table:
     text = (
         "Test accuracy in % before the round in which clients' data change (on the data until then), after "
         "it (on the new ones) and after the last round; recovery: rounds until it is as high as before at "
-        "an evaluation, in the seeds in which it is."
+        "an evaluation, in the seeds in which it is. –: on the way the global model is evaluated, at the "
+        "end what clients make of it."
     )
     names = ("setting", "method", "seeds", "before", "after", "accuracy", "recovery", "recovered")
     return Table(
@@ -76,7 +95,7 @@ def drift(results: Results) -> Table:
                 Cell(row),
                 *(Cell(line[name], "percent", deviation=line[f"{name}_std"]) for name in names[3:6]),
                 Cell(line["recovery"], "rank"),
-                Cell(f"{line['recovered']} of {line['seeds']}"),
+                Cell(f"{line['recovered']} of {line['seeds']}" if line["before"] is not None else None),
             )
             for column, row, line in lines
         ),
@@ -87,10 +106,22 @@ def drift(results: Results) -> Table:
 
 
 def _drifts(records: Sequence[Record]) -> dict[str, Any]:
-    """Means over the seeds of a place."""
+    """Means over the seeds of a place; of the last round alone where other models are evaluated before."""
     found = [{**record.summary["drift"], "accuracy": record.summary["accuracy"]} for record in records]
-    line: dict[str, Any] = {"seeds": len(found)}
-    for name in ("before", "after", "accuracy"):
+    line: dict[str, Any] = {
+        "seeds": len(found),
+        **dict.fromkeys(("before", "after", "recovery", "recovered")),
+    }
+    line["accuracy"], line["accuracy_std"] = mean_and_std([float(own["accuracy"]) for own in found])
+    if not all(_evaluated_alike(record) for record in records):
+        return {**line, "before_std": None, "after_std": None}
+    for name in ("before", "after"):
         line[name], line[f"{name}_std"] = mean_and_std([float(own[name]) for own in found])
     back = [own["recovery"] for own in found if own["recovery"] is not None]
     return {**line, "recovered": len(back), "recovery": float(fmean(back)) if back else None}
+
+
+def _evaluated_alike(record: Record) -> bool:
+    """Whether the models of the round before a drift are of the kind that is evaluated at the end."""
+    before = next(line for line in record.rounds if line["round"] == record.summary["drift"]["round"] - 1)
+    return bool(before["evaluated"] == record.summary["evaluated"])
