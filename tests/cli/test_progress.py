@@ -55,6 +55,15 @@ def test_every_evaluated_round_if_they_are_few(capsys):
     assert numbers == list(range(10, 161, 10))
 
 
+def test_an_evaluation_out_of_step_hides_no_later_one(capsys):
+    with progress.RunProgress("headline", "waiting", resumes=False) as observer:
+        observer.start(40, 0)
+        for number in range(1, 41):
+            observer.round(line(number, 40, number if number == 15 else 4))
+    numbers = [int(found) for found in re.findall(r"round +(\d+)/40  accuracy", capsys.readouterr().err)]
+    assert {*numbers} >= {*range(4, 41, 4)} - {16}
+
+
 def test_resumed_rounds_count_but_are_not_told_again(capsys):
     watch(20, 1, done=15, resumes=True)
     headline, *lines = capsys.readouterr().err.splitlines()
