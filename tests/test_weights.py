@@ -285,3 +285,10 @@ def test_bad_pretraining_has_one_line(words, said, tmp_path, monkeypatch, capsys
     assert said in error
     assert len(error.strip().splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["taken.json"]
+
+
+def test_none_is_the_default_also_in_a_grid(capsys):
+    assert RunConfig(weights="none", adapters="none") == RunConfig()
+    words = "grid --algo fedavg --setting digits-s2 --vary adapters=none,head --dry-run"
+    assert main(words.split()) == 0
+    assert "2 runs, 0 done" in capsys.readouterr().out

@@ -71,14 +71,14 @@ class RunConfig:
     weights: str = _doc(
         "",
         "weights that the network begins with, on record by their SHA-256: a file (safetensors or a state "
-        "dict), pretrained:resnet8-gn-cifar100 of this package, or torchvision:NAME",
+        "dict), pretrained:resnet8-gn-cifar100 of this package, torchvision:NAME, or none",
         absent="",
         metavar="FILE",
     )
     adapters: str = _doc(
         "",
         "train only adapters and the last layer, all else stays frozen and is never sent: lora:r=4, "
-        "bottleneck:d=16, bias or head; on some layers only: lora:r=4,layers=fc1+fc2",
+        "bottleneck:d=16, bias, head or none; on some layers only: lora:r=4,layers=fc1+fc2",
         absent="",
         metavar="FORM",
     )
@@ -246,6 +246,9 @@ class RunConfig:
         if self.shift != NO_SHIFT:
             with contextlib.suppress(UserError):  # of `validate`
                 object.__setattr__(self, "shift", in_text(self.shifts))
+        for name in ("weights", "adapters"):
+            if getattr(self, name) == "none":
+                object.__setattr__(self, name, "")
         if self.adapters:
             with contextlib.suppress(UserError):  # of `validate`
                 object.__setattr__(self, "adapters", read_adapters(self.adapters).text)
