@@ -221,7 +221,7 @@ def read_shift(text: str) -> Shift:
     return SHIFTS[f"{kind}={name}"].read(options)
 
 
-def plain_text(value: float) -> str:
+def plain_text(value: Any) -> str:
     """A number as people write it, all of its digits: 0.2, 3."""
     short = f"{value:g}"
     return short if float(short) == value else str(value)

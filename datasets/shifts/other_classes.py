@@ -33,7 +33,8 @@ class OtherClasses(Shift):
         rows_of = {half: np.arange(len(getattr(dataset, half))) for half in HALVES}
         if dataset.train is dataset.test:  # what is one client's to train on stays out of others' test data
             rows_of = {half: samples.used(half) for half in HALVES}
-        known = np.intersect1d(*(np.unique(getattr(dataset, half).y[rows]) for half, rows in rows_of.items()))
+        trained, tested = (getattr(dataset, half).y[rows_of[half]] for half in HALVES)
+        known = np.intersect1d(trained, tested)
         for client, number in enumerate(samples.numbers):
             rng = draw("classes", number)
             had = np.unique(samples.get(client, "train")[1])
