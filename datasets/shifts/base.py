@@ -15,7 +15,7 @@ import numpy as np
 from pfl_benchmark.datasets.data import Dataset, Kind
 from pfl_benchmark.datasets.shifts.samples import ClientSamples
 from pfl_benchmark.datasets.splits import Split
-from pfl_benchmark.errors import UserError, check_range, is_plain, nearest
+from pfl_benchmark.errors import UserError, check_range, flag, is_plain, nearest
 
 __all__ = [
     "JOINT",
@@ -83,11 +83,7 @@ class Shift(ABC):
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
             if "within" in spec.metadata:
-                try:
-                    check_range(spec.name, getattr(self, spec.name), spec.metadata["within"])
-                except UserError as error:
-                    text = str(error).removeprefix(f"--{spec.name.replace('_', '-')}")
-                    raise UserError(f"--shift {self.key()}: {spec.name.upper()}{text}") from error
+                check_option(self.key(), spec.name, getattr(self, spec.name), spec.metadata["within"])
 
     @classmethod
     def key(cls) -> str:
@@ -219,6 +215,15 @@ def read_shift(text: str) -> Shift:
         usual = ", ".join(shift.usage() for shift in SHIFTS.values() if shift.kind == kind)
         raise UserError(f"unknown shift '{text}'{nearest(name, names)}; known of this kind: {usual}")
     return SHIFTS[f"{kind}={name}"].read(options)
+
+
+def check_option(shift: str, name: str, value: float, within: str) -> None:
+    """`check_range` of an option of a shift, whose name people know in capitals."""
+    try:
+        check_range(name, value, within)
+    except UserError as error:
+        text = str(error).removeprefix(flag(name))
+        raise UserError(f"--shift {shift}: {name.upper()}{text}") from error
 
 
 def plain_text(value: Any) -> str:

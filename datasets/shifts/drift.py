@@ -6,9 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pfl_benchmark.datasets.shifts.base import NO_SHIFT, About, Draw, Shift, plain_text, read_shift, register
+from pfl_benchmark.datasets.shifts.base import (
+    NO_SHIFT,
+    About,
+    Draw,
+    Shift,
+    check_option,
+    plain_text,
+    read_shift,
+    register,
+)
 from pfl_benchmark.datasets.shifts.samples import ClientSamples
-from pfl_benchmark.errors import UserError, check_range, is_plain
+from pfl_benchmark.errors import UserError, is_plain
 
 _SHARE = 0.5
 
@@ -44,11 +53,7 @@ class Drift(Shift):
             rest = after
         except ValueError:
             pass
-        try:
-            check_range("share", share, "(0, 1]")
-        except UserError as error:
-            what = str(error).removeprefix("--share")
-            raise UserError(f"--shift drift={text}: SHARE{what}, such as {cls.usage()}") from error
+        check_option(f"drift={text}", "share", share, "(0, 1]")
         if rest in ("", NO_SHIFT):
             raise UserError(f"--shift drift={text}: expected a shift behind the round, such as {cls.usage()}")
         shift = read_shift(rest)

@@ -30,11 +30,9 @@ class OtherClasses(Shift):
 
     def apply(self, samples: ClientSamples, draw: Draw) -> Mapping[str, Any]:
         dataset, found, changed = samples.dataset, [], False
-        rows_of = {half: np.arange(len(getattr(dataset, half))) for half in HALVES}
-        if dataset.train is dataset.test:  # what is one client's to train on stays out of others' test data
-            rows_of = {half: samples.used(half) for half in HALVES}
-        trained, tested = (getattr(dataset, half).y[rows_of[half]] for half in HALVES)
-        known = np.intersect1d(trained, tested)
+        pools = {half: samples.pool(half) for half in HALVES}
+        labels = {half: getattr(dataset, half).y[rows] for half, rows in pools.items()}
+        known = np.intersect1d(labels["train"], labels["test"])
         for client, number in enumerate(samples.numbers):
             rng = draw("classes", number)
             had = np.unique(samples.get(client, "train")[1])
@@ -44,12 +42,12 @@ class OtherClasses(Shift):
                 continue
             chosen, changed = rng.permutation(free)[: len(had)], True
             for half in HALVES:
-                pool, size = getattr(dataset, half), len(samples.get(client, half)[1])
-                rows = rows_of[half][np.isin(pool.y[rows_of[half]], chosen)]
+                source, size = getattr(dataset, half), len(samples.get(client, half)[1])
+                rows = pools[half][np.isin(labels[half], chosen)]
                 taken = rng.permutation(rows)[:size]
                 if len(taken) < size:  # a small dataset: some twice
                     taken = np.concatenate([taken, rng.choice(rows, size - len(taken))])
-                samples.put(client, half, pool.x[taken], pool.y[taken])
+                samples.put(client, half, source.x[taken], source.y[taken])
             found.append(sorted(chosen.tolist()))
         if not changed:
             raise UserError(

@@ -41,8 +41,14 @@ class ClientSamples:
         rows, samples = self._rows[half][client], getattr(self.dataset, half)
         return samples.x[rows], samples.y[rows]
 
-    def used(self, half: Half) -> np.ndarray:
-        """The rows of the dataset that clients, all of them, have in a half, each once."""
+    def pool(self, half: Half) -> np.ndarray:
+        """The rows of the dataset that a client may be given in a half, each once.
+
+        Where both halves are of one array they are those that some client has in this one, so that nothing
+        that is tested has been trained on.
+        """
+        if self.dataset.train is not self.dataset.test:
+            return np.arange(len(getattr(self.dataset, half)))
         return np.unique(np.concatenate(getattr(self._split, half)))
 
     def put(self, client: int, half: Half, x: np.ndarray | None = None, y: np.ndarray | None = None) -> None:

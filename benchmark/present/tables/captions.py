@@ -100,9 +100,9 @@ def _protocol(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     clients = _range(config.clients for config in configs)
     share = _range(round(100 * config.participation, 6) for config in configs)
     rounds = _range(config.rounds for config in configs)
-    split = " or ".join(sorted({_split(config) for config in configs}))
-    if len({config.shift for config in configs}) > 2:  # settings are named after them
-        split = f"{' or '.join(sorted({config.partition for config in configs}))}, shifts by setting"
+    many = len({config.shift for config in configs}) > 2  # then settings are named after them
+    split = " or ".join(sorted({config.partition if many else _split(config) for config in configs}))
+    split += ", shifts by setting" * many
     images = " or ".join(sorted({augmentation(config) for config in configs}))
     others = sorted({config.budget for config in configs} - {"rounds"})
     fitted = f" or as many as equal {' or '.join(others)} allow" if others else ""

@@ -17,29 +17,22 @@ from pfl_benchmark.studies.statistics import mean_and_std
 
 def clusters(results: Results) -> Table:
     """Methods with clusters, on settings whose shift makes groups of clients: who is in the right cluster."""
-    lines = []
+    names = (
+        "setting", "method", "seeds", "groups", "clusters", "right", "right_std", "accuracy", "accuracy_std",
+    )  # fmt: skip
+    lines: list[dict[str, Any]] = []
     for column in results.begun:
         for row in results.rows:
             if known := [found for r in results.at(row, column) if (found := clusters_found(r))]:
-                mean, std = mean_and_std([found.right for found in known])
                 counts = (fmean(found.groups for found in known), fmean(found.clusters for found in known))
-                accuracy, around = mean_and_std(results.values(row, column))
-                lines.append((column, row, len(known), *counts, mean, std, accuracy, around))
+                right = mean_and_std([found.right for found in known])
+                accuracy = mean_and_std(results.values(row, column))
+                figures = (column, row, len(known), *counts, *right, *accuracy)
+                lines.append(dict(zip(names, figures, strict=True)))
     text = (
         "Clients in the right cluster, in %: those that are together with most of their group, where every "
         "cluster stands for one group at most. With all clients in one cluster it is the share of the "
         "largest group. Groups and clusters: how many have clients."
-    )
-    names = (
-        "setting",
-        "method",
-        "seeds",
-        "groups",
-        "clusters",
-        "right",
-        "right_std",
-        "accuracy",
-        "accuracy_std",
     )
     return Table(
         title="Clients in the right cluster",
@@ -50,17 +43,17 @@ def clusters(results: Results) -> Table:
         ),
         rows=tuple(
             (
-                Cell(line[0], facts=dict(zip(names, line, strict=True))),
-                Cell(line[1]),
-                Cell(line[3], "rank"),
-                Cell(line[4], "rank"),
-                Cell(line[5], "percent", deviation=line[6]),
-                Cell(line[7], "percent", deviation=line[8]),
+                Cell(line["setting"], facts=line),
+                Cell(line["method"]),
+                Cell(line["groups"], "rank"),
+                Cell(line["clusters"], "rank"),
+                Cell(line["right"], "percent", deviation=line["right_std"]),
+                Cell(line["accuracy"], "percent", deviation=line["accuracy_std"]),
             )
             for line in lines
         ),
         fields=names,
-        rules=rules_between([line[0] for line in lines]),
+        rules=rules_between([line["setting"] for line in lines]),
     )
 
 
