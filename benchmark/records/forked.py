@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import current_process, get_context
@@ -33,6 +34,8 @@ def forked(
     try:
         with get_context("fork").Pool(processes, _begin, (function,)) as pool:
             yield from pool.imap(_call, items, chunk)
+            pool.close()
+            pool.join()  # the end of a pool's block is a signal, which a process still at its start would report
     finally:
         gc.unfreeze()
 
@@ -40,6 +43,8 @@ def forked(
 def _begin(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # of the command line's handlers, the parent alone keeps its own
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _call(item: Any) -> Any:
