@@ -15,7 +15,7 @@ class FedRepHyper(FedPerHyper):
     """Hyper-parameters of FedRep."""
 
     head_epochs: int = option(
-        -1, "epochs of the head, first; -1: what body_epochs leaves of --local-epochs", least=-1
+        -1, "epochs of the head, first; -1: what body_epochs leaves of --local-epochs, at least 1", least=-1
     )
     body_epochs: int = option(
         1,
@@ -31,8 +31,9 @@ class FedRep(FedPer):
 
     Source: Collins et al., ICML 2021; lgcollins/FedRep main_fedrep.py, models/Update.py.
 
-    Defaults: 4 epochs of the head and 1 of the body, since the paper gives every method 5 local epochs.
-    Officially 10 + 1 (CIFAR-10, S = 2) and 10 + 5, and ``--weight-decay 1e-4`` (none on biases).
+    Defaults: 4 epochs of the head and 1 of the body, since the paper gives every method 5 local epochs. With
+    ``--local-epochs 1`` it is one of each, as in PFLlib. Officially 10 + 1 (CIFAR-10, S = 2) and 10 + 5, and
+    ``--weight-decay 1e-4`` (none on biases).
 
     Deviations: the frozen part really is frozen. New clients begin from the common start; officially from an
     average head: ``--set personal_start=average``.
@@ -77,7 +78,7 @@ class FedRep(FedPer):
     def _head_epochs(self) -> int:
         if self.hyper.head_epochs >= 0:
             return self.hyper.head_epochs
-        return max(0, self.config.local_epochs - self.hyper.body_epochs)
+        return max(1, self.config.local_epochs - self.hyper.body_epochs)
 
     def _frozen_epochs(self) -> int:
         return max(FROZEN_EPOCHS, self._head_epochs())

@@ -35,7 +35,7 @@ def forked(
         with get_context("fork").Pool(processes, _begin, (function,)) as pool:
             yield from pool.imap(_call, items, chunk)
             pool.close()
-            pool.join()  # the end of a pool's block is a signal, which a process still at its start would report
+            pool.join()  # a block that ends terminates processes, even those that still begin
     finally:
         gc.unfreeze()
 
@@ -43,7 +43,9 @@ def forked(
 def _begin(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # of the command line's handlers, the parent alone keeps its own
+    signal.signal(
+        signal.SIGTERM, signal.SIG_DFL
+    )  # of the command line's handlers, the parent alone keeps its own
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -245,9 +245,10 @@ def test_fedrep_with_only_a_head_phase_leaves_the_body(tiny, play, differing):
     assert played.summary["samples"] == (3 * 3 + 6) * 2 * 20
 
 
-def test_fedrep_trains_the_head_first(tiny, ready):
-    head, body_ = ready(tiny("fedrep", local_epochs=5)).algorithm.phases(1)
-    assert (tuple(head.rates), head.epochs) == (("fc3",), 4)
+@pytest.mark.parametrize(("epochs", "of_the_head"), [(5, 4), (2, 1), (1, 1)])
+def test_fedrep_trains_the_head_first(epochs, of_the_head, tiny, ready):
+    head, body_ = ready(tiny("fedrep", local_epochs=epochs)).algorithm.phases(1)
+    assert (tuple(head.rates), head.epochs) == (("fc3",), of_the_head)
     assert (tuple(body_.rates), body_.epochs) == (("conv1", "conv2", "fc1", "fc2"), 1)
 
 

@@ -51,6 +51,17 @@ def test_another_seed_changes_split_initial_model_and_cohorts(tiny, ready, diffe
     assert any(a.task.schedule.cohort(n, False) != b.task.schedule.cohort(n, False) for n in range(1, 6))
 
 
+def test_one_local_epoch_trains_every_layer_of_every_client(algo, tiny, play):
+    played = play(tiny(algo, participation=1.0))
+    network, initial = played.prepared.task.network, played.prepared.task.initial
+    adapted = {layer for phase in played.algorithm.adaptation() for layer in phase.rates}
+    for member in played.algorithm.members(range(6)):
+        layers = [layer for layer in member.network.names if layer in network.names and layer not in adapted]
+        for name in set(member.network.keys(layers)) & set(member.network.trainable) & set(initial):
+            if member.params[name].shape[1:] == initial[name].shape:  # not a reduced one
+                assert not (member.params[name] == initial[name]).flatten(1).all(1).any(), name
+
+
 def test_methods_of_a_seed_share_the_batch_order(algo, tiny, ready, monkeypatch):
     seen, epochs = [], LocalWork._epochs
 

@@ -13,7 +13,9 @@ def test_forked_processes_have_no_handler_of_the_command_line(monkeypatch):
     monkeypatch.setattr("pfl_benchmark.records.forked.available_cores", lambda: 2)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        handlers = list(forked(lambda number: (number, signal.getsignal(signal.SIGTERM)), range(8), worthwhile=True))
+        handlers = list(
+            forked(lambda number: (number, signal.getsignal(signal.SIGTERM)), range(8), worthwhile=True)
+        )
     finally:
         signal.signal(signal.SIGTERM, before)
     assert handlers == [(number, signal.SIG_DFL) for number in range(8)]
