@@ -39,7 +39,7 @@ from pfl_benchmark.records.writer import FORMAT, slug
 
 _COLUMNS = "client,test_samples,correct,accuracy,loss"
 _MORE_COLUMNS = f"{_COLUMNS},macro_f1,auc"
-FAR = 10  # times the loss of guessing; what methods add to the loss stays below
+FAR = 10  # times the loss of guessing
 _MANY = 1000  # classes that a dataset is taken to have which is not registered
 _ROUNDING = 2e-6  # of figures that are written with six decimals, and of what is computed from such
 
@@ -104,8 +104,14 @@ class Record:
 
     @property
     def diverged(self) -> bool:
-        """Whether its training ended far above the loss of guessing, but was not stopped."""
-        return bool(self.rounds[-1]["loss"] > FAR * self.guessing)
+        """Whether its training ended far above the loss of guessing, but was not stopped.
+
+        What a method adds to the loss can be that large, too (GPFL's weight decay of wide embeddings), but
+        falls, and the tests go well.
+        """
+        first, last = self.rounds[0]["loss"], self.rounds[-1]["loss"]
+        sound = last < first and self.summary["test_loss"] < self.guessing
+        return bool(last > FAR * self.guessing and not sound)
 
     @property
     def bytes_sent(self) -> int:

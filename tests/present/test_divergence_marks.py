@@ -6,6 +6,7 @@ from record_folders import amend, write_records
 from pfl_benchmark.cli import main
 from pfl_benchmark.present.figures import make_figures
 from pfl_benchmark.present.tables import make_tables
+from pfl_benchmark.records.record import read_record
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.render.formats import FORMATS
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
@@ -105,3 +106,14 @@ def test_ordinary_losses_are_no_divergence(loss, folder):
     for place in folder.glob("fed*-digits-s2-*"):
         explode(place, loss)
     assert not any(record.diverged for record in Store.scan(folder).records())
+
+
+@pytest.mark.parametrize(
+    ("first", "test_loss", "diverged"), [(327, 0.8, False), (327, 5, True), (2, 0.8, True)]
+)
+def test_a_large_loss_that_falls_is_no_divergence_where_tests_go_well(first, test_loss, diverged, folder):
+    place = next(folder.glob("fed*-digits-s2-*"))
+    explode(place, 112)
+    record = read_record(place)
+    record.rounds[0]["loss"], record.summary["test_loss"] = first, test_loss
+    assert record.diverged == diverged
