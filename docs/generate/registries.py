@@ -41,6 +41,7 @@ _RESULTS = {
     "lite": "--profile lite",
     "shifts": "--profile lite --only shifts",
     "adapters": "--profile lite --only adapters",
+    "pfllib": "--profile lite --only pfllib",
 }
 # Documents of the checkout that are a page as they are, by their place.
 DOCUMENTS = {
