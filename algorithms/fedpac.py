@@ -46,7 +46,9 @@ class FedPACHyper:
         least=0,
         search=(1, 2, 5),
     )
-    head_rate: float = option(0.1, "learning rate of the head", least=0, search=Between(0.01, 1))
+    head_rate: float = option(
+        0.1, "learning rate of the head; 0: --lr, as in PFLlib", least=0, search=Between(0.01, 1)
+    )
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class FedPAC(Algorithm):
         hyper, (joint,) = self.hyper, super().phases(round)
         rates = {name: joint.rates[name] for name in self.shared_layers()}
         objective = Aligned(hyper.lam if round > 1 else 0.0)
-        head = Phase.of(self.personal_layers(), hyper.head_rate, hyper.head_epochs)
+        head = Phase.of(self.personal_layers(), hyper.head_rate or self.config.lr, hyper.head_epochs)
         return [head, Phase(rates, joint.epochs, objective=objective)]
 
     def message(self, clients: Sequence[int], round: int) -> Message:

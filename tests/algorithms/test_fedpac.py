@@ -124,3 +124,10 @@ def test_a_participation_sends_statistics_and_heads(tiny, play):
     assert seen[0]["bytes_up"] == 3 * (size + 2 * classes + 4 * 10 + 4)
     assert head == size - 4 * played.algorithm.network.count(played.algorithm.shared_layers())
     assert seen[-1]["bytes_broadcast"] == 0
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.1, 0.1), (0.0, 0.05)])
+def test_the_heads_rate_is_its_own_or_that_of_the_run(rate, expected, tiny, ready):
+    head, body = ready(tiny("fedpac", {"head_rate": rate}, lr=0.05)).algorithm.phases(1)
+    assert set(head.rates.values()) == {expected}
+    assert set(body.rates.values()) == {0.05}
