@@ -32,5 +32,5 @@ STUDIES = (
     TUNING,
     RATES,
     OWN_POINTS,
-    *map(study, ("tuned", "switches", "readings", "multiverse")),
+    *map(study, ("tuned", "switches", "readings", "batches", "multiverse")),
 )
