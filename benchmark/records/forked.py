@@ -43,10 +43,8 @@ def forked(
 def _begin(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
-    signal.signal(
-        signal.SIGTERM, signal.SIG_DFL
-    )  # of the command line's handlers, the parent alone keeps its own
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # not the command line's handler, which raises
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
 
 
 def _call(item: Any) -> Any:
