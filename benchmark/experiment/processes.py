@@ -9,11 +9,15 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import resource_tracker
 
 import torch
 
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.environment import CORES_VARIABLE, available_cores
+
+_READ_AGAIN = 86  # exit code
 
 
 def confined(number: int, jobs: int, **variables: str) -> contextlib.AbstractContextManager[None]:
@@ -97,3 +101,20 @@ def follow_parent(pause: float) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=follow, daemon=True).start()
+
+
+def end_if_reading_script() -> None:
+    """In a worker that reads the main script, which is what begins it: end, `refuse_unguarded` says why."""
+    if CORES_VARIABLE in os.environ and getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(_READ_AGAIN)
+
+
+def refuse_unguarded(broken: ProcessPoolExecutor) -> None:
+    """Raise UserError if workers were lost since the main script would have begun workers in them."""
+    workers = list((broken._processes or {}).values())
+    broken.shutdown()  # then exit codes are known
+    if any(worker.exitcode == _READ_AGAIN for worker in workers):
+        raise UserError(
+            "each worker reads the script that calls this, and would begin workers of its own; keep what the "
+            "script runs under `if __name__ == '__main__':`"
+        )

@@ -19,7 +19,13 @@ from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
-from pfl_benchmark.experiment.processes import confined, follow_parent, interrupts_blocked, use_share
+from pfl_benchmark.experiment.processes import (
+    confined,
+    follow_parent,
+    interrupts_blocked,
+    refuse_unguarded,
+    use_share,
+)
 from pfl_benchmark.records.environment import available_cores, device_name
 from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import resolve
@@ -64,9 +70,11 @@ class ProcessWorker(Worker):
         try:
             self.device, self.executor, self.cores = self._ready.result()
         except BrokenProcessPool as error:
+            assert self._pool is not None
+            refuse_unguarded(self._pool)
             raise UserError(
                 f"the worker on {self.place} has ended while it began; most often its memory is full: name "
-                "fewer devices. A script has to keep what it runs under `if __name__ == '__main__':`"
+                "fewer devices"
             ) from error
 
     def restart(self) -> None:

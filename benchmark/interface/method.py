@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.registry import ALGORITHMS, find, register
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment.processes import end_if_reading_script
 from pfl_benchmark.interface.sources import CELL, keep_source
 
 
@@ -52,6 +53,8 @@ def refuse_other_processes(here: Sequence[object], jobs: int, device: str, execu
         (executor == "ray", "executor is 'ray'", "another executor"),
     )
     found = next(((what, instead) for others, what, instead in asked if others), None)
+    if found:
+        end_if_reading_script()
     if here and found:
         name = getattr(here[0], "name", None) or getattr(here[0], "__name__", None) or here[0]
         raise UserError(

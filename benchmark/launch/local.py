@@ -19,7 +19,14 @@ import torch
 from pfl_benchmark.engine.executors.threads import available_cores
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.processes import confined, follow_parent, interrupts_blocked, own_gpu, use_share
+from pfl_benchmark.experiment.processes import (
+    confined,
+    follow_parent,
+    interrupts_blocked,
+    own_gpu,
+    refuse_unguarded,
+    use_share,
+)
 from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch import base
 from pfl_benchmark.launch.base import BatchReport, Ended, Launcher, Options, Watcher, attempt, refuse_ray
@@ -119,6 +126,11 @@ class Processes(WorkerPool):
             future = executor.submit(_run, run, self._execution)
             (process,) = set(active_children()) - others
             self._workers[number] = _Worker(executor, process, future)  # before an interrupt can come
+
+    def check_loss(self) -> None:
+        for worker in self._workers.values():
+            if worker.future.done() and worker.future.exception():
+                refuse_unguarded(worker.executor)
 
     def close(self) -> None:
         for worker in self._workers.values():

@@ -59,6 +59,9 @@ class WorkerPool(Launcher):
     def close(self) -> None:
         """End all workers, those at work as well; their checkpoints stay. Called after every `run`."""
 
+    def check_loss(self) -> None:
+        """Called when a worker is lost: raise UserError where it is known that others will be, too."""
+
     def run(self, runs: Sequence[PlannedRun], watcher: Watcher) -> BatchReport:
         try:
             return _Filling(self, self._execution, watcher).run(runs)
@@ -180,6 +183,7 @@ class _Filling:
 
     def _lost(self, one: _Running, how: str) -> None:
         """A worker is lost; its run goes on from its checkpoint elsewhere, but not for ever."""
+        self._pool.check_loss()
         if not self._proved and not one.lines.parent.exists():
             raise UserError(
                 f"a worker was lost before it had begun ({how}); see its messages above, lower --jobs if "

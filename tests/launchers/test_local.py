@@ -177,3 +177,24 @@ def test_several_gpus_are_taken_in_turn(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     assert own_gpu(1, "cuda")["CUDA_VISIBLE_DEVICES"] == "6"
     assert own_gpu(1, "cuda:0") == {}
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="one core")
+@pytest.mark.parametrize(
+    "call", ["grid(['fedavg', 'local'], jobs=2, device='cpu', ", "run('fedavg', device='cpu,cpu', "]
+)
+def test_a_script_that_workers_would_run_again(tmp_path, call):
+    """They end without a word, and the script's error says what to do."""
+    script = f"import pfl_benchmark\npfl_benchmark.{call}setting='digits-s2', rounds=1)\n"
+    (tmp_path / "main.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (
+        done.stderr.rstrip()
+        .splitlines()[-1]
+        .endswith("keep what the script runs under `if __name__ == '__main__':`")
+    )
+    assert "spawn" not in done.stderr
+    assert not list(tmp_path.rglob("rounds.jsonl"))
