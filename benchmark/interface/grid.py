@@ -67,8 +67,8 @@ def grid(
         device: as `run` has it.
         executor: as `run` has it.
         client_memory: of each run, as `run` has it.
-        jobs: runs at a time, in processes of their own. In a script, more than one needs the call to stand under
-            ``if __name__ == "__main__":``, since each process reads the script again.
+        jobs: runs at a time, in processes of their own. In a script, more than one needs the call to stand
+            under ``if __name__ == "__main__":``, since each process reads the script again.
         yes: run also what takes more than a week.
         trackings: as `run` has them.
         fields: further fields that are the same in all runs, such as ``rounds=10``.

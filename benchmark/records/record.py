@@ -96,6 +96,9 @@ class Record:
     sealed: bool
     verified: Mapping[str, Any]
 
+    def __repr__(self) -> str:
+        return f"Record({str(self.folder)!r}, accuracy {100 * self.summary['accuracy']:.2f} %)"
+
     @property
     def guessing(self) -> float:
         """The loss of guessing."""

@@ -49,6 +49,7 @@ def test_the_run_of_the_command_line(records, tmp_path, capsys):
     assert record.folder.name == other.folder.name
     assert record.summary["accuracy"] == summary["accuracy"]
     np.testing.assert_array_equal(record.accuracies, other.accuracies)
+    assert repr(record) == f"Record('{record.folder}', accuracy {100 * record.summary['accuracy']:.2f} %)"
 
 
 def test_hyper_parameters_and_ablations(root):
