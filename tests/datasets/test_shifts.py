@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from matplotlib.colors import hsv_to_rgb, rgb_to_hsv
 
 import pfl_benchmark.datasets.shifts.base as base
 from pfl_benchmark.cli import main
@@ -15,7 +16,7 @@ from pfl_benchmark.config.flags import config_from, config_of
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.api import SHIFTS, load
 from pfl_benchmark.datasets.shifts.base import read_shifts
-from pfl_benchmark.datasets.shifts.corruption import corrupt, kinds_of
+from pfl_benchmark.datasets.shifts.corruption import STRENGTHS, corrupt, kinds_of
 from pfl_benchmark.datasets.shifts.samples import HALVES
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.prepare import shifted, split_of
@@ -112,6 +113,22 @@ def test_corruptions_grow_with_their_strength(kind, channels):
     assert min(far) > 0
     assert kind == "saturate" or far == sorted(far)
     assert kind == "jpeg_compression" or far[-1] > 5
+
+
+@pytest.mark.parametrize("strength", range(1, 6))
+@pytest.mark.parametrize("kind", ["brightness", "saturate"])
+def test_colours_change_as_in_hsv_of_matplotlib(kind, strength):
+    x = np.random.default_rng(strength).integers(0, 256, (50, 3, 8, 8)).astype(np.uint8)
+    x[:3] = np.array([0, 77, 255])[:, None, None, None]  # grey
+    x[3, 0] = 0
+    amount = STRENGTHS[kind][strength - 1]
+    factor, more = (1, amount) if kind == "brightness" else amount
+    colours = rgb_to_hsv(x.transpose(0, 2, 3, 1) / 255)
+    place = 2 if kind == "brightness" else 1
+    colours[..., place] = np.clip(colours[..., place] * factor + more, 0, 1)
+    expected = 255 * hsv_to_rgb(colours).transpose(0, 3, 1, 2)
+    made = corrupt(x, kind, strength, np.random.default_rng(0))
+    assert np.abs(made - expected).max() < 0.5 + 1e-9
 
 
 def test_a_corruption_is_the_clients_own_also_of_images_that_clients_share(digits):
