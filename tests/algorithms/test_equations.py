@@ -1,7 +1,6 @@
 """The defining equation of each method, on cases small enough for a closed form or plain autograd."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -10,13 +9,11 @@ import torch.nn.functional as F
 from equations import EVERYONE, ONE_STEP, Quadratic, close, gradient_at, loss_at, quadratic_step
 
 from pfl_benchmark.algorithms.apfl import Mixed, mixture
-from pfl_benchmark.algorithms.fedamp import attention
 from pfl_benchmark.algorithms.fedproto import PrototypeMean, class_means
-from pfl_benchmark.algorithms.knn_per import neighbour_shares
 from pfl_benchmark.algorithms.per_fedavg import Meta
 from pfl_benchmark.algorithms.pfedme import Envelope
 from pfl_benchmark.engine.local import Phase
-from pfl_benchmark.engine.params import expand, strip_prefix
+from pfl_benchmark.engine.params import strip_prefix
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.models import BatchNorm
 
@@ -36,6 +33,25 @@ def test_pfedmes_inner_solve_finds_the_proximal_point(decay):
     close(params["theta.w.at"], theta)
     close(params["w.at"], w - rate * lam * (w - theta))
     close(losses, (w - x[:, 0]).square().sum(1) / 2)
+
+
+def test_pfedmes_clients_have_theta_and_the_server_goes_a_part_of_the_way(begun):
+    algorithm, _, outcome = begun("pfedme", {"beta": 0.5}, (1, 4))
+    algorithm.keep(outcome)
+    (member,) = algorithm.members([1, 4])
+    trained = outcome.models["model"]
+    close(member.params, strip_prefix("theta", trained))
+    assert all((tensor != trained[name]).any() for name, tensor in member.params.items())
+    before = dict(algorithm.server)
+    algorithm.aggregate({name: tensor + 1 for name, tensor in before.items()})
+    close(algorithm.server, {name: tensor + 0.5 for name, tensor in before.items()})
+
+
+def test_per_fedavg_adapts_at_the_rate_of_its_personalising_step(tiny, ready):
+    algorithm = ready(tiny("per-fedavg", {"alpha": 0.03, "ft_epochs": 2})).algorithm
+    (phase,) = algorithm.adaptation()
+    assert phase.rates == dict.fromkeys(algorithm.network.names, 0.03)
+    assert phase.epochs == 2
 
 
 @pytest.mark.parametrize("second", [False, True])
@@ -87,6 +103,17 @@ def test_apfls_common_model_is_trained_as_fedavgs_with_momentum(begun):
     close({name: found[name] for name in expected}, expected)
 
 
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_apfl_is_evaluated_with_the_mixture(adaptive, tiny, play):
+    played = play(tiny("apfl", {"alpha": 0.3, "adaptive": adaptive}))
+    kept, models = played.algorithm.clients.gather(list(EVERYONE)), played.models()
+    alpha = kept["mix.alpha"]
+    assert bool((alpha != 0.3).all()) == adaptive
+    for name, common in played.algorithm.server.items():
+        weight = alpha.view(-1, *[1] * common.dim())
+        close(models[name], weight * kept[f"personal.{name}"] + (1 - weight) * common)
+
+
 def test_a_step_is_split_into_batches_that_differ_by_at_most_one():
     x = torch.arange(2 * 5.0).view(2, 5, 1)
     step = quadratic_step({}, {}, x)
@@ -113,40 +140,6 @@ def test_fedproxs_first_step_is_fedavgs_and_later_ones_are_pulled(begun):
         gradient = gradient_at(task, w, 2)
         w = {n: t - 0.05 * (gradient[n] + 3.0 * (t - task.initial[n])) for n, t in w.items()}
     close({n: t[0] for n, t in outcome.models["model"].items()}, w)
-
-
-# SCAFFOLD
-
-
-def test_scaffold_with_everyone_and_one_local_step_is_fedavg(tiny, play):
-    config = {"participation": 1.0, "rounds": 3, **ONE_STEP}
-    ours, fedavg = (play(tiny(algo, **config)) for algo in ("scaffold", "fedavg"))
-    for found, expected in zip(ours.history, fedavg.history, strict=True):
-        close({name: found[name] for name in expected}, expected)
-    kept = strip_prefix("control", ours.algorithm.clients.gather(list(EVERYONE)))
-    server = strip_prefix("control", ours.algorithm.server)
-    close({name: tensor.mean(0) for name, tensor in kept.items()}, server)
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_scaffolds_control_variate_is_the_gradient_of_the_only_step(momentum, begun):
-    algorithm, _, outcome = begun("scaffold", None, (1, 4), momentum=momentum, **ONE_STEP)
-    algorithm.upload(outcome)
-    for position, client in enumerate((1, 4)):
-        found = {n: t[position] for n, t in strip_prefix("control", outcome.found).items()}
-        torch.testing.assert_close(
-            found, gradient_at(algorithm.task, algorithm.task.initial, client), rtol=1e-3, atol=1e-5
-        )
-
-
-def test_scaffold_divides_by_how_far_momentum_carries_a_gradient(tiny, ready):
-    """A gradient of 1 in each of three steps."""
-    algorithm = ready(tiny("scaffold", momentum=0.5)).algorithm
-    moved, velocity = 0.0, 0.0
-    for _ in range(3):
-        velocity = 0.5 * velocity + 1
-        moved += 0.05 * velocity
-    assert float(algorithm._moves([0], 1)[0]) == pytest.approx(moved)
 
 
 # FedProto
@@ -200,76 +193,6 @@ def test_fedproto_predicts_the_nearest_prototype_of_the_clients_classes(tiny, re
     assert (scores[:, [k for k in range(10) if k not in held]] == -100).all()
 
 
-# FedRoD
-
-
-def test_fedrods_heads_learn_from_their_own_losses(begun):
-    algorithm, _, outcome = begun("fedrod", None, (2,), momentum=0.0, **ONE_STEP)
-    task, last = algorithm.task, algorithm.network.index("fc3")
-    leaves = {name: tensor.clone().requires_grad_() for name, tensor in task.initial.items()}
-    x, y = task.data.inputs(2), task.data.labels(2)
-    counts = torch.bincount(y, minlength=10).float()
-    features = task.network.apply(leaves, x, stop=last)
-    generic = task.network.apply(leaves, features, last)
-    present = counts > 0  # the balanced softmax by its definition: a sum over n_c exp(z_c)
-    partition = (counts * generic.exp())[:, present].sum(1)
-    balanced = partition.log() - generic.gather(1, y[:, None])[:, 0] - counts[y].log()
-    for (name, start), gradient in zip(
-        leaves.items(), torch.autograd.grad(balanced.mean(), leaves.values(), retain_graph=True), strict=True
-    ):
-        close(outcome.models["model"][name][0], start.detach() - 0.05 * gradient)
-    weight = task.initial["fc3.weight"].clone().requires_grad_()
-    personal = F.linear(features.detach(), weight, task.initial["fc3.bias"])
-    loss = F.cross_entropy(generic.detach() + personal, y)
-    (gradient,) = torch.autograd.grad(loss, [weight])
-    close(outcome.models["model"]["personal.weight"][0], weight.detach() - 0.05 * gradient)
-    assert outcome.loss[0] == pytest.approx((balanced.mean() + loss).item(), rel=1e-4)
-
-
-# FedAMP
-
-
-def test_fedamps_attention_falls_with_the_distance_and_leaves_the_rest_to_ones_own():
-    distances = torch.tensor([[math.inf, 1.0, 2.0], [0.0, math.inf, 0.0]])
-    weights = attention(distances, alpha=0.5, sigma=2.0)
-    close(weights[0], torch.tensor([0, 0.25 * math.exp(-0.5), 0.25 * math.exp(-1.0)]))
-    close(weights[1], torch.tensor([0.25, 0, 0.25]))
-    close(attention(distances, alpha=8.0, sigma=2.0)[1], torch.tensor([0.5, 0, 0.5]))  # scaled to 1
-
-
-def test_fedamps_cloud_models_are_those_mixtures(tiny, ready):
-    algorithm = ready(tiny("fedamp", {"alpha": 0.3, "sigma": 5.0})).algorithm
-    initial = algorithm.task.initial
-    start = strip_prefix("cloud", algorithm.message([0, 1], 1).per_client)
-    close(start, expand(initial, 2))
-    shifts = torch.tensor([0.0, 0.01, 0.02])
-    models = {n: t + shifts.view(-1, *[1] * t.dim()) for n, t in initial.items()}
-    algorithm.clients.scatter([1, 3, 5], models)
-    size = sum(tensor.numel() for tensor in initial.values())
-    squares = (shifts - shifts[:, None]).square() * size
-    weights = 0.3 * torch.exp(-squares / 5.0) / 5.0
-    cloud = strip_prefix("cloud", algorithm.message([3], 2).per_client)
-    own, others = shifts[1], shifts[[0, 2]]
-    expected = own + (weights[1, [0, 2]] * (others - own)).sum()
-    for name, tensor in cloud.items():
-        close(tensor[0], initial[name] + expected)
-
-
-def test_fedamps_distances_leave_running_statistics_out(tiny, ready):
-    """Clients whose weights are alike have all of each other's model, and nothing pulls them."""
-    losses = []
-    for strength in (0.0, 10.0):
-        algorithm = ready(tiny("fedamp", {"lam": strength}, network="resnet8-bn", **ONE_STEP)).algorithm
-        initial, buffers = algorithm.task.initial, algorithm.network.buffers
-        for client in (1, 4):
-            own = {n: t + client * (n in buffers) for n, t in initial.items()}
-            algorithm.clients.scatter([client], {n: t[None] for n, t in own.items()})
-        message = algorithm.message([1], 2)
-        close({n: message.per_client[f"cloud.{n}"][0] for n in buffers}, {n: initial[n] + 4 for n in buffers})
-        losses.append(algorithm.task.executor.train(algorithm.begin([1], message, 2)).loss)
-    close(losses[1], losses[0])
-
-
 # IFCA
 
 
@@ -298,25 +221,6 @@ def test_ifca_with_one_cluster_is_fedavg(tiny, play, differing):
     ours, fedavg = play(tiny("ifca", {"clusters": 1})), play(tiny("fedavg"))
     for found, expected in zip(ours.history, fedavg.history, strict=True):
         assert differing(strip_prefix("0", found), expected) == []
-
-
-# kNN-Per
-
-
-def test_neighbours_count_by_their_distance():
-    store, labels = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [9.0, 9.0]]), torch.tensor([0, 1, 1, 2])
-    (shares,) = neighbour_shares(store, labels, torch.zeros(1, 2), 3, 4)
-    kernel = [1.0, math.exp(-1 / 2), math.exp(-4 / 2)]
-    expected = [kernel[0], kernel[1] + kernel[2], 0, 0]
-    assert shares.tolist() == pytest.approx([value / sum(kernel) for value in expected])
-    assert neighbour_shares(store, labels, torch.zeros(1, 2), 99, 4).sum() == pytest.approx(1)
-
-
-def test_knn_per_without_neighbours_is_fedavg(tiny, play):
-    ours, fedavg = play(tiny("knn-per", {"weight": 0.0})), play(tiny("fedavg"))
-    assert ours.summary["accuracy"] == fedavg.summary["accuracy"]
-    assert ours.summary["test_loss"] == pytest.approx(fedavg.summary["test_loss"], rel=1e-5)
-    assert ours.summary["adaptation_samples"] == 6 * 20
 
 
 # FedBN
@@ -366,43 +270,3 @@ def test_a_network_that_cannot_be_stacked_is_refused_by_the_layers_name(tiny, la
     ):
         launch(tiny("fedbn"), tmp_path, executor="stacked")
     assert list(tmp_path.iterdir()) == []
-
-
-# Optimisers of the server
-
-
-def test_fedavgm_without_momentum_is_fedavg_and_with_it_sums_the_changes(tiny, play, ready):
-    plain, fedavg = play(tiny("fedavgm", {"server_momentum": 0.0, "server_rate": 1.0})), play(tiny("fedavg"))
-    close(plain.history[-1], fedavg.history[-1])
-    algorithm = ready(tiny("fedavgm", {"server_momentum": 0.5, "server_rate": 2.0})).algorithm
-    algorithm.server = {"a": torch.tensor([1.0])}
-    algorithm._velocity = {"a": torch.zeros(1)}
-    for mean in (0.8, 0.7):
-        algorithm.aggregate({"a": torch.tensor([mean])})
-    # v = 0.2, w = 0.6; then v = 0.1 + (0.6 − 0.7) = 0, w = 0.6
-    assert algorithm.server["a"].item() == pytest.approx(0.6)
-
-
-def test_nesterovs_step_looks_ahead(ready, tiny):
-    hyper = {"server_momentum": 0.5, "server_rate": 2.0, "nesterov": True}
-    algorithm = ready(tiny("fedavgm", hyper)).algorithm
-    algorithm.server = {"a": torch.tensor([1.0])}
-    algorithm._velocity = {"a": torch.zeros(1)}
-    for mean in (0.8, 0.7):
-        algorithm.aggregate({"a": torch.tensor([mean])})
-    # v = 0.2, w = 1 − 2 (0.2 + 0.1) = 0.4; then v = 0.1 − 0.3 = −0.2, w = 0.4 − 2 (−0.3 − 0.1) = 1.2
-    assert algorithm.server["a"].item() == pytest.approx(1.2)
-
-
-@pytest.mark.parametrize(
-    ("squares", "expected"),
-    [("adam", 0.99 * 1e-6 + 0.01 * 0.04), ("yogi", 1e-6 + 0.01 * 0.04), ("adagrad", 1e-6 + 0.04)],
-)
-def test_fedadams_step(squares, expected, tiny, ready):
-    algorithm = ready(tiny("fedadam", {"squares": squares})).algorithm
-    algorithm.server = {"a": torch.tensor([1.0])}
-    algorithm._mean, algorithm._squares = {"a": torch.zeros(1)}, {"a": torch.full((1,), 1e-6)}
-    algorithm.aggregate({"a": torch.tensor([1.2])})
-    assert algorithm._squares["a"].item() == pytest.approx(expected, rel=1e-4)
-    moved = 0.01 * 0.1 * 0.2 / (math.sqrt(expected) + 1e-3)
-    assert algorithm.server["a"].item() == pytest.approx(1 + moved, rel=1e-6)
