@@ -115,6 +115,43 @@ def test_corruptions_grow_with_their_strength(kind, channels):
     assert kind == "jpeg_compression" or far[-1] > 5
 
 
+def grey(*rows):
+    """One image of one channel, its values from 0 to 255."""
+    return np.array(rows, np.uint8)[None, None]
+
+
+def test_contrast_is_of_each_image_and_colour():
+    x = np.concatenate([grey([0, 100], [100, 200]), grey([0, 20], [20, 40])])
+    made = corrupt(x, "contrast", 2, np.random.default_rng(0))
+    assert made.tolist() == [grey([50, 100], [100, 150])[0].tolist(), grey([10, 20], [20, 30])[0].tolist()]
+
+
+@pytest.mark.parametrize("strength", range(1, 6))
+def test_noise_is_normal_with_the_deviation_of_its_strength(strength):
+    x = np.full((50, 1, 32, 32), 128, np.uint8)
+    noise = corrupt(x, "gaussian_noise", strength, np.random.default_rng(0)) / 255.0 - 128 / 255
+    amount = STRENGTHS["gaussian_noise"][strength - 1]
+    assert noise.std() == pytest.approx(amount, rel=0.02)
+    assert (np.abs(noise) > 2 * amount).mean() == pytest.approx(0.0455, abs=0.008)
+
+
+@pytest.mark.parametrize("strength", range(1, 6))
+def test_a_blurred_point_is_a_bell_of_that_width(strength):
+    x = np.zeros((1, 1, 15, 15), np.uint8)
+    x[0, 0, 7, 7] = 255
+    made = corrupt(x, "gaussian_blur", strength, np.random.default_rng(0))[0, 0]
+    squares = (np.arange(15) - 7) ** 2
+    bell = np.exp(-squares / 2 / STRENGTHS["gaussian_blur"][strength - 1] ** 2)
+    expected = 255 * np.outer(bell, bell) / bell.sum() ** 2
+    assert np.abs(made - expected).max() < 1
+
+
+def test_the_strongest_rotation_is_a_right_angle():
+    x = load("digits").train.x[:5]
+    made = corrupt(x, "rotation", 5, np.random.default_rng(0))
+    assert (made == np.rot90(x, axes=(2, 3))).all()
+
+
 @pytest.mark.parametrize("strength", range(1, 6))
 @pytest.mark.parametrize("kind", ["brightness", "saturate"])
 def test_colours_change_as_in_hsv_of_matplotlib(kind, strength):
@@ -171,6 +208,14 @@ def test_noise_is_in_training_data_alone(digits, text, share):
         assert "pairwise" not in text or (y == (right + 1) % 10).all()
 
 
+def test_a_wrong_label_is_any_other_class(digits):
+    made, plain = under(digits, "labels=noise:1")
+    ours, right = (pairs(*one, "train") for one in ((made.dataset, made.split), (digits, plain)))
+    steps = np.concatenate([(y - old) % 10 for (_, y), (_, old) in zip(ours, right, strict=True)])
+    assert {*steps.tolist()} == {*range(1, 10)}
+    assert max(np.bincount(steps)) < 0.25 * len(steps)
+
+
 @pytest.mark.parametrize("text", ["quantity=lognormal:1.5", "quantity=power:1"])
 def test_sizes_are_parts_of_what_clients_had(digits, text):
     made, plain = under(digits, text)
@@ -179,6 +224,14 @@ def test_sizes_are_parts_of_what_clients_had(digits, text):
     assert all({*rows} <= {*old} for rows, old in zip(made.split.train, plain.train, strict=True))
     if "power" in text:
         assert sorted(made.split.train_sizes)[::-1] == [max(1, round(30 / k)) for k in range(1, 13)]
+
+
+@pytest.mark.parametrize("sigma", [0.5, 2.0])
+def test_the_logarithms_of_shares_have_the_deviation_sigma(sigma):
+    (shift,) = read_shifts(f"quantity=lognormal:{sigma}")
+    shares = shift.shares(range(2000), lambda _, client: np.random.default_rng([3, client]))
+    assert max(shares) == 1
+    assert np.log(shares).std() == pytest.approx(sigma, rel=0.1)
 
 
 @pytest.mark.parametrize("inner", ["feature=corruption:5", "concept=permute:2", "classes=other"])
@@ -194,12 +247,22 @@ def test_drift_is_another_version_of_some_clients(digits, inner):
         ):
             assert (x == old).all()
             assert (y == right).all()
-    for client, rows in made.split.later.items():
+    for place, (client, rows) in enumerate(made.split.later.items()):
         assert [len(own) for own in rows] == [30, 60]
         if inner == "classes=other":
             had = {*digits.train.y[plain.train[client]]}
             assert not had & {*made.dataset.train.y[rows[0]]}
             assert {*made.dataset.test.y[rows[1]]} <= {*made.dataset.train.y[rows[0]]}
+            continue
+        for half, own in zip(HALVES, rows, strict=True):
+            samples, (old, right) = getattr(made.dataset, half), pairs(digits, plain, half)[client]
+            same = (samples.x[own] == old).all((1, 2, 3))
+            if inner == "feature=corruption:5":
+                assert not same.all()
+                assert (samples.y[own] == right).all()
+            else:
+                assert same.all()
+                assert (samples.y[own] == np.array(facts["labels"][facts["groups"][place]])[right]).all()
 
 
 @pytest.mark.parametrize("inner", ["labels=noise:0.5", "feature=corruption", "concept=permute:2"])

@@ -8,6 +8,8 @@ from sklearn.metrics import brier_score_loss
 
 from pfl_benchmark.engine.calibration import calibration, calibration_error, predicted, scaled, temperature
 
+HALVES = ("train", "test")
+
 
 def made(count, classes=4, seed=0):
     rng = np.random.default_rng(seed)
@@ -44,6 +46,12 @@ def test_calibration_error_by_bins_of_equal_mass(count):
     else:  # which bins have one more
         assert error == pytest.approx(expected, abs=0.1)
     assert 0 <= debiased <= error + 1e-12
+
+
+def test_bins_count_by_their_samples():
+    """Two of 0.3 and 0.5 on average, one of 0.9 and 1."""
+    error, _ = calibration_error(np.array([0.2, 0.4, 0.9]), np.array([True, False, True]), 2)
+    assert error == pytest.approx((2 * 0.2 + 0.1) / 3)
 
 
 def test_debiased_error_is_that_of_draws():
@@ -91,6 +99,17 @@ def test_scaled_scores_have_a_loss():
     found = scaled([predicted([logits], [labels])])
     assert found["scaled_test_loss"] == pytest.approx(float(F.cross_entropy(logits, labels)))
     assert found["scaled_ece"] == calibration([predicted([logits], [labels])])["ece"]
+
+
+def test_temperatures_are_those_of_each_clients_training_samples(tiny, play):
+    played = play(tiny("fedavg", temperature_scaling=True))
+    task, losses = played.algorithm.task, []
+    for client in range(6):
+        scores = [task.network.apply(played.algorithm.server, task.data.inputs(client, p)) for p in HALVES]
+        cooled = scores[1] / temperature(scores[0], task.data.labels(client))
+        losses.append(float(F.cross_entropy(cooled, task.data.labels(client, "test"))))
+    assert played.summary["scaled_test_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
+    assert played.summary["scaled_test_loss"] != pytest.approx(played.summary["test_loss"], rel=1e-2)
 
 
 def test_a_temperature_changes_no_result_of_any_method(algo, tiny, unbroken, launch, tmp_path):

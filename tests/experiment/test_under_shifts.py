@@ -106,14 +106,30 @@ def test_verify_and_compare(shift, tmp_path, capsys):
 def test_export_writes_changed_samples(form, tmp_path):
     words = f"data --dataset digits --clients 4 --shift concept=permute:2 --export {form} {tmp_path / 'made'}"
     assert main([*words.split(), "--out", str(tmp_path / "x.png")]) == 0
-    if form == "pfllib":
-        return
-    made = json.loads(next((tmp_path / "made" / "train").glob("*.json")).read_text())
     plain = words.replace(" --shift concept=permute:2", "").replace("made", "plain")
     assert main([*plain.split(), "--out", str(tmp_path / "y.png")]) == 0
-    other = json.loads(next((tmp_path / "plain" / "train").glob("*.json")).read_text())
-    assert made["num_samples"] == other["num_samples"]
-    assert made["user_data"] != other["user_data"]
+    made, other = (_exported(tmp_path / name / "train", form) for name in ("made", "plain"))
+    assert [len(y) for y in made] == [len(y) for y in other]
+    moved = [not np.array_equal(*pair) for pair in zip(made, other, strict=True)]
+    assert sum(moved) >= 2  # the labels of one of the two groups at least
+
+
+def _exported(folder, form):
+    """Every client's labels."""
+    if form == "leaf":
+        content = json.loads(next(folder.glob("*.json")).read_text())
+        return [np.array(content["user_data"][user]["y"]) for user in content["users"]]
+    files = [np.load(folder / f"{client}.npz", allow_pickle=True) for client in range(4)]
+    return [file["data"].item()["y"] for file in files]
+
+
+def test_data_drift_in_the_round_that_is_named(tmp_path):
+    """A client that trains alone has the same losses before, and others from then on."""
+    losses = [
+        [line["loss"] for line in run("local", shift=shift, results_dir=tmp_path, **SMALL).rounds]
+        for shift in ("drift=3:1:labels=noise:1", "drift=4:1:labels=noise:1")
+    ]
+    assert [early == late for early, late in zip(*losses, strict=True)] == [True, True, False, False]
 
 
 def test_files_of_others_cannot_drift(tmp_path, capsys):
