@@ -84,7 +84,11 @@ def test_fedrep_without_a_head_or_a_body(left, right, tiny, play, differing):
 
 
 def test_a_frozen_last_round_without_a_head(tiny, play):
-    play(tiny("fedper", {"n_personal": 0, "final_round": "frozen"}))
+    """Nothing is left to train: everyone has what the server had before."""
+    played = play(tiny("fedper", {"n_personal": 0, "final_round": "frozen"}))
+    assert all(torch.equal(played.history[-1][name], t) for name, t in played.history[-2].items())
+    for name, tensor in played.models().items():
+        assert all(torch.equal(own, played.algorithm.server[name]) for own in tensor)
 
 
 # FedAvg

@@ -60,6 +60,7 @@ def test_a_step_is_that_of_the_modules_with_weight_decay_on_valve_and_embeddings
         for side in ("gamma", "beta"):
             linear, _, norm = getattr(passes, side)
             close(trained[f"{side}.weight"], linear.weight.detach())
+            close(trained[f"{side}.bias"], linear.bias.detach())
             close(trained[f"{side}.gain"], norm.weight.detach())
             close(trained[f"{side}.offset"], norm.bias.detach())
 

@@ -73,6 +73,7 @@ def test_settings_fit_a_narrow_terminal(command, monkeypatch):
 
 def test_listed_hyper_parameters_can_be_typed(command):
     """What is shown as ``--set key=value`` is what the method reads as its default."""
+    seen = []
     for line in command("list methods").out.splitlines():
         if line.startswith("  ") and line[2] != " ":
             method = ALGORITHMS[line.split()[0]]
@@ -81,6 +82,9 @@ def test_listed_hyper_parameters_can_be_typed(command):
             assert getattr(parse_hyper(method.Hyper, {key: value}, method.name), key) == getattr(
                 method.Hyper(), key
             )
+            seen.append((method.name, key))
+    fields = {name: dataclasses.fields(method.Hyper) for name, method in ALGORITHMS.items()}
+    assert {*seen} == {(name, spec.name) for name, specs in fields.items() for spec in specs}
 
 
 def test_data(command, tmp_path, monkeypatch):

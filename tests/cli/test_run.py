@@ -114,6 +114,7 @@ def test_set_reaches_the_method(words, hyper, tiny_run):
     answer = tiny_run(words, "--json")
     if hyper is None:
         assert answer.code == 2
+        assert "lr is no hyper-parameter of 'fedrep'; use --lr 1" in answer.err
         return
     config = json.loads((Path(answer.json["record"]) / "config.json").read_text())["config"]
     assert hyper.items() <= config["hyper"].items()

@@ -140,7 +140,9 @@ def test_scaling_and_colours(tmp_path):
     assert train.x[-1][:, 8, 8].tolist() == [255, 0, 0]
     assert (train.x[0][0] == train.x[0][1]).all()
     # A folder that is really called so is meant as it is.
-    assert describe_own(f"folder:{shutil.copytree(root, tmp_path / 'x@16') / 'train' / '..'}@16")
+    plain = digits_folder(tmp_path / "y@16", 40)
+    assert describe_own(f"folder:{plain}")[0].shape == (1, 8, 8)
+    assert describe_own(f"folder:{plain}@20")[0].shape == (1, 20, 20)
 
 
 def test_records_can_be_verified_and_workers_find_the_data(digits, tmp_path, capsys, monkeypatch):

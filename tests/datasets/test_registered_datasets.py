@@ -69,7 +69,7 @@ def test_texts(info, dataset):
     assert (x == UNKNOWN).any()
 
 
-def test_users_and_the_order_of_time(info, dataset):
+def test_users_and_their_groups(info, dataset):
     if not info.by_users:
         pytest.skip(f"{info.name} has no users")
     assert dataset.test is dataset.train

@@ -1,5 +1,6 @@
 """A budget of memory for what clients keep: beyond it rows are in a file, and checkpoints name them."""
 
+import math
 import shutil
 
 import pytest
@@ -9,6 +10,7 @@ from pfl_benchmark.engine.checkpoints import Checkpoints
 from pfl_benchmark.engine.client_memory import ClientMemory
 from pfl_benchmark.engine.clients import ClientStore
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.experiment import memory
 from pfl_benchmark.experiment.memory import usual_budget
 from pfl_benchmark.records.rows import PATTERN, RowFile
 from pfl_benchmark.records.writer import RunRecord
@@ -202,6 +204,23 @@ def test_a_disk_that_is_full_is_one_line(record, monkeypatch):
         store.scatter([1], rows([1], 0.0))
 
 
-def test_usually_half_of_what_is_free_is_shared_by_the_runs():
-    whole, third = usual_budget(CPU), usual_budget(CPU, 3)
-    assert 2**20 < third < whole / 2
+def test_usually_half_of_what_is_free_is_shared_by_the_runs(monkeypatch):
+    monkeypatch.setattr(memory, "_free_on_host", lambda: 900)
+    assert usual_budget(CPU) == 450
+    assert usual_budget(CPU, 3) == 150
+    monkeypatch.setattr(memory, "_free_on_host", lambda: None)
+    assert usual_budget(CPU) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "expected"),
+    [("max", "0", 4096), ("3000", "1000", 2000), ("9000", "1000", 4096), ("5", "9", 0)],
+)
+def test_a_container_has_less_than_its_host(limit, used, expected, monkeypatch):
+    files = {
+        "/proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 4 kB\n",
+        "/sys/fs/cgroup/memory.max": limit,
+        "/sys/fs/cgroup/memory.current": used,
+    }
+    monkeypatch.setattr(memory.Path, "read_text", lambda self: files[str(self)])
+    assert memory._free_on_host() == expected

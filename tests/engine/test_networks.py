@@ -259,7 +259,7 @@ def test_the_code_of_the_network_counts_and_that_of_others_does_not(network, use
     assert plain == plain_used == plain_other
 
 
-def test_initial_values_are_the_same_for_every_executor_and_seed(tiny, ready):
+def test_initial_values_are_the_same_for_every_executor(tiny, ready):
     first, second = (
         ready(tiny("fedavg", network="small-gn"), name).prepared.task for name in ("loop", "threads")
     )

@@ -1,6 +1,7 @@
 """Series and characters from end to end, on small files in the form of the real ones."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ CASES = [
     ("fedper", "shakespeare", {"rounds": 1}),
     ("gpfl", "shakespeare", {"rounds": 1}),
 ]
+CACHE = os.environ.get("XDG_CACHE_HOME")
 OTHERS = sorted(set(EXECUTORS) - {"loop"})
 
 
@@ -66,7 +68,11 @@ def played(files, tmp_path):
     return go
 
 
-def test_the_small_setting_of_roles_on_real_plays(tmp_path, launch):
+def test_the_small_setting_of_roles_on_real_plays(tmp_path, launch, monkeypatch):
+    if CACHE is None:
+        monkeypatch.delenv("XDG_CACHE_HOME")
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", CACHE)
     config = with_hyper(RunConfig(algo="fedper", **find_setting("shakespeare-small").values), {})
     try:
         load("shakespeare")

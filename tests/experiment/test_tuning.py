@@ -3,10 +3,12 @@
 import argparse
 import dataclasses
 import json
+import math
 import shlex
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from answers import refused
 
@@ -105,14 +107,19 @@ def test_the_same_accuracies_make_the_same_search_and_more_trials_go_on(tiny):
 
 
 def test_it_finds_what_is_better(tiny):
+    """Of two searches that begin alike, each ends near what it is told to be good."""
     config = tiny("ditto", validation=0.2)
     space = space_of(config, {RATE})
-    found = list(
-        search(
-            resolve(config), {}, None, space, 25, lambda one: 1 / (1 + abs(one.config.hyper["lam"] - 0.05))
-        )
-    )
-    assert abs(max(found, key=lambda t: t.accuracy).config.hyper["lam"] - 0.05) < 0.05
+
+    def tried(good):
+        score = lambda one: 1 / (1 + abs(math.log10(one.config.hyper["lam"] / good)))  # noqa: E731
+        found = search(resolve(config), {}, None, space, 30, score)
+        return np.log10([trial.config.hyper["lam"] for trial in found])
+
+    small, large = tried(0.05), tried(5.0)
+    assert small[0] == large[0]
+    assert abs(small[-10:] - math.log10(0.05)).mean() < 0.7 * abs(small[:10] - math.log10(0.05)).mean()
+    assert small[-10:].mean() + 0.5 < large[-10:].mean()
 
 
 # The command

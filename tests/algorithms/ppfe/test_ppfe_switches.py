@@ -66,7 +66,7 @@ def test_held_out_samples_are_trained_on_in_no_stage(staged, ready, advance, dif
             other.algorithm.weights.values = played.algorithm.weights.values.clone()
     assert differing(played.algorithm.server, other.algorithm.server) == []
     weights = without(played.algorithm.weights.of(0), played.algorithm.weights.judged[0])
-    assert float(weights.mean()) - 1 < 1e-6
+    assert float(weights.mean()) == pytest.approx(1, abs=1e-6)
     assert bool((weights[held[0]] == 0).all())
 
 
