@@ -130,6 +130,12 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.section(f"left out: {', '.join(names)}; --all alone: nothing")
 
 
+@pytest.fixture(autouse=True)
+def _seeded():
+    """What a test draws without a generator of its own does not depend on the tests before it."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def own_catalogue(monkeypatch):
     """The catalogue holds the studies of tests, and none of a paper."""

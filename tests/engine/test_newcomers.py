@@ -129,6 +129,27 @@ def test_what_they_cost_is_bounded_and_counted(algo, tiny, play, monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("algo", "models", "samples"),
+    [
+        ("fedavg", 1, 0),
+        ("fedper", 1, 2),  # with the head that everybody begins with
+        ("ditto", 1, 2),
+        ("feddpa", 1, 2),
+        ("local", 0, 2),  # θ_0 is known
+        ("ppfe", None, 2),
+        ("ifca", 2, 2),  # passes through both models choose
+        ("fedem", 3, 3),  # passes through three models, to weigh them
+    ],
+)
+def test_what_they_receive_and_train_on(algo, models, samples, begun, tiny, ready):
+    """Models, each once, and passes over their 20 samples."""
+    new = begun(algo).summary["new_clients"]
+    whole = sum(t.nbytes for t in ready(tiny(algo)).prepared.task.initial.values())
+    assert models is None or new["bytes_down"] == 2 * models * whole
+    assert new["samples"] == 2 * 20 * samples
+
+
 @pytest.mark.parametrize("algo", ABLE)
 def test_what_the_server_and_others_hold_stays(algo, tiny, play, differing, monkeypatch):
     seen, held, admit = [], [], FederatedData.admit

@@ -51,6 +51,24 @@ def test_clients_have_what_they_were_given(form, tmp_path):
     assert federated(clients=of_three(*FORMS[form])) == data, "the same data have the same name"
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_samples_and_labels_are_those_given(form):
+    given, labels = FORMS[form]
+    found = load(federated(clients=of_three(given, labels)).name)
+    plain = form not in ("rows", "series", "channels last")
+    expected = X if plain else given.transpose(0, 3, 1, 2) if form == "channels last" else given
+    np.testing.assert_allclose(found.train.x, expected, rtol=1e-6)
+    assert found.train.y.tolist() == (Y % 2 if form == "classes as text" else labels)[:120].tolist()
+    assert found.users.tolist() == [k for k in range(3) for _ in range(40)]
+    assert np.flatnonzero(found.held_out).tolist() == [*range(30, 40), *range(70, 80), *range(110, 120)]
+
+
+def test_channels_last_of_images_that_are_not_square():
+    x = np.random.default_rng(0).integers(0, 256, (24, 8, 12, 3)).astype(np.uint8)
+    found = load(federated(clients=[(x[:12], labels(12)), (x[12:], labels(12))]).name)
+    assert (found.train.x == x.transpose(0, 3, 1, 2)).all()
+
+
 def test_the_same_samples_train_alike_whatever_their_form(tmp_path):
     found = set()
     for form in ("uint8 [N, C, H, W]", "uint8 [N, H, W]", "floats in 0..1", "tensors"):
@@ -74,10 +92,15 @@ def test_a_dataset_of_pytorch(tmp_path):
     for data in (federated(train), federated(train, test=test)):
         record = run("fedavg", dataset=data, **pooled)
         assert len(record.accuracies) == 4
-    whole = federated(train, partition=[range(40), range(40, 80), range(80, 120)])
+    assert (load(federated(train, test=test).name).test.x == DIGITS.test.x[:60]).all()
+    order = np.random.default_rng(0).permutation(120)
+    whole = federated(train, partition=[order[:40], order[40:80], order[80:]])
     assert len(run("fedavg", dataset=whole, results_dir=tmp_path, **RUN).accuracies) == 3
-    halves = federated(train, partition=[(range(30), range(30, 40)), (range(40, 70), range(70, 80))])
+    halves = federated(train, partition=[(order[:30], order[30:40]), (order[40:70], order[70:80])])
     assert run("fedavg", dataset=halves, results_dir=tmp_path, **RUN).test_samples.tolist() == [10, 10]
+    for data, count in ((whole, 120), (halves, 80)):
+        assert (load(data.name).train.x == X[order[:count]]).all()
+        assert (load(data.name).train.y == Y[order[:count]]).all()
 
 
 def test_in_a_grid_of_this_process(tmp_path):

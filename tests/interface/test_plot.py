@@ -1,5 +1,6 @@
 """Learning curves from Python."""
 
+import numpy as np
 import pytest
 
 from pfl_benchmark import plot_curves, run
@@ -18,6 +19,16 @@ def test_a_panel_a_setting_and_a_line_a_method(tmp_path):
     for name, start in STARTS.items():
         plot_curves(tmp_path, path=tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_a_line_is_the_mean_over_seeds(tmp_path):
+    records = run("fedper", results_dir=tmp_path, **{**TINY, "seed": [0, 1]})
+    evaluated = [[line for line in record.rounds if "accuracy" in line] for record in records]
+    rounds = [line["round"] for line in evaluated[0]]
+    means = 100 * np.mean([[line["accuracy"] for line in lines] for lines in evaluated], axis=0)
+    lines = plot_curves(*records).axes[0].lines  # in pieces, where what is evaluated changes
+    drawn = np.unique(np.concatenate([line.get_xydata() for line in lines]).round(6), axis=0)
+    np.testing.assert_allclose(drawn, np.stack([rounds, means], 1), atol=1e-5)
 
 
 def test_bad_input(tmp_path):
