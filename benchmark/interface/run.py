@@ -193,6 +193,9 @@ def _anew(record: RunRecord, again: bool) -> Iterator[None]:
             shutil.rmtree(record.folder, ignore_errors=True)
             old.rename(record.folder)
         raise
+    if again and not record.done:  # a callback has stopped it, and it is another run's record
+        shutil.rmtree(record.folder, ignore_errors=True)
+        old.rename(record.folder)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -1,6 +1,7 @@
 """Blocks of a comparison over settings: a setting and a seed, with a record of every method.
 
-Settings are told apart by all fields of the configuration but method, hyper-parameters and seed.
+Settings are told apart by all fields of the configuration but method, hyper-parameters, the trials that
+chose them, and seed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, setting_in
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.records.store import Record
 
-FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS) if name != "seed")
+FIELDS = tuple(name for name in (*DATA_FIELDS, *PROTOCOL_FIELDS, "stop_after") if name != "seed")
+_OF_SETTINGS = tuple(name for name in FIELDS if name != "tuning_trials")
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,8 @@ def _by_setting(records: Iterable[Record]) -> list[tuple[str, list[Record]]]:
     groups: dict[tuple[object, ...], list[Record]] = {}
     for record in records:
         settled = record.config.settled()
-        groups.setdefault(tuple(getattr(settled, name) for name in FIELDS), []).append(record)
-    words = ((setting_in_words(runs[0].config.settled(), FIELDS), runs) for runs in groups.values())
+        groups.setdefault(tuple(getattr(settled, name) for name in _OF_SETTINGS), []).append(record)
+    words = ((setting_in_words(runs[0].config.settled(), _OF_SETTINGS), runs) for runs in groups.values())
     return sorted(words, key=lambda item: item[0])
 
 

@@ -26,7 +26,7 @@ class Results:
     Attributes:
         records: by place and seed; places without any are absent.
         configs: the run of each place (with some seed), as far as its method and setting are registered.
-        failed: why training diverged, by place, where no record is.
+        failed: why training was stopped as diverged, by place and seed; such a run has no record.
         fedavg: FedAvg's records by column and seed, whether it is a row or not: what costs are held against.
         local: the same of Local Only.
     """
@@ -35,7 +35,7 @@ class Results:
     profile: Profile
     records: Mapping[Place, Mapping[int, Record]]
     configs: Mapping[Place, RunConfig]
-    failed: Mapping[Place, str]
+    failed: Mapping[Place, Mapping[int, str]]
     fedavg: Mapping[str, Mapping[int, Record]]
     local: Mapping[str, Mapping[int, Record]] = field(default_factory=dict)
 
@@ -77,12 +77,12 @@ class Results:
         return [float(record.summary[metric]) for record in self.at(row, column)]
 
     def diverged(self, row: str, column: str) -> bool:
-        """Whether a run of a place ended far above the loss of guessing (`Record.diverged`)."""
-        return any(record.diverged for record in self.at(row, column))
+        """Whether a run of a place diverged: ended far above the loss of guessing, or was stopped."""
+        return (row, column) in self.failed or any(record.diverged for record in self.at(row, column))
 
     def lost(self, column: str) -> list[str]:
-        """The rows whose training diverged in a column, whether it was stopped or not."""
-        return [row for row in self.rows if (row, column) in self.failed or self.diverged(row, column)]
+        """The rows whose training diverged in a column, with some seed at least."""
+        return [row for row in self.rows if self.diverged(row, column)]
 
     def mean(self, row: str, column: str, metric: str = "accuracy") -> float | None:
         """Mean over seeds of a figure of a place; None where there is no record."""
@@ -96,12 +96,17 @@ class Results:
 
     @cached_property
     def comparisons(self) -> dict[str, dict[str, Comparison]]:
-        """For each column its best row against the others, by row; empty where nothing can be compared."""
+        """For each column its best row against the others, by row; empty where nothing can be compared.
+
+        A row that diverged with some seed is the best only if all did.
+        """
         comparisons: dict[str, dict[str, Comparison]] = {}
         for column, means in self.means().items():
             known = means.dropna()
             samples = {str(row): self.samples(str(row), str(column)) for row in known.index}
-            comparisons[str(column)] = compare_with(samples, str(known.idxmax())) if len(known) > 1 else {}
+            sound = known[[not self.diverged(str(row), str(column)) for row in known.index]]
+            best = str((sound if len(sound) else known).idxmax()) if len(known) else ""
+            comparisons[str(column)] = compare_with(samples, best) if len(known) > 1 else {}
         return comparisons
 
     def restricted(self, places: Sequence[Place]) -> Results:
@@ -134,7 +139,8 @@ class Results:
 
 def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] | None) -> Results:
     """Find the records of a study; `seeds` are the only ones to use, None stands for all that are there."""
-    records, configs, failed = {}, {}, {}
+    records, configs = {}, {}
+    failed: dict[Place, dict[int, str]] = {}
     plain: dict[str, dict[str, dict[int, Record]]] = {"fedavg": {}, "local": {}}
     grid = study.grid(profile)
 
@@ -154,8 +160,8 @@ def collect(study: Study, profile: Profile, store: Store, seeds: Sequence[int] |
             configs[place] = config
             if found := stored(config):
                 records[place] = found
-                continue
             for seed in profile.seeds if seeds is None else seeds:
-                if reason := store.failed.get(dataclasses.replace(config, seed=seed).hash):
-                    failed[place] = reason
+                reason = store.failed.get(dataclasses.replace(config, seed=seed).hash)
+                if reason and seed not in found:
+                    failed.setdefault(place, {})[seed] = reason
     return Results(study, profile, records, configs, failed, plain["fedavg"], plain["local"])

@@ -85,7 +85,7 @@ def cost_to(record: Record, accuracy: float) -> Cost | None:
     itself would cost (the broadcast after that round, fine-tuning) is not charged in any round.
     """
     last = len(record.rounds)
-    late = _adapted_at_the_end_alone(record)
+    late = adapted_at_the_end_alone(record)
     sent = trained = 0
     for line in record.rounds:
         sent += line["bytes_up"] + line["bytes_down"]
@@ -97,7 +97,7 @@ def cost_to(record: Record, accuracy: float) -> Cost | None:
     return None
 
 
-def _adapted_at_the_end_alone(record: Record) -> bool:
+def adapted_at_the_end_alone(record: Record) -> bool:
     """Whether evaluations on the way were of another kind of model than the final one."""
     config, fine_tuned = record.config, bool(record.summary["adaptation_samples"])
     if config.eval_adapted or not fine_tuned:

@@ -2,9 +2,11 @@
 
 import pytest
 
-from pfl_benchmark import load_records, run
+from pfl_benchmark import compare_records, load_records, run
 from pfl_benchmark.errors import UserError
+from pfl_benchmark.present.page.command import command
 from pfl_benchmark.records.record import read_record
+from pfl_benchmark.studies.blocks import blocks_of
 from tests.helpers.python import TINY
 
 LONG = {**TINY, "rounds": 6, "eval_every": 2}
@@ -45,6 +47,19 @@ def test_a_run_that_is_stopped_is_the_run_that_ends_there(algo, tmp_path):
     whole = run(algo, results_dir=tmp_path / "a", **LONG)
     assert whole.summary["rounds"] == 6
     assert read_record(stopped.folder).digest == stopped.digest, "both are there"
+
+
+def test_a_stopped_run_is_no_whole_one_and_takes_no_place_of_it(tmp_path):
+    whole = [run("fedavg", results_dir=tmp_path, **LONG), run("local", results_dir=tmp_path, **LONG)]
+    stopped = run("local", results_dir=tmp_path, again=True, on_round=lambda line: line["round"] == 2, **LONG)
+    assert read_record(whole[1].folder).digest == whole[1].digest
+    assert not [*tmp_path.glob("*.old")]
+    titles = compare_records(whole[0], stopped)["title"].tolist()
+    assert sorted(titles) == ["fedavg", "local, stop after 2"]
+    assert not blocks_of([whole[0], stopped]).blocks
+    assert len(blocks_of(whole).blocks) == 1
+    assert command(whole[0].config)
+    assert command(stopped.config) == ""
 
 
 def test_only_true_ends_a_run(tmp_path):

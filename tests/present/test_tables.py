@@ -475,6 +475,45 @@ def test_a_diverged_run_is_named_below_the_table_and_in_its_cell(tmp_path):
     }
 
 
+def test_a_method_that_diverged_with_one_seed_is_marked_and_not_the_best(tmp_path):
+    for variant, shares in ((DITTO, np.full(20, 0.9)), (FEDAVG, np.full(20, 0.5))):
+        for seed in (0, 1):
+            record = write_record(tmp_path, configure(variant, ONE, PROFILE, seed), shares=shares)
+            if (variant, seed) == (DITTO, 1):
+                (record / "done").unlink()
+                (record / "failed.json").write_text('{"reason": "training diverged: the loss is none"}')
+    results = read(MAIN, tmp_path)
+    table = make_table(results, "accuracy")
+    (ditto, fedavg) = (
+        next(cell for cell in row[1:] if cell.value is not None)
+        for title in (DITTO.title, FEDAVG.title)
+        for row in table.rows
+        if row[0].value == title
+    )
+    assert (ditto.diverged, fedavg.diverged) == (True, False)
+    assert (ditto.best, ditto.tied) == (False, False)
+    assert {test.reference for test in results.comparisons[ONE.title].values()} == {FEDAVG.title}
+    assert (
+        f"no record of Ditto on {ONE.title} with seed 1: training diverged: the loss is none" in table.notes
+    )
+    assert f"§ training diverged with another seed: Ditto on {ONE.title} (seed 0)" in table.notes
+
+
+def test_who_gains_by_ranks_is_not_significantly_worse(tmp_path):
+    """A little better for 17 clients of 20, and much worse for three: the mean is lower, the test for it."""
+    for seed in (0, 1):
+        write_record(tmp_path, configure(FEDAVG, ONE, PROFILE, seed), shares=np.full(20, 0.7))
+        for other in (REP, LOCAL):
+            write_record(tmp_path, configure(other, ONE, PROFILE, seed), shares=np.full(20, 0.1))
+        shares = np.array([0.8] * 17 + [0.0] * 3)
+        write_record(tmp_path, configure(DITTO, ONE, PROFILE, seed), shares=shares)
+    results = read(MAIN, tmp_path)
+    assert results.comparisons[ONE.title][DITTO.title].opposed
+    table = make_table(results, "accuracy")
+    (ditto,) = (row[1] for row in table.rows if row[0].value == DITTO.title)
+    assert (ditto.best, ditto.tied) == (False, True)
+
+
 def test_the_fingerprint_follows_records_and_nothing_else(folder, main):
     assert read(MAIN, folder).fingerprint() == main.fingerprint()
     assert read(MAIN, folder, seeds=(0,)).fingerprint() != main.fingerprint()

@@ -14,11 +14,11 @@ from pfl_benchmark.resolve.run import differences
 def command(config: RunConfig) -> str:
     """``python -m benchmark --algo … --setting … --seed …`` of this very run.
 
-    Empty where flags cannot say it: no setting has its dataset, a hyper-parameter is an empty list, or this
-    code does not know the method any more, or not with these hyper-parameters.
+    Empty where flags cannot say it: no setting has its dataset, a callback has stopped it, a hyper-parameter
+    is an empty list, or this code does not know the method any more, or not with these hyper-parameters.
     """
     setting = nearest_setting(config)
-    if not setting:
+    if not setting or config.stop_after:
         return ""
     try:
         variants = differences(config)

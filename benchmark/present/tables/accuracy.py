@@ -21,6 +21,7 @@ from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import Cell, Plain, Table
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import ranks_by_column
+from pfl_benchmark.studies.targets import adapted_at_the_end_alone
 
 
 def accuracy(results: Results) -> Table:
@@ -80,7 +81,7 @@ def best_round(results: Results) -> Table:
 
 def _gain(record: Record) -> float | None:
     """None where the last round alone is evaluated as the result is: with fine-tuned copies."""
-    if record.summary["adaptation_samples"] and not record.config.eval_adapted:
+    if adapted_at_the_end_alone(record):
         return None
     return max(line["accuracy"] for line in record.rounds if "accuracy" in line) - record.summary["accuracy"]
 

@@ -179,10 +179,13 @@ def notes(results: Results) -> tuple[str, ...]:
 
 
 def divergence(results: Results) -> tuple[str, ...]:
-    """Which runs have a record although their training diverged (`Record.diverged`)."""
-    found = [place for place in results.records if results.diverged(*place)]
+    """Which rows with records diverged: a record itself (`Record.diverged`), or a seed that has none."""
+    ended = [place for place in results.records if any(record.diverged for record in results.at(*place))]
     text = f"§ training diverged, its loss in the last round is above {FAR} times that of guessing"
-    return (f"{text}: {_places(results, found)}",) if found else ()
+    lines = [f"{text}: {_places(results, ended)}"] if ended else []
+    if stopped := [place for place in results.records if place in results.failed and place not in ended]:
+        lines.append(f"§ training diverged with another seed: {_places(results, stopped)}")
+    return tuple(lines)
 
 
 def most_seeds(results: Results, column: str) -> int:
@@ -193,7 +196,10 @@ def most_seeds(results: Results, column: str) -> int:
 def absent(results: Results) -> tuple[str, ...]:
     """Why there is no record of single runs, other than that nobody has run them."""
     rows, columns = {row for row, _ in results.configs}, {column for _, column in results.configs}
-    lines = [f"no record of {' on '.join(place)}: {reason(results, place)}" for place in results.failed]
+    lines = []
+    for place, found in results.failed.items():
+        which = f" with seed {', '.join(map(str, found))}" if place in results.records else ""
+        lines.append(f"no record of {' on '.join(place)}{which}: {reason(results, place)}")
     lines += [f"{column} is not part of this version" for column in results.columns if column not in columns]
     for column, row in itertools.product(results.columns, results.rows):
         if row in rows and column in columns and (row, column) not in results.configs:
@@ -204,7 +210,7 @@ def absent(results: Results) -> tuple[str, ...]:
 def reason(results: Results, place: Place) -> str:
     """Why a place has no record, in a few words; empty where it has one."""
     if place in results.failed:
-        return results.failed[place].split(";")[0]
+        return [*results.failed[place].values()][-1].split(";")[0]
     if results.at(*place):
         return ""
     return "no record" if place in results.configs else "not defined here"

@@ -26,7 +26,8 @@ _HEADS = ("old", "new", "taking part", "difference", "p", "new, worst 10 %", "re
 
 def newcomers(results: Results) -> Table:
     """A line for every method on every setting with new clients."""
-    columns = [column for column in results.grid.columns if "new_clients" in column.changes]
+    shown = {title for (_, title), config in results.configs.items() if config.new_clients}
+    columns = [column for column in results.grid.columns if column.title in shown]
     titles = {column.title for column in columns}
     begun = {place: found for place, found in results.records.items() if place[1] in titles}
     own = dataclasses.replace(results, records=begun)
@@ -57,13 +58,11 @@ def newcomers(results: Results) -> Table:
 
 
 def _lines(results: Results, column: Column) -> list[dict[str, Any]]:
-    group = [other.title for other in results.grid.columns if other.group == column.group != ""]
-    plain = next((title for title in group if title != column.title), "")
     lines: list[dict[str, Any]] = [
         {
             "setting": column.title,
             "method": row,
-            **_figures(results.at(row, column.title), results.records.get((row, plain), {})),
+            **_figures(results.at(row, column.title), _of_everyone(results, row, column.title)),
         }
         for row in results.rows
     ]
@@ -72,6 +71,19 @@ def _lines(results: Results, column: Column) -> list[dict[str, Any]]:
         for line in lines:
             line[f"best_{name}"] = name in line and round(line[name], 4) == best
     return lines
+
+
+def _of_everyone(results: Results, row: str, column: str) -> Mapping[int, Record]:
+    """The runs of another column, by seed, that are the same but that all clients take part."""
+    config = results.configs.get((row, column))
+    if config is None:
+        return {}
+    alike = dataclasses.replace(config, new_clients=0.0).settled()
+    for other in results.columns:
+        found = results.configs.get((row, other))
+        if found is not None and found.settled() == alike:
+            return results.records.get((row, other), {})
+    return {}
 
 
 def _figures(records: list[Record], everyone: Mapping[int, Record]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -9,10 +10,10 @@ from statistics import fmean
 import numpy as np
 import pandas as pd
 
-from pfl_benchmark.present.tables.captions import caption, reason, sampled_in
+from pfl_benchmark.present.tables.captions import caption, notes, reason, sampled_in
 from pfl_benchmark.present.tables.places import cells_of, heads, scaled
 from pfl_benchmark.records.store import Record
-from pfl_benchmark.render.table import Cell, Plain, Table
+from pfl_benchmark.render.table import MISSING, Cell, Plain, Table
 from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
 
@@ -43,12 +44,12 @@ def best_and_last(results: Results) -> Table:
     }
     rows = []
     for row in results.rows:
-        cells = [Cell(row, facts={"method": row})]
+        cells = [Cell(row)]
         for column, (kind, found) in itertools.product(results.columns, figures.items()):
-            rank = ranks[kind, column].get(row)
-            facts: dict[str, Plain] = {f"rank, {kind} round, {column}": rank}
+            cell, rank = found[row, column], ranks[kind, column].get(row)
+            facts: dict[str, Plain] = {**cell.facts, "round": kind, "rank": rank}
             why = reason(results, (row, column))
-            cells += [found[row, column], Cell(rank, "rank", reason=why, facts=facts)]
+            cells += [dataclasses.replace(cell, facts=facts), Cell(rank, "rank", reason=why)]
         rows.append(tuple(cells))
     named = [f"{column}, {kind} round" for column in results.columns for kind in figures]
     text = (
@@ -56,11 +57,16 @@ def best_and_last(results: Results) -> Table:
         "last round, with ranks by the means over seeds. Methods that fine-tune clients after the last round "
         "are evaluated on the way without it. Bold: best of its column."
     )
+    if not all(results.at(row, column) for row in results.rows for column in results.columns):
+        text += f" {MISSING}: no record."
     return Table(
         title="Best round on test data and last round",
         caption=caption(results, text, sampled_in(results)),
         heads=heads("method", *(text for name in named for text in (name, "rank"))),
         rows=tuple(rows),
+        notes=notes(results),
+        fields=("setting", "method", "round", "mean", "std", "seeds", "best", "rank"),
+        line="cell",
     )
 
 

@@ -51,6 +51,7 @@ def cells_of(
             mean, std = moments[row]
             is_best = judged and row not in diverged and _as_printed(mean) == best
             compared = comparisons.get(row)
+            level = compared is not None and not (compared.significant and compared.direction < 0)
             facts |= {
                 "mean": scaled(mean),
                 "std": scaled(std),
@@ -65,7 +66,7 @@ def cells_of(
                 deviation=std,
                 paper=paper,
                 best=is_best,
-                tied=judged and compared is not None and not compared.significant and not is_best,
+                tied=judged and level and not is_best and row not in diverged,
                 short=len(found[row]) < most,
                 diverged=row in diverged,
                 facts=facts,
