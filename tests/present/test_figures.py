@@ -148,6 +148,20 @@ def test_a_curve_adds_up_what_was_sent(quick):
     assert (np.diff(found["bytes"]) > 0).all()
 
 
+def test_a_curve_ends_with_the_results_of_runs_that_end_a_round_apart(quick):
+    results = results_of(MAIN, quick)
+    (record, *_) = results.at("FedAvg+FT", results.columns[0])
+    *way, last = record.rounds
+    longer = dataclasses.replace(
+        record, rounds=[*way, {**last, "accuracy": 0.1}, {**last, "round": last["round"] + 1}]
+    )
+    found = curve([record, longer])
+    assert found["round"].tolist() == [*curve([record])["round"][:-1], last["round"] + 0.5]
+    assert found["accuracy"][-1] == last["accuracy"]
+    only = [dataclasses.replace(one, rounds=one.rounds[-1:]) for one in (record, longer)]
+    assert curve(only)["round"].tolist() == [last["round"] + 0.5]
+
+
 @pytest.mark.parametrize(
     ("count", "rows", "columns"), [(1, 1, 1), (3, 1, 3), (4, 2, 2), (5, 2, 3), (7, 3, 3)]
 )

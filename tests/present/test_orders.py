@@ -2,11 +2,14 @@
 
 import random
 
+import numpy as np
 import pytest
 from own_studies import MAIN, ONE, OTHER, PROFILE, results_of
+from printed_tables import facts_frame
 from record_folders import amend, write_records
 
 from pfl_benchmark.present.tables import make_table, orders
+from pfl_benchmark.present.tables.orders import best_of
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.studies.catalogue import STUDIES
 
@@ -38,6 +41,18 @@ def test_best_rounds_stand_beside_last_ones(results):
     assert all(cell.value is None and cell.reason for cell in rows["FedRep"])
     for column in range(1, 9, 2):
         assert [*range(1, len(rows))] == sorted(row[column].value for row in rows.values() if row[0].value)
+
+
+def test_every_figure_is_in_the_file(results):
+    found = facts_frame(make_table(results, "best-and-last")).set_index(["setting", "method", "round"])
+    for column in results.begun:
+        for row in results.rows:
+            if records := results.at(row, column):
+                best = np.mean([best_of(record) for record in records])
+                assert found.loc[column, row, "best"]["mean"] == pytest.approx(100 * best)
+                assert found.loc[column, row, "last"]["mean"] == pytest.approx(
+                    100 * results.mean(row, column)
+                )
 
 
 def test_lines_of_kept_orders(results):

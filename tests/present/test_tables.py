@@ -661,6 +661,24 @@ def test_new_clients_are_compared_with_themselves_as_participants(tmp_path):
         assert line["p"] == pytest.approx(wilcoxon(ours, theirs))
 
 
+def test_each_run_with_new_clients_has_its_own_run_of_everyone(tmp_path):
+    columns = [
+        Column(f"{share}, {lr}", "digits-s2", {"new_clients": share, "lr": lr}, group="one")
+        for lr in (0.02, 0.3)
+        for share in (0.0, 0.25)
+    ]
+    study = dataclasses.replace(NEW, grids={"own": Grid((FEDAVG,), tuple(columns))})
+    for column in columns:
+        path = write_record(tmp_path, configure(FEDAVG, column, PROFILE), level=column.changes["lr"])
+        if column.changes["new_clients"]:
+            amend(path / "config.json", lambda found: found["split"].update(new_clients=[7, 2, 11, 19, 5]))
+    results = read(study, tmp_path)
+    found = facts_frame(make_table(results, "new-clients")).set_index("setting")["part"]
+    for lr in (0.02, 0.3):
+        (record,) = results.at(FEDAVG.title, f"0.0, {lr}")
+        assert found[f"0.25, {lr}"] == pytest.approx(record.accuracies[[7, 2, 11, 19, 5]].mean())
+
+
 @pytest.mark.parametrize("new", [[0, 1, 2, 3], [0, 1, 2, 3, 3], [0, 1, 2, 3, 20]])
 def test_numbers_of_new_clients_that_cannot_be_are_refused(new, tmp_path):
     path = write_records(tmp_path, NEW, PROFILE)[1]

@@ -87,12 +87,15 @@ CURVES: dict[str, Callable[[Results], Picture | None]] = {
 
 
 def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
-    """Means over the records (seeds) at the rounds in which all of them were evaluated.
+    """Means over the records (seeds) at the rounds in which all of them were evaluated, and at their ends.
+
+    Under a budget runs may end a round apart; then the last point has the mean of their numbers of rounds.
 
     Returns:
         ``round``, ``bytes`` and ``samples`` (both since the first round) and ``accuracy`` (0..1).
     """
     points: dict[int, list[tuple[float, float, float, float]]] = {}
+    ends = []
     for record in records:
         sent = trained = 0
         for line in record.rounds:
@@ -101,7 +104,9 @@ def curve(records: Sequence[Record]) -> dict[str, np.ndarray]:
             if "accuracy" in line:
                 point = (line["round"], sent, trained, line["accuracy"])
                 points.setdefault(line["round"], []).append(point)
+        ends.append(points[line["round"]].pop())
     means = [np.mean(found, axis=0) for _, found in sorted(points.items()) if len(found) == len(records)]
+    means.append(np.mean(ends, axis=0))
     return dict(zip(("round", "bytes", "samples", "accuracy"), np.array(means).T, strict=True))
 
 
