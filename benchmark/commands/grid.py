@@ -12,7 +12,7 @@ from pfl_benchmark.commands.tables import add_running, batch_of, refuse_nothing,
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS
 from pfl_benchmark.config.flags import add_config_flags, add_flag, path
 from pfl_benchmark.console.terminal import duration, say
-from pfl_benchmark.errors import UserError, unknown
+from pfl_benchmark.errors import UserError
 
 if TYPE_CHECKING:
     from pfl_benchmark.launch.batch import Batch
@@ -93,10 +93,11 @@ def execute(arguments: argparse.Namespace) -> None:
             raise UserError(f"{entries['plugins'].where}{error}") from error
 
     from pfl_benchmark.launch.grid import fill_grid, parts_of, refuse_long
+    from pfl_benchmark.present.required import refuse_impossible
     from pfl_benchmark.studies.own_grid import make_grid, possible
 
     own = make_grid(_name(arguments.file), entries, arguments.file or "")
-    _refuse_unknown_makers(own)
+    refuse_impossible(own)
     batch = batch_of(arguments, own.profile, [own.study], possible(own), own.profile.seeds)
     search, runs = parts_of(own, batch)
     if arguments.dry_run:
@@ -111,20 +112,6 @@ def execute(arguments: argparse.Namespace) -> None:
     _print(batch, own)
     if failed:
         raise SystemExit(1)
-
-
-def _refuse_unknown_makers(own: OwnGrid) -> None:
-    """UserError for tables and figures that there are none of."""
-    from pfl_benchmark.present import figures, tables
-    from pfl_benchmark.studies.papers import makers
-
-    for kind, known, names in (
-        ("table", tables.GENERAL, own.study.tables),
-        ("figure", figures.GENERAL, own.study.figures),
-    ):
-        for name in names:
-            if name not in (every := {*known, *makers(f"{kind}s")}):
-                raise unknown(kind, name, sorted(every))
 
 
 def _name(file: str | None) -> str:

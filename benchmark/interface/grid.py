@@ -16,8 +16,10 @@ from pfl_benchmark.interface.run import Method
 from pfl_benchmark.launch.batch import Batch
 from pfl_benchmark.launch.grid import fill_grid, parts_of, refuse_long
 from pfl_benchmark.present.page.page import write_all
+from pfl_benchmark.present.required import refuse_impossible
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.records.store import Store
+from pfl_benchmark.studies.grid_entries import LISTS
 from pfl_benchmark.studies.grid_file import Entries, Entry
 from pfl_benchmark.studies.own_grid import make_grid
 from pfl_benchmark.track.base import Tracking
@@ -71,7 +73,8 @@ def grid(
             under ``if __name__ == "__main__":``, since each process reads the script again.
         yes: run also what takes more than a week.
         trackings: as `run` has them.
-        fields: further fields that are the same in all runs, such as ``rounds=10``.
+        fields: further fields that are the same in all runs, such as ``rounds=10``, and entries of a grid's
+            file, such as ``tables=["accuracy", "worst10"]``.
 
     Returns:
         The records of the table, by row, column and seed. Runs whose training diverged have none.
@@ -94,6 +97,7 @@ def grid(
         if select_on_validation:
             entries["select_on_validation"] = Entry(("true",), listed=False)
         own = make_grid("grid", entries)
+        refuse_impossible(own)
         execution = execution_of(device, executor, data_dir, results_dir, trackings, client_memory)
         execution.check_executor()
         seen = own.profile.seeds
@@ -126,7 +130,11 @@ def _entries(
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise UserError(f'vary["{name}"] is {values!r:.40}; expected a list of values')
         entries[f"vary.{name}"] = Entry(tuple(_text(value) for value in values))
-    entries |= {name: Entry((_text(value),), listed=False) for name, value in fields.items()}
+    for name, value in fields.items():
+        if name in LISTS and not isinstance(value, str):
+            entries[name] = Entry(tuple(map(_text, value)))
+        else:
+            entries[name] = Entry((_text(value),), listed=False)
     return entries
 
 

@@ -248,6 +248,16 @@ def test_a_file_with_titles_of_its_own_ends_in_its_tables(grid, tmp_path):
         ("--profile quick --vary ditto.lam=1,2", ["'Own' has its own lam", "drop one"]),
         ("--profile quick --set tables=accurcy", ["unknown table 'accurcy'", "did you mean 'accuracy'"]),
         ("--profile quick --set figures=curves", ["unknown figure 'curves'"]),
+        (
+            "--profile quick --set tables=differences",
+            ["table 'differences': there is no reference", "title of a row"],
+        ),
+        ("--profile quick --set tables=differences --set reference=owl", ["reference is 'owl'"]),
+        ("--profile quick --set tables=rates --vary lr=0.01,0.2", ["all columns change lr"]),
+        (
+            "--profile quick --set figures=budgets-bytes --vary budget=bytes,samples",
+            ["expected a column of equal rounds"],
+        ),
         ("--profile quick --set rows.Owl.lam=3", ["'Owl' has no algo"]),
     ],
 )

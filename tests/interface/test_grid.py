@@ -32,6 +32,15 @@ def test_it_is_the_grid_of_the_command_line(root, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in root.iterdir()}
 
 
+def test_tables_of_ones_choice(root):
+    grid("local", tables=["accuracy", "worst10"], results_dir=root, **SMALL)
+    assert (root / "tables" / "grid-worst10.md").exists()
+    with pytest.raises(UserError, match="table 'differences': there is no reference"):
+        grid("local", tables="differences", results_dir=root, **SMALL)
+    with pytest.raises(UserError, match="unknown table 'best'"):
+        grid("local", tables="best", results_dir=root, **SMALL)
+
+
 def test_select_on_validation(root):
     (record,) = grid(
         "fedprox", vary={"fedprox.mu": [0.01, 1.0]}, select_on_validation=True, results_dir=root, **SMALL

@@ -1,0 +1,64 @@
+"""What tables and figures ask of a grid of one's own, looked at before its first run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from pfl_benchmark.errors import UserError, unknown
+from pfl_benchmark.present import figures, tables
+from pfl_benchmark.studies.grid import Grid, Study
+from pfl_benchmark.studies.own_grid import OwnGrid
+from pfl_benchmark.studies.papers import makers
+
+
+def refuse_impossible(own: OwnGrid) -> None:
+    """Raise UserError for a table or a figure that there is none of, or that cannot be made of this grid."""
+    for kind, known, names in (
+        ("table", tables.GENERAL, own.study.tables),
+        ("figure", figures.GENERAL, own.study.figures),
+    ):
+        every = {*known, *makers(f"{kind}s")}
+        for name in names:
+            if name not in every:
+                raise unknown(kind, name, sorted(every))
+            if problem := _ASKED.get(name, _nothing)(own.study, own.grid):
+                raise UserError(f"{kind} '{name}': {problem}")
+
+
+def _nothing(study: Study, grid: Grid) -> str:
+    return ""
+
+
+def _reference(study: Study, grid: Grid) -> str:
+    titles = [row.title for row in grid.variants]
+    if study.reference in titles:
+        return ""
+    found = f"reference is '{study.reference}'" if study.reference else "there is no reference"
+    return f"{found}; expected the title of a row: {', '.join(titles)}"
+
+
+def _default_rate(study: Study, grid: Grid) -> str:
+    if any("lr" not in column.changes for column in grid.columns):
+        return ""
+    return "all columns change lr; vary it such that one value is the setting's own"
+
+
+def _one_setting(study: Study, grid: Grid) -> str:
+    return "" if len(grid.columns) == 1 else f"the grid has {len(grid.columns)} columns; give one setting"
+
+
+def _one_of_equal_rounds(study: Study, grid: Grid) -> str:
+    plain = Counter(column.group for column in grid.columns if column.budget == "rounds")
+    if plain and all(plain[column.group] == 1 for column in grid.columns):
+        return ""
+    return "expected a column of equal rounds, and others of other budgets: vary budget alone"
+
+
+_ASKED: Mapping[str, Callable[[Study, Grid], str]] = {
+    "differences": _reference,
+    "rates": _default_rate,
+    "points": _one_setting,
+    "budgets-bytes": _one_of_equal_rounds,
+    "budgets-samples": _one_of_equal_rounds,
+}
