@@ -154,7 +154,7 @@ def _made(info: DatasetInfo, builtin: Callable[[], tuple[Samples, Samples]]) -> 
 
 def _misfit(info: DatasetInfo, x: np.ndarray, y: np.ndarray) -> str:
     """What is wrong with the arrays of one half, as they are used; empty if nothing is."""
-    kind = np.dtype(np.float64 if info.kind == "rows" else np.uint8)
+    kind = np.dtype({"rows": np.float64, "series": np.float32}.get(info.kind, np.uint8))
     if x.dtype != kind or y.dtype != np.int64:
         return f"{x.dtype} {info.unit} and {y.dtype} labels instead of {kind} and int64"
     if y.shape != x.shape[:1]:

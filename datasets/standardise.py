@@ -17,7 +17,8 @@ def standardise(dataset: Dataset, split: Split, numeric: Sequence[int], each: bo
     """Give the columns `numeric` mean 0 and deviation 1 over training rows; nothing is learned of test rows.
 
     each: over those of a client alone, for its own rows, else over those of all clients that take part in
-        training. A column that is constant there is only shifted.
+        training. A column that is constant there is only shifted. Rows that a client gets later (drift) are
+        scaled by what it had at first.
 
     Returns:
         The dataset with float32 rows, and the split of it: the same one, or, where a row looks different to
@@ -32,16 +33,21 @@ def standardise(dataset: Dataset, split: Split, numeric: Sequence[int], each: bo
         if dataset.test is not dataset.train:
             test = Samples(_scaled(dataset.test.x, columns, mean, std), dataset.test.y)
         return dataclasses.replace(dataset, train=train, test=test), split
-    parts: dict[str, list[np.ndarray]] = {"train": [], "test": []}
-    for client in range(split.clients):
-        mean, std = _moments(dataset.train.x[split.train[client]][:, columns])
-        for half, rows in (("train", split.train[client]), ("test", split.test[client])):
-            parts[half].append(_scaled(getattr(dataset, half).x[rows], columns, mean, std))
-    train, test = (
-        Samples(np.concatenate(parts[half]), getattr(dataset, half).y[np.concatenate(getattr(split, half))])
-        for half in ("train", "test")
+    everything = [*enumerate(zip(split.train, split.test, strict=True)), *split.later.items()]
+    moments = [_moments(dataset.train.x[rows][:, columns]) for rows in split.train]
+    made: list[Samples] = []
+    places: list[tuple[np.ndarray, ...]] = []
+    for half, samples in enumerate((dataset.train, dataset.test)):
+        parts = [_scaled(samples.x[rows[half]], columns, *moments[client]) for client, rows in everything]
+        labels = samples.y[np.concatenate([rows[half] for _, rows in everything])]
+        made.append(Samples(np.concatenate(parts), labels))
+        places.append(_following(parts))
+    train, test = made
+    (now, later), (now_test, later_test) = (
+        (found[: split.clients], found[split.clients :]) for found in places
     )
-    own = dataclasses.replace(split, train=_following(parts["train"]), test=_following(parts["test"]))
+    changed = dict(zip(split.later, zip(later, later_test, strict=True), strict=True))
+    own = dataclasses.replace(split, train=now, test=now_test, later=changed)
     # Whose rows these are the split says; what else the dataset tells of its rows is theirs no longer.
     return dataclasses.replace(dataset, train=train, test=test, users=None, groups=None), own
 

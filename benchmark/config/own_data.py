@@ -37,9 +37,10 @@ def load_own(text: str, anew: bool = True) -> str:
 def register_own(info: DatasetInfo, values: Mapping[str, Any]) -> str:
     """Make a dataset known in this process, and a setting of its name with these values; returns the name."""
     if info.name not in DATASETS:
-        register(info, describe_own.__module__)
         shape = sample_shape(info, values.get("embedding", 0))
-        NETWORKS[info.name] = find_architecture(info.network).build(shape, info.classes, info.kind)
+        network = find_architecture(info.network).build(shape, info.classes, info.kind)
+        register(info, describe_own.__module__)  # once nothing can go wrong any more
+        NETWORKS[info.name] = network
         SETTINGS[info.name] = Setting(info.name, {"dataset": info.name, **values})
     return info.name
 

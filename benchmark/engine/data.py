@@ -172,9 +172,10 @@ def _normalisation(dataset: Dataset, split: Split) -> tuple[Tensor, Tensor]:
     if dataset.kind == "series":
         old = split.train[: split.clients - split.new]
         trained = dataset.train.x[np.concatenate(old)].astype(np.float64)
+        constant = trained.max((0, 2)) == trained.min((0, 2))  # is only shifted
         std, mean = (
             torch.tensor(values, dtype=torch.float32).view(-1, 1)
-            for values in (trained.std((0, 2)), trained.mean((0, 2)))
+            for values in (np.where(constant, 1.0, trained.std((0, 2))), trained.mean((0, 2)))
         )
         return 1 / std, -mean / std
     return torch.ones(()), torch.zeros(())

@@ -16,6 +16,7 @@ from pfl_benchmark.datasets.own.found import Found, in_order, padded
 from pfl_benchmark.errors import UserError
 
 _PIXEL = 255
+_STEP = 0.01  # how far from a whole number a pixel may be
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ def federated(
         name: beginning of the dataset's name in records.
 
     Samples are images, uint8 [N, H, W] or [N, channels, H, W] (or channels last, as pictures of PIL and
-    NumPy), or the same as floats in 0..1; rows of features [N, F]; or series [N, channels, T]. Classes are
-    whole numbers or text.
+    NumPy), or the same as floats in 0..1; rows of features [N, F]; or series [N, channels, T]. Floats
+    [N, H, W] are images where all are multiples of 1/255 in 0..1, else series. Classes are whole numbers or
+    text. No sample may be for training and for testing.
 
     Raises:
         UserError: arrays of other shapes or values, or too few samples.
@@ -91,6 +93,10 @@ _Parts = tuple[np.ndarray, np.ndarray, list[int] | None, np.ndarray | None]
 
 def _of_clients(clients: Sequence[Sequence[Any]]) -> _Parts:
     """Samples, classes, whose they are, and which are for testing."""
+    if not all(isinstance(own, tuple | list) for own in clients):
+        raise UserError(
+            "a client is no tuple; expected (x_train, y_train, x_test, y_test), or (x, y), of each"
+        )
     lengths = {len(own) for own in clients}
     if lengths not in ({2}, {4}):
         raise UserError(
@@ -123,7 +129,11 @@ def _of_clients(clients: Sequence[Sequence[Any]]) -> _Parts:
 def _of_numbers(x: np.ndarray, y: np.ndarray, partition: Sequence[Any]) -> _Parts:
     rows: list[np.ndarray] = []
     users, held_out = [], []
-    pairs = all(isinstance(own, tuple) and len(own) == 2 and isinstance(own[0], Sized) for own in partition)
+    if not len(partition):
+        raise UserError("partition has no clients; expected the numbers of each client's samples")
+    pairs = all(
+        isinstance(own, tuple | list) and len(own) == 2 and isinstance(own[0], Sized) for own in partition
+    )
     for number, own in enumerate(partition):
         for half, part in enumerate(own if pairs else [own]):
             found = np.asarray(part)
@@ -135,6 +145,9 @@ def _of_numbers(x: np.ndarray, y: np.ndarray, partition: Sequence[Any]) -> _Part
             users += [number] * len(found)
             held_out += [half == 1] * len(found)
     chosen = np.concatenate(rows)
+    tested, trained = (set(chosen[np.array(held_out) == half].tolist()) for half in (True, False))
+    if both := sorted(tested & trained):
+        raise UserError(f"sample {both[0]} is for training and for testing; give each sample to one of them")
     return x[chosen], y[chosen], users, np.array(held_out) if pairs else None
 
 
@@ -169,13 +182,15 @@ def _register(
     held_out: np.ndarray | None,
     told: str,
 ) -> FederatedData:
-    if y.ndim != 1 or y.dtype.kind not in "iuUS":
+    if y.dtype == object and all(isinstance(label, str) for label in y.flat):
+        y = y.astype(str)  # a column of pandas
+    if y.ndim != 1 or y.dtype.kind not in "iubUS":
         raise UserError(f"classes are {y.dtype} of shape {list(y.shape)}; expected whole numbers or text")
     if not len(y):
         raise UserError("there are no samples")
     labels = [str(label) for label in y]
     kind = {2: "rows", 3: "series"}.get(x.ndim, "images")
-    if x.ndim == 3 and x.dtype == np.uint8:
+    if x.ndim == 3 and (x.dtype == np.uint8 or _in_steps(x)):
         kind, x = "images", x[:, None]
     x = _images(x) if kind == "images" else _measured(x, kind)
     own = None if users is None else padded([str(user) for user in users])
@@ -194,6 +209,14 @@ def _register(
     return FederatedData(register_own(*describe_found(Path(name), found)))
 
 
+def _in_steps(x: np.ndarray) -> bool:
+    """Whether these are floats that stand for the 256 values of pixels, more than two of them."""
+    if x.dtype.kind != "f" or not x.size or not ((x >= 0) & (x <= 1)).all():
+        return False
+    pixels = x * _PIXEL
+    return bool(np.abs(np.rint(pixels) - pixels).max() <= _STEP and ((x > 0) & (x < 1)).any())
+
+
 def _measured(x: np.ndarray, kind: str) -> np.ndarray:
     if x.dtype.kind not in "fiub" or not np.isfinite(x).all():
         raise UserError("samples hold what is no number, or not finite; expected numbers")
@@ -209,6 +232,11 @@ def _images(x: np.ndarray) -> np.ndarray:
         )
     if x.shape[1] not in (1, 3) and x.shape[3] in (1, 3):
         x = x.transpose(0, 3, 1, 2)
+    elif x.shape[1] not in (1, 3) and x.shape[3] in (2, 4):
+        raise UserError(
+            f"images have {x.shape[3]} channels last, perhaps with transparency; expected 1 or 3, as "
+            "image.convert('RGB') makes them"
+        )
     if x.dtype != np.uint8:
         pixels = np.rint(x * _PIXEL) if x.dtype.kind == "f" else x
         if x.dtype.kind not in "fiu" or not ((pixels >= 0) & (pixels <= _PIXEL)).all():
@@ -216,7 +244,7 @@ def _images(x: np.ndarray) -> np.ndarray:
                 f"images are {x.dtype} from {x.min():.3g} to {x.max():.3g}; expected uint8, or floats from 0 "
                 "to 1 (as ToTensor makes them, without Normalize: images are normalised here)"
             )
-        if x.dtype.kind == "f" and np.abs(pixels - x * _PIXEL).max() > 0.01:
+        if x.dtype.kind == "f" and np.abs(pixels - x * _PIXEL).max() > _STEP:
             raise UserError(
                 "images are floats between the 256 values of pixels; expected uint8, or what ToTensor makes "
                 "of it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.interface.federated import FederatedData
 from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.interface.method import name_of, only_here, refuse_other_processes
-from pfl_benchmark.interface.plugins import execution_of, load_named
+from pfl_benchmark.interface.plugins import as_python, execution_of, load_named
 from pfl_benchmark.interface.run import Method
 from pfl_benchmark.launch.batch import Batch
 from pfl_benchmark.launch.grid import fill_grid, parts_of, refuse_long
@@ -113,7 +114,7 @@ def grid(
     if failed:
         raise UserError(f"{failed} runs have failed, as told above; the same call runs them again")
     found = [batch.store.find(run.config) for run in batch.runs]
-    return [record for record in found if record is not None]
+    return [replace(record, folder=record.folder.absolute()) for record in found if record is not None]
 
 
 def _entries(
@@ -126,7 +127,8 @@ def _entries(
     """The entries that a file of this grid would have."""
     entries = {"algo": Entry(tuple(names)), "setting": Entry(tuple(settings))}
     entries["seeds"] = Entry((str(seeds),), listed=False)
-    for name, values in vary.items():
+    for name, given in vary.items():
+        values = as_python(given)
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise UserError(f'vary["{name}"] is {values!r:.40}; expected a list of values')
         entries[f"vary.{name}"] = Entry(tuple(_text(value) for value in values))
@@ -140,4 +142,5 @@ def _entries(
 
 def _text(value: Any) -> str:
     """A value as one would type it."""
+    value = as_python(value)
     return str(value).lower() if isinstance(value, bool) else as_typed(value)

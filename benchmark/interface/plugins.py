@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from pfl_benchmark.config.flags import memory
 from pfl_benchmark.errors import UserError
@@ -44,8 +47,14 @@ def execution_of(
     )
 
 
+def as_python(value: Any) -> Any:
+    """A scalar or an array of NumPy as Python's numbers and lists; all else as it is."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
 def each_once(seeds: Sequence[int]) -> Sequence[int]:
     """Several seeds; UserError: none, one twice, or no whole numbers."""
+    seeds = [as_python(each) for each in seeds]
     if not seeds or not all(type(each) is int for each in seeds) or len({*seeds}) < len(seeds):
         raise UserError(f"seed is {seeds!r:.60}; expected whole numbers, each once, such as seed=[0, 1, 2]")
     return seeds

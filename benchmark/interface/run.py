@@ -23,7 +23,7 @@ from pfl_benchmark.interface.federated import FederatedData
 from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.interface.method import name_of, only_here, refuse_other_processes
 from pfl_benchmark.interface.module import ModuleFactory, network_of_module
-from pfl_benchmark.interface.plugins import each_once, execution_of, load_named
+from pfl_benchmark.interface.plugins import as_python, each_once, execution_of, load_named
 from pfl_benchmark.records.record import Record, read_record
 from pfl_benchmark.records.writer import RunRecord
 from pfl_benchmark.resolve.run import owners, resolve
@@ -116,6 +116,7 @@ def run(
         UserError: bad input, in one line.
     """
     load_named(plugins)
+    seed = as_python(seed)
     if isinstance(seed, Sequence) and not isinstance(seed, str):
         keywords = {name: value for name, value in locals().items() if name not in ("algo", "seed", "fields")}
         return [run(algo, seed=each, **keywords, **fields) for each in each_once(seed)]
@@ -127,7 +128,9 @@ def run(
     given: dict[str, Any] = {"dataset": dataset, "network": network, "seed": seed, **fields}
     if network is not None and not isinstance(network, str):
         given["network"] = RunConfig.network
-    given = {name: in_one(name, value) for name, value in given.items() if value is not None}
+    given = {name: in_one(name, as_python(value)) for name, value in given.items() if value is not None}
+    if isinstance(hyper, Mapping):
+        hyper = {name: as_python(value) for name, value in hyper.items()}
     for name, value in given.items():
         _check(name, value, method)
     by_name = isinstance(hyper, Mapping) and all(isinstance(name, str) for name in hyper)
@@ -164,7 +167,7 @@ def run(
     callbacks = Callbacks(on_round, on_evaluation)
     with _anew(record_of(asked, execution.results_dir), again), in_keywords():
         summary = run_single(chosen, asked, execution, quiet=not progress, callbacks=callbacks)
-    return read_record(Path(summary["record"]))
+    return read_record(Path(summary["record"]).absolute())
 
 
 def _configured(

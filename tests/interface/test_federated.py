@@ -1,6 +1,7 @@
 """Arrays and datasets of PyTorch as clients' data."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.utils.data import TensorDataset
@@ -103,6 +104,51 @@ def test_a_dataset_of_pytorch(tmp_path):
         assert (load(data.name).train.y == Y[order[:count]]).all()
 
 
+def test_standardised_rows_may_drift(tmp_path):
+    """Each client's later rows are scaled as its first ones."""
+    x, y = FORMS["rows"]
+    data = federated(clients=of_three(x, y))
+    keywords = {
+        "standardise": "client",
+        "shift": "drift=2:1:concept=permute:2",
+        "results_dir": tmp_path,
+        **RUN,
+    }
+    record = run("local", dataset=data, **keywords, save_predictions=True)
+    plain = run("local", dataset=data, standardise="client", results_dir=tmp_path, **RUN)
+    assert record.rounds[0]["loss"] == plain.rounds[0]["loss"]
+    assert record.rounds[1]["loss"] != plain.rounds[1]["loss"]
+    assert np.isfinite(record.losses).all()
+
+
+def test_series_of_one_dataset_of_which_a_channel_is_constant(tmp_path):
+    x, y = FORMS["series"]
+    x = np.concatenate([x, np.full_like(x[:, :1], 7)], 1)
+    data = federated(TensorDataset(torch.from_numpy(x), torch.from_numpy(y)))
+    pooled = {"clients": 3, "samples_per_client": 20, "test_samples_per_client": 4, **RUN}
+    record = run(
+        "fedavg", dataset=data, partition="dirichlet", dirichlet=10.0, results_dir=tmp_path, **pooled
+    )
+    assert np.isfinite([line["loss"] for line in record.rounds]).all()
+
+
+def test_floats_without_channels_are_images_where_they_are_pixels():
+    x = X[:, 0] / 255
+    assert (load(federated(clients=of_three(x, Y)).name).train.x == X).all()
+    x = x + 0.001
+    assert load(federated(clients=of_three(np.tile(x, (1, 1, 16)), Y)).name).train.x.dtype == np.float32
+
+
+def test_labels_of_pandas_and_lists_of_numbers():
+    words = pd.Series(np.array(["even", "odd"])[Y % 2], dtype=object)
+    assert (
+        load(federated(clients=[(X[:60], words[:60]), (X[60:], words[60:])]).name).train.y.tolist()
+        == (Y % 2).tolist()
+    )
+    halves = federated(whole(), partition=[[range(30), range(30, 40)], [range(40, 70), range(70, 80)]])
+    assert load(halves.name).held_out.sum() == 20
+
+
 def test_in_a_grid_of_this_process(tmp_path):
     data = federated(clients=of_three(X, Y), name="mine")
     small = {name: value for name, value in RUN.items() if name != "progress"}
@@ -134,10 +180,17 @@ def whole(**_):
         ({"dataset": [1, 2, 3]}, "no pairs"),
         ({"dataset": 3}, "is no dataset with samples"),
         ({"dataset": whole(), "partition": [[0, 500]]}, "numbers of samples from 0 to 119"),
+        ({"dataset": whole(), "partition": []}, "partition has no clients"),
+        (
+            {"dataset": whole(), "partition": [(range(20), range(19, 30))]},
+            "sample 19 is for training and for",
+        ),
+        ({"clients": [{"x": X, "y": Y}]}, "a client is no tuple"),
+        ({"clients": of_three(np.zeros((120, 8, 8, 4), np.uint8), Y)}, "4 channels last"),
         ({"dataset": whole(), "partition": [range(40)], "test": whole()}, "without partition"),
         ({"clients": of_three(X, Y), "test": whole()}, "are for a dataset"),
     ],
-    ids=range(17),
+    ids=range(21),
 )
 def test_bad_input(arguments, part):
     before = set(DATASETS)

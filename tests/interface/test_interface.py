@@ -58,6 +58,16 @@ def test_hyper_parameters_and_ablations(root):
     assert variant.method == "ppfe-no-reduction"
 
 
+def test_numbers_of_numpy_and_another_folder(root, records, monkeypatch, tmp_path):
+    given = {**TINY, "lr": np.float64(TINY.get("lr", 0.03)), "rounds": np.int64(TINY["rounds"])}
+    monkeypatch.chdir(tmp_path)
+    (one, two) = run("local", seed=np.arange(2), results_dir="here", **given)
+    assert [one.config.seed, two.config.seed] == [0, 1]
+    assert type(one.config.rounds) is int
+    monkeypatch.chdir(tmp_path.parent)
+    assert len(load_records(one, two)) == 2
+
+
 def _interrupted(*_):
     raise KeyboardInterrupt
 
