@@ -32,7 +32,8 @@ def compare_records(*runs: Runs, against: str | Path | Record | None = None) -> 
         A row a candidate, by setting, the best first: ``setting``, ``title``, ``seeds``, ``accuracy`` and
         ``accuracy_std`` (over seeds), ``reference`` (its title), ``difference`` to it, ``standard_error``,
         ``pairs``, ``p``, ``p_holm`` (Wilcoxon tests over clients, Holm-corrected within the setting),
-        ``verdict`` and ``records``. The row of the reference has no difference.
+        ``verdict``, ``diverged`` (whether training of one of its runs did) and ``records``. The row of the
+        reference has no difference.
 
     Raises:
         UserError: no two runs can be compared, `against` is not a single run, or a folder cannot be read.
@@ -47,7 +48,7 @@ def compare_records(*runs: Runs, against: str | Path | Record | None = None) -> 
         if reference is None or len(group.candidates) < 2:
             continue
         shared = {"setting": group.setting, "reference": reference.title}
-        rows += [{**shared, **row_in_numbers(row)} for row in group.rows(reference)]
+        rows += [{**shared, "diverged": False, **row_in_numbers(row)} for row in group.rows(reference)]
     if not rows:
         raise UserError(
             "these runs cannot be compared: no two of them that differ in more than their seed have a seed "
@@ -58,5 +59,5 @@ def compare_records(*runs: Runs, against: str | Path | Record | None = None) -> 
 
 _COLUMNS = [
     "setting", "title", "seeds", "accuracy", "accuracy_std", "reference", "difference", "standard_error",
-    "pairs", "p", "p_holm", "verdict", "records",
+    "pairs", "p", "p_holm", "verdict", "diverged", "records",
 ]  # fmt: skip

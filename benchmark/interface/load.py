@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from pfl_benchmark.config.fields import as_typed, setting_in_words
@@ -35,7 +36,8 @@ def load_records(*runs: Runs, level: Level = "runs") -> pd.DataFrame:
 
             rounds: one round of a run; its configuration, then the entries of rounds.jsonl.
 
-            clients: one client of a run, after the last round: test_samples, accuracy and loss.
+            clients: one client of a run, after the last round: test_samples, accuracy, loss, and new, whether
+            it took no part in training.
 
     Returns:
         Columns ``method``, ``setting``, ``seed`` and ``record`` (the folder), then those of the level.
@@ -100,8 +102,11 @@ def _rounds(record: Record) -> list[dict[str, Any]]:
 
 
 def _clients(record: Record) -> list[dict[str, Any]]:
-    columns = (record.test_samples, record.accuracies, record.losses)
-    return [
-        {"client": client, "test_samples": int(samples), "accuracy": float(accuracy), "loss": float(loss)}
-        for client, (samples, accuracy, loss) in enumerate(zip(*columns, strict=True))
-    ]
+    columns = [record.test_samples, record.accuracies, record.losses]
+    if new := record.newcomers:
+        more = (new.total, new.accuracies, new.loss)
+        columns = [np.concatenate(pair) for pair in zip(columns, more, strict=True)]
+    frame = pd.DataFrame(dict(zip(("test_samples", "accuracy", "loss"), columns, strict=True)))
+    frame.insert(0, "client", range(len(frame)))
+    frame["new"] = frame["client"] >= len(record.test_samples)
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]

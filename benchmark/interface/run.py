@@ -102,8 +102,9 @@ def run(
         again: run anew; a finished record of this run stays unless the new one is finished.
         on_round: called after every round with a dictionary of its figures, as rounds.jsonl has them. If it
             returns True, the run ends: clients are evaluated as after the last round (in which, by default,
-            everyone takes part), and the record's configuration has the round as ``stop_after``. It is called
-            for rounds of an interrupted run too, and not at all for a finished run.
+            everyone takes part; what that would send is not counted), and the record's configuration has the
+            round as ``stop_after``. It is called for rounds of an interrupted run too, and not at all for a
+            finished run.
         on_evaluation: the same, only after rounds that were evaluated.
         trackings: trackers that follow the run (`track.base`).
         fields: further fields of `config.run_config.RunConfig`: rounds, lr, partition, clients, ...

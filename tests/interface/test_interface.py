@@ -68,6 +68,13 @@ def test_numbers_of_numpy_and_another_folder(root, records, monkeypatch, tmp_pat
     assert len(load_records(one, two)) == 2
 
 
+def test_clients_that_took_no_part_are_rows_too(root):
+    given = {**TINY, "clients": 4, "new_clients": 0.25, "rounds": 2}
+    frame = load_records(run("fedavg", results_dir=root, **given), level="clients")
+    assert frame["new"].tolist() == [False, False, False, True]
+    assert frame[["accuracy", "loss"]].notna().all(axis=None)
+
+
 def _interrupted(*_):
     raise KeyboardInterrupt
 

@@ -614,6 +614,22 @@ def test_ranks_under_budgets_are_of_complete_methods_over_common_seeds(tmp_path)
             assert found[row] == 1 + (others > first[row]).sum() + ((others == first[row]).sum() - 1) / 2
 
 
+def test_single_clients_are_not_shown_where_seeds_draw_users(tmp_path):
+    """Users have test samples in numbers of their own."""
+    study, profile = STUDIES["natural"], PROFILES["paper"]
+    row, column = study.grid(profile).variants[0], study.grid(profile).columns[0]
+    study = dataclasses.replace(study, grids={"paper": Grid((row,), (column,))})
+    for seed in (0, 1):
+        write_record(tmp_path, configure(row, column, profile, seed))
+    results = collect(study, profile, Store.scan(tmp_path), None)
+    assert make_table(results, "clients").rows
+    place = (row.title, column.title)
+    one, other = results.at(*place)
+    drawn = dataclasses.replace(other, test_samples=other.test_samples[::-1] + np.arange(30))
+    results = dataclasses.replace(results, records={place: {0: one, 1: drawn}})
+    assert not make_table(results, "clients").rows
+
+
 # New clients
 
 

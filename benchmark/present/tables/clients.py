@@ -79,9 +79,15 @@ def _large(results: Results, column: str) -> bool:
 
 
 def _fixed(results: Results, column: str) -> bool:
+    """Whether a client is the same user with every seed; users have test samples in numbers of their own."""
     configs = [config for place, config in results.configs.items() if place[1] == column]
+    found = [record for row in results.rows for record in results.at(row, column)]
+    if len({tuple(record.test_samples.tolist()) for record in found}) > 1:
+        return False
     return all(
         config.partitioner.by_user
+        and config.partition != "domains"
+        and not config.new_clients
         and config.clients <= _MOST
         and getattr(config.partitioner, "user_pool", 0) in (0, config.clients)
         for config in configs
