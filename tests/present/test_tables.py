@@ -41,7 +41,7 @@ from pfl_benchmark.render.formats.latex import latex
 from pfl_benchmark.render.formats.markdown import markdown
 from pfl_benchmark.render.table import MISSING
 from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
-from pfl_benchmark.studies.grid import Column, Grid, configure
+from pfl_benchmark.studies.grid import Column, Grid, Variant, configure
 from pfl_benchmark.studies.results import collect
 from pfl_benchmark.studies.statistics import holm, wilcoxon
 
@@ -628,6 +628,25 @@ def test_single_clients_are_not_shown_where_seeds_draw_users(tmp_path):
     drawn = dataclasses.replace(other, test_samples=other.test_samples[::-1] + np.arange(30))
     results = dataclasses.replace(results, records={place: {0: one, 1: drawn}})
     assert not make_table(results, "clients").rows
+
+
+def test_the_best_point_of_a_method_is_one_that_can_be_selected(tmp_path):
+    points = [Variant(f"Ditto, lam={lam}", "ditto", hyper={"lam": lam}) for lam in (0.5, 2.0)]
+    other = Variant("Without", "ppfe", ablation="no-reduction")
+    column = Column("held out", "digits-s2", {"validation": 0.2})
+    study = dataclasses.replace(
+        MAIN, tables=("tuning",), grids={"own": Grid((*points, STAGED, other), (column,))}
+    )
+    for row, level, seeds in (
+        (points[0], 0.5, (0, 1)),
+        (points[1], 0.9, (0,)),
+        (STAGED, 0.8, (0,)),
+        (other, 0.3, (0,)),
+    ):
+        for seed in seeds:
+            write_record(tmp_path, configure(row, column, PROFILE, seed), level=level)
+    bold = {row[0].value: row[1].best for row in make_table(read(study, tmp_path), "tuning").rows}
+    assert bold == {points[0].title: True, points[1].title: False, STAGED.title: True, other.title: True}
 
 
 # New clients

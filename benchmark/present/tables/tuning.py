@@ -17,13 +17,12 @@ _COST = "samples trained on"
 
 def tuning(results: Results) -> Table:
     """Validation accuracy of every point, the best of each method marked, and what the search has cost."""
-    algos = {variant.title: variant.algo for variant in results.grid.variants}
-    means = results.means()
+    algos = {variant.title: (variant.algo, variant.ablation) for variant in results.grid.variants}
     rows = []
     for title, algo in algos.items():
         own = [other for other in algos if algos[other] == algo]
         figures = (
-            _figure(results, (title, column), column, best=float(means.loc[own, column].max()))
+            _figure(results, (title, column), column, _best_finished(results, own, column))
             for column in results.columns
         )
         records = [record for column in results.columns for record in results.at(title, column)]
@@ -100,6 +99,15 @@ def _accuracy(results: Results) -> str:
     if all(config.validation for config in results.configs.values()):
         return f"Accuracy in % {SELECTION}; test data are not looked at."
     return f"Test accuracy in % {SELECTION}."
+
+
+def _best_finished(results: Results, rows: Sequence[str], column: str) -> float | None:
+    """The largest mean among rows that have most seeds and did not diverge: only these can be selected."""
+    most = max(len(results.at(row, column)) for row in rows)
+    sound = [
+        row for row in rows if len(results.at(row, column)) == most and not results.diverged(row, column)
+    ]
+    return max((mean for row in sound if (mean := results.mean(row, column)) is not None), default=None)
 
 
 def _best(results: Results, places: Sequence[Place]) -> float | None:
