@@ -45,6 +45,8 @@ def _begin(function: Callable[[Any], Any]) -> None:
     _function = function
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # not the command line's handler, which raises
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)  # of a parent's OpenMP threads none is here, and a child would wait for them
 
 
 def _call(item: Any) -> Any:
