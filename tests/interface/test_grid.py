@@ -41,6 +41,12 @@ def test_tables_of_ones_choice(root):
         grid("local", tables="best", results_dir=root, **SMALL)
 
 
+def test_a_budget_of_all_runs_is_named(root):
+    grid("local", tables=["spent"], budget="samples", results_dir=root / "budget", **SMALL)
+    lines = (root / "budget" / "tables" / "grid.csv").read_text().splitlines()
+    assert dict(zip(*(line.split(",") for line in lines[:2]), strict=True))["budget"] == "samples"
+
+
 def test_select_on_validation(root):
     (record,) = grid(
         "fedprox", vary={"fedprox.mu": [0.01, 1.0]}, select_on_validation=True, results_dir=root, **SMALL

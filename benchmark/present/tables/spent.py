@@ -51,7 +51,8 @@ def _lines(results: Results, group: list[Column]) -> list[dict[str, Any]]:
     lines = []
     for row in results.rows:
         for column in group:
-            line: dict[str, Any] = {"setting": column.group, "method": row, "budget": column.budget}
+            budget = {"budget": column.budget, **results.profile.changes, **column.changes}["budget"]
+            line: dict[str, Any] = {"setting": column.group, "method": row, "budget": budget}
             line["first"] = column == group[0]
             if records := results.at(row, column.title):
                 sums = [record.summary for record in records]
