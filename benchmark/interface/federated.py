@@ -17,6 +17,7 @@ from pfl_benchmark.errors import UserError
 
 _PIXEL = 255
 _STEP = 0.01  # how far from a whole number a pixel may be
+_FEW = 16  # levels of grey, that something else than pixels may have
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ def federated(
 
     Samples are images, uint8 [N, H, W] or [N, channels, H, W] (or channels last, as pictures of PIL and
     NumPy), or the same as floats in 0..1; rows of features [N, F]; or series [N, channels, T]. Floats
-    [N, H, W] are images where all are multiples of 1/255 in 0..1, else series. Classes are whole numbers or
-    text. No sample may be for training and for testing.
+    [N, H, W] are images where all are multiples of 1/255 in 0..1, of more than 16 values, else series.
+    Classes are whole numbers or text. No sample may be for training and for testing.
 
     Raises:
         UserError: arrays of other shapes or values, or too few samples.
@@ -210,11 +211,11 @@ def _register(
 
 
 def _in_steps(x: np.ndarray) -> bool:
-    """Whether these are floats that stand for the 256 values of pixels, more than two of them."""
+    """Whether these are floats that stand for the 256 values of pixels, for more than 16 of them."""
     if x.dtype.kind != "f" or not x.size or not ((x >= 0) & (x <= 1)).all():
         return False
-    pixels = x * _PIXEL
-    return bool(np.abs(np.rint(pixels) - pixels).max() <= _STEP and ((x > 0) & (x < 1)).any())
+    pixels = np.rint(x * _PIXEL)
+    return bool(np.abs(pixels - x * _PIXEL).max() <= _STEP and len(np.unique(pixels)) > _FEW)
 
 
 def _measured(x: np.ndarray, kind: str) -> np.ndarray:
@@ -232,7 +233,7 @@ def _images(x: np.ndarray) -> np.ndarray:
         )
     if x.shape[1] not in (1, 3) and x.shape[3] in (1, 3):
         x = x.transpose(0, 3, 1, 2)
-    elif x.shape[1] not in (1, 3) and x.shape[3] in (2, 4):
+    elif x.shape[1] not in (1, 3) and x.shape[3] in (2, 4) and x.shape[3] < min(x.shape[1:3]):
         raise UserError(
             f"images have {x.shape[3]} channels last, perhaps with transparency; expected 1 or 3, as "
             "image.convert('RGB') makes them"

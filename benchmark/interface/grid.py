@@ -134,6 +134,8 @@ def _entries(
         entries[f"vary.{name}"] = Entry(tuple(_text(value) for value in values))
     for name, value in fields.items():
         if name in LISTS and not isinstance(value, str):
+            if not isinstance(value, Sequence):
+                raise UserError(f"{name} is {value!r:.40}; expected a list of names")
             entries[name] = Entry(tuple(map(_text, value)))
         else:
             entries[name] = Entry((_text(value),), listed=False)

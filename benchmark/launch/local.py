@@ -129,7 +129,7 @@ class Processes(WorkerPool):
 
     def check_loss(self) -> None:
         for worker in self._workers.values():
-            if worker.future.done() and worker.future.exception():
+            if worker.future.done() and isinstance(worker.future.exception(), BrokenProcessPool):
                 refuse_unguarded(worker.executor)
 
     def close(self) -> None:

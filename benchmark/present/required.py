@@ -55,7 +55,12 @@ def _one_of_equal_rounds(study: Study, grid: Grid) -> str:
     return "expected a column of equal rounds, and others of other budgets: vary budget alone"
 
 
+def _claims(study: Study, grid: Grid) -> str:
+    return "it is of a paper's study of its claims; leave it out"
+
+
 _ASKED: Mapping[str, Callable[[Study, Grid], str]] = {
+    "claims": _claims,
     "differences": _reference,
     "rates": _default_rate,
     "points": _one_setting,

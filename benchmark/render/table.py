@@ -25,9 +25,9 @@ class Cell:
         paper: the paper's figure, also where `value` is None; printed with ``value - paper`` beside it.
         beside: what stands in brackets behind it.
         best: the best of those that it is compared with.
-        tied: not significantly different from what it is tested against (†).
+        tied: not significantly worse than what it is tested against (†).
         short: over fewer seeds than others of its setting (‡).
-        diverged: of training that ended far above the loss of guessing (§).
+        diverged: of training that ended far above the loss of guessing, or was stopped with some seed (§).
         again: the same as above, not to be repeated unless rows are sorted.
         reason: why there is nothing.
         facts: numbers for programs by the names of their columns, unrounded; NaN becomes None.

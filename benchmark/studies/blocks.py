@@ -6,6 +6,7 @@ chose them, and seed.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -142,7 +143,8 @@ def _by_method(runs: Sequence[Record]) -> dict[str, Record]:
     found: dict[str, Record] = {}
     for record in runs:
         known = found.setdefault(record.method, record)
-        if known is not record:
+        as_known = dataclasses.replace(record.config, tuning_trials=known.config.tuning_trials)
+        if as_known != known.config:  # else the same run, found by a search
             raise UserError(
                 f"{known.folder.name} and {record.folder.name} are of one method, setting and seed, and "
                 "differ in hyper-parameters that their names do not tell; give one of them"

@@ -77,12 +77,20 @@ class Results:
         return [float(record.summary[metric]) for record in self.at(row, column)]
 
     def diverged(self, row: str, column: str) -> bool:
-        """Whether a run of a place diverged: ended far above the loss of guessing, or was stopped."""
-        return (row, column) in self.failed or any(record.diverged for record in self.at(row, column))
+        """Whether a run of a place ended far above the loss of guessing (`Record.diverged`)."""
+        return any(record.diverged for record in self.at(row, column))
+
+    def unsound(self, row: str, column: str) -> bool:
+        """Whether a run of a place diverged, with some seed at least and whether it was stopped or not."""
+        return (row, column) in self.failed or self.diverged(row, column)
 
     def lost(self, column: str) -> list[str]:
-        """The rows whose training diverged in a column, with some seed at least."""
-        return [row for row in self.rows if self.diverged(row, column)]
+        """The rows of a column that have no record since training was stopped, or have one that diverged."""
+        return [
+            row
+            for row in self.rows
+            if self.diverged(row, column) or (self.unsound(row, column) and not self.at(row, column))
+        ]
 
     def mean(self, row: str, column: str, metric: str = "accuracy") -> float | None:
         """Mean over seeds of a figure of a place; None where there is no record."""
@@ -104,7 +112,7 @@ class Results:
         for column, means in self.means().items():
             known = means.dropna()
             samples = {str(row): self.samples(str(row), str(column)) for row in known.index}
-            sound = known[[not self.diverged(str(row), str(column)) for row in known.index]]
+            sound = known[[not self.unsound(str(row), str(column)) for row in known.index]]
             best = str((sound if len(sound) else known).idxmax()) if len(known) else ""
             comparisons[str(column)] = compare_with(samples, best) if len(known) > 1 else {}
         return comparisons

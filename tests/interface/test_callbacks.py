@@ -1,5 +1,7 @@
 """Functions that a run calls, and what is left when one of them ends it."""
 
+import dataclasses
+
 import pytest
 
 from pfl_benchmark import compare_records, load_records, run
@@ -58,6 +60,11 @@ def test_a_stopped_run_is_no_whole_one_and_takes_no_place_of_it(tmp_path):
     assert sorted(titles) == ["fedavg", "local, stop after 2"]
     assert not blocks_of([whole[0], stopped]).blocks
     assert len(blocks_of(whole).blocks) == 1
+    found = dataclasses.replace(whole[0], config=dataclasses.replace(whole[0].config, tuning_trials=5))
+    assert blocks_of([*whole, found]).blocks[0].records["fedavg"] is whole[0], (
+        "a search has found the same run"
+    )
+    assert len(blocks_of([found, whole[1]]).blocks) == 1, "a tuned method is compared in the same setting"
     assert command(whole[0].config)
     assert command(stopped.config) == ""
 

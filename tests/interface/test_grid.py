@@ -37,6 +37,10 @@ def test_tables_of_ones_choice(root):
     assert (root / "tables" / "grid-worst10.md").exists()
     with pytest.raises(UserError, match="table 'differences': there is no reference"):
         grid("local", tables="differences", results_dir=root, **SMALL)
+    with pytest.raises(UserError, match="tables is None; expected a list"):
+        grid("local", tables=None, results_dir=root, **SMALL)
+    with pytest.raises(UserError, match="table 'claims': it is of a paper's study"):
+        grid("local", tables="claims", results_dir=root, **SMALL)
     with pytest.raises(UserError, match="unknown table 'best'"):
         grid("local", tables="best", results_dir=root, **SMALL)
 

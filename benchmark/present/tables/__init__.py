@@ -65,7 +65,7 @@ def _marked(table: Table, results: Results) -> Table:
         return table
     rows = table.rows
     if not any(cell.diverged for cell in table.cells):
-        names = {row for row, column in results.records if results.diverged(row, column)}
+        names = {row for row, column in results.records if results.unsound(row, column)}
         rows = tuple(
             tuple(dataclasses.replace(cell, diverged=cell.value in names) for cell in row) for row in rows
         )

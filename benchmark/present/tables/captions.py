@@ -198,8 +198,11 @@ def absent(results: Results) -> tuple[str, ...]:
     rows, columns = {row for row, _ in results.configs}, {column for _, column in results.configs}
     lines = []
     for place, found in results.failed.items():
-        which = f" with seed {', '.join(map(str, found))}" if place in results.records else ""
-        lines.append(f"no record of {' on '.join(place)}{which}: {reason(results, place)}")
+        if place in results.records:
+            told = [f" with seed {seed}: {why.split(';')[0]}" for seed, why in found.items()]
+        else:
+            told = [f": {reason(results, place)}"]
+        lines += [f"no record of {' on '.join(place)}{words}" for words in told]
     lines += [f"{column} is not part of this version" for column in results.columns if column not in columns]
     for column, row in itertools.product(results.columns, results.rows):
         if row in rows and column in columns and (row, column) not in results.configs:
@@ -209,10 +212,10 @@ def absent(results: Results) -> tuple[str, ...]:
 
 def reason(results: Results, place: Place) -> str:
     """Why a place has no record, in a few words; empty where it has one."""
-    if place in results.failed:
-        return [*results.failed[place].values()][-1].split(";")[0]
     if results.at(*place):
         return ""
+    if place in results.failed:
+        return [*results.failed[place].values()][-1].split(";")[0]
     return "no record" if place in results.configs else "not defined here"
 
 

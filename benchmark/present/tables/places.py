@@ -33,7 +33,7 @@ def cells_of(
     cells: dict[Place, Cell] = {}
     for column in results.columns:
         found = {row: some for row in results.rows if (some := values(row, column))}
-        diverged = {row for row in found if results.diverged(row, column)}
+        diverged = {row for row in found if results.unsound(row, column)}
         moments = {row: mean_and_std(some) for row, some in found.items()}
         judged = larger_is_better is not None and _is_judged(results, column)
         best = (max if larger_is_better else min)(

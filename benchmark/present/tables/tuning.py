@@ -104,9 +104,7 @@ def _accuracy(results: Results) -> str:
 def _best_finished(results: Results, rows: Sequence[str], column: str) -> float | None:
     """The largest mean among rows that have most seeds and did not diverge: only these can be selected."""
     most = max(len(results.at(row, column)) for row in rows)
-    sound = [
-        row for row in rows if len(results.at(row, column)) == most and not results.diverged(row, column)
-    ]
+    sound = [row for row in rows if len(results.at(row, column)) == most and not results.unsound(row, column)]
     return max((mean for row in sound if (mean := results.mean(row, column)) is not None), default=None)
 
 
