@@ -214,8 +214,12 @@ def _in_steps(x: np.ndarray) -> bool:
     """Whether these are floats that stand for the 256 values of pixels, for more than 16 of them."""
     if x.dtype.kind != "f" or not x.size or not ((x >= 0) & (x <= 1)).all():
         return False
-    pixels = np.rint(x * _PIXEL)
-    return bool(np.abs(pixels - x * _PIXEL).max() <= _STEP and len(np.unique(pixels)) > _FEW)
+    return _off(x) <= _STEP and len(np.unique(np.rint(x * _PIXEL))) > _FEW
+
+
+def _off(x: np.ndarray) -> float:
+    """How far floats in 0..1 are at most from the 256 values of pixels."""
+    return float(np.abs(np.rint(x * _PIXEL) - x * _PIXEL).max())
 
 
 def _measured(x: np.ndarray, kind: str) -> np.ndarray:
@@ -245,7 +249,7 @@ def _images(x: np.ndarray) -> np.ndarray:
                 f"images are {x.dtype} from {x.min():.3g} to {x.max():.3g}; expected uint8, or floats from 0 "
                 "to 1 (as ToTensor makes them, without Normalize: images are normalised here)"
             )
-        if x.dtype.kind == "f" and np.abs(pixels - x * _PIXEL).max() > _STEP:
+        if x.dtype.kind == "f" and _off(x) > _STEP:
             raise UserError(
                 "images are floats between the 256 values of pixels; expected uint8, or what ToTensor makes "
                 "of it"

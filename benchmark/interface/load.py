@@ -106,7 +106,13 @@ def _clients(record: Record) -> list[dict[str, Any]]:
     if new := record.newcomers:
         more = (new.total, new.accuracies, new.loss)
         columns = [np.concatenate(pair) for pair in zip(columns, more, strict=True)]
-    frame = pd.DataFrame(dict(zip(("test_samples", "accuracy", "loss"), columns, strict=True)))
-    frame.insert(0, "client", range(len(frame)))
-    frame["new"] = frame["client"] >= len(record.test_samples)
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    return [
+        {
+            "client": client,
+            "test_samples": int(samples),
+            "accuracy": float(accuracy),
+            "loss": float(loss),
+            "new": client >= len(record.test_samples),
+        }
+        for client, (samples, accuracy, loss) in enumerate(zip(*columns, strict=True))
+    ]

@@ -89,7 +89,7 @@ class Results:
         return [
             row
             for row in self.rows
-            if self.diverged(row, column) or (self.unsound(row, column) and not self.at(row, column))
+            if self.diverged(row, column) or ((row, column) in self.failed and not self.at(row, column))
         ]
 
     def mean(self, row: str, column: str, metric: str = "accuracy") -> float | None:

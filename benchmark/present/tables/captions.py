@@ -180,7 +180,7 @@ def notes(results: Results) -> tuple[str, ...]:
 
 def divergence(results: Results) -> tuple[str, ...]:
     """Which rows with records diverged: a record itself (`Record.diverged`), or a seed that has none."""
-    ended = [place for place in results.records if any(record.diverged for record in results.at(*place))]
+    ended = [place for place in results.records if results.diverged(*place)]
     text = f"§ training diverged, its loss in the last round is above {FAR} times that of guessing"
     lines = [f"{text}: {_places(results, ended)}"] if ended else []
     if stopped := [place for place in results.records if place in results.failed and place not in ended]:
