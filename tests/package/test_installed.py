@@ -217,10 +217,11 @@ for number, cell in enumerate(json.loads(sys.argv[1])):
     exec(compile(cell, file, "exec"), vars(sys.modules["__main__"]))
 """
 RUN = f"""
+from pathlib import Path
 record = run(METHOD, **{SMALL}, executor="loop", progress=False)
 assert record.config.algo == NAME
 assert record.summary["environment"].get("plugins") == PLUGINS
-assert record.folder.parts[:2] == ("results", "runs"), record.folder
+assert record.folder.parent == Path("results", "runs").absolute(), record.folder
 """
 TWO_NAMES = """
 import pfl_benchmark.datasets.api
