@@ -434,6 +434,16 @@ def test_a_network_that_does_not_fit_the_data_is_one_line(make, more, message):
     assert "\n" not in str(error.value)
 
 
+def test_the_shortest_series():
+    least = ARCHITECTURES["cnn-series"].least
+    network = ARCHITECTURES["cnn-series"].build((3, least), 4, "series")
+    params = {name: torch.empty(size) for name, size in network.shapes().items()}
+    with pytest.raises(RuntimeError):
+        network.apply(params, torch.empty(2, 3, least - 1))
+    with pytest.raises(UserError, match="series of 36 steps or more, and these are series of 35 steps"):
+        ARCHITECTURES["cnn-series"].build((3, least - 1), 4, "series")
+
+
 def test_names_are_given_once():
     with pytest.raises(ValueError, match="two networks are called 'resnet8-gn'"):
         register_network("resnet8-gn", "Twin", "none")(lambda shape, classes: own())

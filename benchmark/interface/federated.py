@@ -18,6 +18,7 @@ from pfl_benchmark.errors import UserError
 _PIXEL = 255
 _STEP = 0.01  # how far from a whole number a pixel may be
 _FEW = 16  # levels of grey, that something else than pixels may have
+_EXPECTED = "expected arrays (x_train, y_train, x_test, y_test), or (x, y)"
 
 
 @dataclass(frozen=True)
@@ -95,21 +96,19 @@ _Parts = tuple[np.ndarray, np.ndarray, list[int] | None, np.ndarray | None]
 def _of_clients(clients: Sequence[Sequence[Any]]) -> _Parts:
     """Samples, classes, whose they are, and which are for testing."""
     if not all(isinstance(own, tuple | list) for own in clients):
-        raise UserError(
-            "a client is no tuple; expected (x_train, y_train, x_test, y_test), or (x, y), of each"
-        )
+        raise UserError(f"a client is no tuple; {_EXPECTED}, of each")
     lengths = {len(own) for own in clients}
     if lengths not in ({2}, {4}):
         raise UserError(
-            f"clients have {', '.join(map(str, sorted(lengths))) or 'no'} arrays; expected of each "
-            "(x_train, y_train, x_test, y_test), or (x, y)"
+            f"clients have {', '.join(map(str, sorted(lengths))) or 'no'} arrays; {_EXPECTED}, of each"
         )
     xs: list[np.ndarray] = []
     ys: list[np.ndarray] = []
     users, held_out = [], []
     for number, own in enumerate(clients):
         for half in range(len(own) // 2):
-            x, y = (np.asarray(_plain(part)) for part in own[2 * half : 2 * half + 2])
+            told = f"client {number}: {_EXPECTED} in one tuple"
+            x, y = (_array(part, told) for part in own[2 * half : 2 * half + 2])
             if len(x) != len(y):
                 raise UserError(
                     f"client {number} has {len(x):,} samples and {len(y):,} classes; expected one each"
@@ -137,11 +136,10 @@ def _of_numbers(x: np.ndarray, y: np.ndarray, partition: Sequence[Any]) -> _Part
     )
     for number, own in enumerate(partition):
         for half, part in enumerate(own if pairs else [own]):
-            found = np.asarray(part)
+            told = f"partition of client {number}: expected numbers of samples from 0 to {len(y) - 1}"
+            found = _array(part, told)
             if found.ndim != 1 or found.dtype.kind not in "iu" or ((found < 0) | (found >= len(y))).any():
-                raise UserError(
-                    f"partition of client {number}: expected numbers of samples from 0 to {len(y) - 1}"
-                )
+                raise UserError(told)
             rows.append(found)
             users += [number] * len(found)
             held_out += [half == 1] * len(found)
@@ -160,7 +158,7 @@ def _items(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
     items = [samples[number] for number in range(len(samples))]
     if not all(isinstance(item, Sequence) and len(item) == 2 for item in items):
         raise UserError("the items of the dataset are no pairs; expected a sample and a class each")
-    xs = [np.asarray(_plain(sample)) for sample, _ in items]
+    xs = [_array(sample, "a sample has no shape of its own; expected an array") for sample, _ in items]
     if len({x.shape for x in xs}) > 1:
         shapes = sorted({_shape(x[None]) for x in xs})
         raise UserError(f"samples have different shapes ({', '.join(shapes[:3])}); expected one")
@@ -169,6 +167,14 @@ def _items(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _plain(value: Any) -> Any:
     return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+
+
+def _array(value: Any, told: str) -> np.ndarray:
+    """An array; what has parts of different shapes, such as a pair of arrays, is refused with `told`."""
+    try:
+        return np.asarray(_plain(value))
+    except ValueError as error:
+        raise UserError(told) from error
 
 
 def _shape(x: np.ndarray) -> str:

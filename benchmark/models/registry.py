@@ -17,7 +17,7 @@ from pfl_benchmark.models.network import Network
 Shape = tuple[int, ...]
 Factory = Callable[[Shape, int], Network]  # makes the network for a shape and a number of classes
 
-ELSE = "choose another --network (python -m benchmark list networks)"
+ELSE = "choose another (python -m benchmark list networks) or write one (docs/site/extend/network.md)"
 
 
 KINDS = {
@@ -39,20 +39,19 @@ class Architecture:
     make: Factory
     module: str  # the name of the one whose code `make` is
     kind: str = "images"  # of the samples that it reads, one of `KINDS`
-    least: int = 1  # height and width of images
+    least: int = 1  # height and width of images, steps of series
 
     @property
     def fits(self) -> str:
         """The data that it is for, in words."""
-        return KINDS[self.kind] + (
-            f" of {self.least} x {self.least} pixels or more" if self.kind == "images" else ""
-        )
+        units = {"images": f" of {self.least} x {self.least} pixels", "series": f" of {self.least} steps"}
+        return KINDS[self.kind] + (f"{units[self.kind]} or more" if self.kind in units else "")
 
     def build(self, shape: Shape, classes: int, kind: str = "images") -> Network:
         """The network for some data; equal calls return the same object. UserError: it does not fit them."""
-        images = kind == "images"
-        if kind != self.kind or (images and min(shape[1:]) < self.least):
-            found = KINDS[kind] + (f" of {' x '.join(map(str, shape[1:]))} pixels" if images else "")
+        unit = {"images": "pixels", "series": "steps"}.get(kind)
+        if kind != self.kind or (unit and min(shape[1:]) < self.least):
+            found = KINDS[kind] + (f" of {' x '.join(map(str, shape[1:]))} {unit}" if unit else "")
             raise UserError(f"--network {self.name} is for {self.fits}, and these are {found}; {ELSE}")
         return _built(self, shape, classes)
 

@@ -189,8 +189,10 @@ def whole(**_):
         ({"clients": of_three(np.zeros((120, 8, 8, 4), np.uint8), Y)}, "4 channels last"),
         ({"dataset": whole(), "partition": [range(40)], "test": whole()}, "without partition"),
         ({"clients": of_three(X, Y), "test": whole()}, "are for a dataset"),
+        ({"clients": [((X[:9], Y[:9]), (X[9:], Y[9:]))]}, "client 0: expected arrays .* in one tuple"),
+        ({"dataset": whole(), "partition": [[0, [1, 2], 3]]}, "numbers of samples from 0 to 119"),
     ],
-    ids=range(21),
+    ids=range(23),
 )
 def test_bad_input(arguments, part):
     before = set(DATASETS)

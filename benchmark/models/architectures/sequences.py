@@ -14,7 +14,7 @@ _VECTORS, _UNITS = 8, 128  # LEAF: 8 and 256 (models/shakespeare/stacked_lstm.py
 
 
 @register_network(
-    "cnn-series", "CNN over time for series", "ours; fully connected as the paper's", kind="series"
+    "cnn-series", "CNN over time for series", "ours; fully connected as the paper's", kind="series", least=36
 )
 def cnn_series(shape: Shape, classes: int) -> Network:
     """Three convolutions over time: 142,358 parameters for HAPT."""
