@@ -10,7 +10,7 @@ import numpy as np
 from pfl_benchmark.datasets.data import Dataset, Samples
 from pfl_benchmark.datasets.splits import Split
 
-__all__ = ["standardise"]
+__all__ = ["moments", "standardise"]
 
 
 def standardise(dataset: Dataset, split: Split, numeric: Sequence[int], each: bool) -> tuple[Dataset, Split]:
@@ -26,8 +26,7 @@ def standardise(dataset: Dataset, split: Split, numeric: Sequence[int], each: bo
     """
     columns = np.array(numeric, dtype=np.int64)
     if not each:
-        seen = np.concatenate(split.train[: split.clients - split.new])
-        mean, std = _moments(dataset.train.x[seen][:, columns])
+        mean, std = _moments(dataset.train.x[_taking_part(split)][:, columns])
         train = Samples(_scaled(dataset.train.x, columns, mean, std), dataset.train.y)
         test = train
         if dataset.test is not dataset.train:
@@ -50,6 +49,34 @@ def standardise(dataset: Dataset, split: Split, numeric: Sequence[int], each: bo
     own = dataclasses.replace(split, train=now, test=now_test, later=changed)
     # Whose rows these are the split says; what else the dataset tells of its rows is theirs no longer.
     return dataclasses.replace(dataset, train=train, test=test, users=None, groups=None), own
+
+
+def moments(
+    dataset: Dataset, split: Split, numeric: Sequence[int] = (), client: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation by which samples as the dataset has them become inputs, ``(x - mean) / std``.
+
+    Series: of every channel, over the training samples of all clients that take part in training. Rows: of
+    every column in `numeric`, over the same, or over those of `client` alone; 0 and 1 of other columns. The
+    deviation of a constant is 1.
+
+    Returns:
+        float64 [C, 1] of series, [F] of rows.
+    """
+    if dataset.kind == "series":
+        x = dataset.train.x[_taking_part(split)].astype(np.float64)
+        constant = x.max((0, 2)) == x.min((0, 2))
+        return x.mean((0, 2))[:, None], np.where(constant, 1.0, x.std((0, 2)))[:, None]
+    columns = np.array(numeric, dtype=np.int64)
+    rows = _taking_part(split) if client is None else split.train[client]
+    mean, std = np.zeros(dataset.train.x.shape[1]), np.ones(dataset.train.x.shape[1])
+    mean[columns], std[columns] = _moments(dataset.train.x[rows][:, columns])
+    return mean, std
+
+
+def _taking_part(split: Split) -> np.ndarray:
+    """Training samples of all clients that take part in training."""
+    return np.concatenate(split.train[: split.clients - split.new])
 
 
 def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

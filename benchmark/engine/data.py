@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pfl_benchmark.datasets.api import Dataset, Split
 from pfl_benchmark.datasets.data import PADDING
+from pfl_benchmark.datasets.standardise import moments
 
 Part = Literal["train", "test"]
 
@@ -170,13 +171,7 @@ def _normalisation(dataset: Dataset, split: Split) -> tuple[Tensor, Tensor]:
         )
         return 1 / (255 * std), -mean / std
     if dataset.kind == "series":
-        old = split.train[: split.clients - split.new]
-        trained = dataset.train.x[np.concatenate(old)].astype(np.float64)
-        constant = trained.max((0, 2)) == trained.min((0, 2))  # is only shifted
-        std, mean = (
-            torch.tensor(values, dtype=torch.float32).view(-1, 1)
-            for values in (np.where(constant, 1.0, trained.std((0, 2))), trained.mean((0, 2)))
-        )
+        mean, std = (torch.tensor(value, dtype=torch.float32) for value in moments(dataset, split))
         return 1 / std, -mean / std
     return torch.ones(()), torch.zeros(())
 

@@ -32,7 +32,7 @@ from pfl_benchmark.resolve.run import Run, check_data
 _SEEDS = 3  # others that are tried where a split fails
 D = TypeVar("D")
 
-__all__ = ["Prepared", "new_clients", "prepare", "shifted", "split_of"]
+__all__ = ["Prepared", "dealt", "new_clients", "prepare", "shifted", "split_of"]
 
 
 def split_of(config: RunConfig, dataset: datasets.Dataset) -> datasets.Split:
@@ -68,6 +68,18 @@ def shifted(config: RunConfig, dataset: datasets.Dataset, split: datasets.Split)
         return streams.get(f"shift-{purpose}", client=client)
 
     return datasets.apply_shifts(dataset, split, config.shifts, draw, numbers)
+
+
+def dealt(config: RunConfig, dataset: datasets.Dataset) -> tuple[datasets.Dataset, datasets.Shifted]:
+    """The data of a run, dealt to its clients: without its shifts, and with them.
+
+    Raises:
+        UserError: the dataset cannot be divided so.
+    """
+    check_data(config)
+    plain = config.partitioner.arranged(dataset)
+    unshifted, split = _with_advice(lambda same: _divided(same, plain), config)
+    return unshifted, shifted(config, unshifted, split)
 
 
 def _with_advice(divide: Callable[[RunConfig], D], config: RunConfig) -> D:
@@ -134,10 +146,7 @@ def prepare(resolved: Run, execution: Execution, dataset: datasets.Dataset | Non
     weights, about, note = _weights(config, network)
     if dataset is None:
         dataset = datasets.load(config.dataset, execution.data_dir, embedding=config.embedding)
-    check_data(config)
-    plain = config.partitioner.arranged(dataset)
-    unshifted, split = _with_advice(lambda same: _divided(same, plain), config)
-    changed = shifted(config, unshifted, split)
+    unshifted, changed = dealt(config, dataset)
     dataset, split = changed.dataset, changed.split
     streams = Streams(config.seed)
     data = FederatedData(*_trained_on(config, dataset, split), device)

@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.datasets.loading import load
 from pfl_benchmark.datasets.registry import DATASETS
+from pfl_benchmark.datasets.standardise import moments
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError, optional
+from pfl_benchmark.experiment.prepare import dealt
 from pfl_benchmark.models.layers import Dense, LowRank
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.standalone import ClientModel
@@ -35,7 +40,7 @@ class Predictions(NamedTuple):
     client: np.ndarray
 
 
-def load_model(record: Record | str | Path, client: int) -> ClientModel:
+def load_model(record: Record | str | Path, client: int, data_dir: str | Path | None = None) -> ClientModel:
     """The model that a client was evaluated with, as a `torch.nn.Module` on the CPU.
 
     Of a run with ``adapters`` it is whole: what was frozen is in it, and updates by LoRA are added to it.
@@ -49,6 +54,8 @@ def load_model(record: Record | str | Path, client: int) -> ClientModel:
     Args:
         record: of a run with ``save_models=True`` (``--save-models``), or its folder.
         client: its number in ``record.accuracies``; new clients come after the others.
+        data_dir: folder that holds the datasets, as in `run`. Series and rows are read, since their training
+            samples say how to normalise.
 
     Raises:
         UserError: the run has kept no models or they have changed since, there is no such client, or the
@@ -78,9 +85,23 @@ def load_model(record: Record | str | Path, client: int) -> ClientModel:
             f"the models of '{method.name}' have other tensors than its network, so they cannot be loaded as "
             f"one; they are in {path}"
         )
-    info = DATASETS[record.config.dataset]
-    images = info.kind == "images"
-    return ClientModel(network, tensors, info.mean if images else (), info.std if images else ())
+    return ClientModel(network, tensors, *_normalisation(record.config, client, data_dir))
+
+
+def _normalisation(
+    config: RunConfig, client: int, data_dir: str | Path | None
+) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    """Mean and deviation by which a client's samples were normalised."""
+    info = DATASETS[config.dataset]
+    if info.kind == "images":
+        mean, std = (255 * np.array(values)[:, None, None] for values in (info.mean, info.std))
+    elif info.kind in ("series", "rows"):
+        _, found = dealt(config, load(config.dataset, data_dir, embedding=config.embedding))
+        whose = client if config.standardise == "client" else None
+        mean, std = moments(found.dataset, found.split, info.numeric, whose)
+    else:
+        return None, None
+    return torch.from_numpy(mean), torch.from_numpy(std)
 
 
 def load_predictions(record: Record | str | Path) -> Predictions:

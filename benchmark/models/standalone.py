@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pfl_benchmark.models.network import Network
+
+_IMAGE = 3  # dimensions of an image
 
 
 class ClientModel(nn.Module):
     """One client's model.
 
     Its ``state_dict`` has the names of the network's tensors, such as ``conv1.weight``. ``forward`` takes
-    samples as the network was trained on them; `preprocess` makes these of images.
+    samples as the network was trained on them; `preprocess` makes these of samples as the dataset has them.
 
     Args:
         network: what to compute.
         tensors: its parameters and buffers by name.
-        mean, std: per channel, of images scaled to 0..1; empty for other samples.
+        mean, std: by which samples are normalised, as `datasets.standardise.moments`; None: texts.
     """
 
     def __init__(
-        self, network: Network, tensors: Mapping[str, Tensor], mean: Sequence[float], std: Sequence[float]
+        self, network: Network, tensors: Mapping[str, Tensor], mean: Tensor | None, std: Tensor | None
     ) -> None:
         super().__init__()
         self.network = network
         self._names = network.keys()
-        self._mean, self._std = tuple(mean), tuple(std)
+        self._mean, self._std = mean, std
         for name in self._names:
             *parts, last = name.split(".")
             place: nn.Module = self
@@ -48,18 +51,22 @@ class ClientModel(nn.Module):
         tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
         return self.network.apply(tensors, x, dropout=partial(_mask, x.device) if self.training else None)
 
-    def preprocess(self, images: Tensor) -> Tensor:
-        """What `forward` takes, of images uint8 [B, channels, height, width].
+    def preprocess(self, samples: Tensor | np.ndarray) -> Tensor:
+        """What `forward` takes, of samples as the dataset has them.
+
+        Args:
+            samples: images uint8 [B, channels, height, width], series [B, channels, steps] or rows [B, F].
 
         Raises:
-            TypeError: the network reads no images.
+            TypeError: images of other numbers than uint8, or a network that reads texts.
         """
-        if not self._mean:
-            raise TypeError("this network reads no images; give forward its samples as they are stored")
-        mean, std = (
-            torch.tensor(values, device=images.device).view(-1, 1, 1) for values in (self._mean, self._std)
-        )
-        return (images.float() / 255 - mean) / std
+        if self._mean is None or self._std is None:
+            raise TypeError("this network reads texts; expected images, series or rows")
+        x = torch.as_tensor(samples)
+        if self._mean.ndim == _IMAGE and x.dtype != torch.uint8:
+            raise TypeError(f"images are {x.dtype}; expected torch.uint8, pixels from 0 to 255")
+        x = x if x.is_floating_point() else x.float()
+        return ((x - self._mean.to(x)) / self._std.to(x)).float()
 
 
 def _mask(device: torch.device, shape: tuple[int, ...], rate: float) -> Tensor:

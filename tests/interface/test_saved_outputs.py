@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pfl_benchmark import load_model, load_predictions, run
+from pfl_benchmark import federated, load_model, load_predictions, run
 from pfl_benchmark.algorithms import ALGORITHMS, needed
 from pfl_benchmark.datasets.api import load
 from pfl_benchmark.errors import UserError
@@ -66,6 +66,42 @@ def test_a_model_is_a_module(kept):
     assert not equal["fc3.weight"], "and not this one"
     with_statistics = load_model(kept("fedbn"), client=0)
     assert {name for name, _ in with_statistics.named_buffers()}, "running means and variances"
+
+
+@pytest.mark.parametrize(
+    ("shape", "config"),
+    [((3, 40), {}), ((5,), {}), ((5,), {"standardise": "client"}), ((5,), {"new_clients": 0.25})],
+)
+def test_samples_as_they_were_given(shape, config, tmp_path):
+    """`preprocess` makes what training saw of series and rows, of a client's own scale too."""
+    rng = np.random.default_rng(0)
+    clients = [
+        (
+            *(
+                part
+                for size in (12, 6)
+                for part in (rng.normal(3 * k, 1 + k, (size, *shape)), np.arange(size) % 3)
+            ),
+        )
+        for k in range(4)
+    ]
+    record = run(
+        "fedper", dataset=federated(clients=clients), rounds=2, save_models=True, save_predictions=True,
+        results_dir=tmp_path, progress=False, **config,
+    )  # fmt: skip
+    logits, _, client = load_predictions(record)
+    order = [number for number in range(4) if number not in record.new_clients] + [*record.new_clients]
+    for number in range(4):
+        model = load_model(record, client=number)
+        with torch.no_grad():
+            found = model(model.preprocess(clients[order[number]][2])).numpy()
+        np.testing.assert_allclose(found, logits[client == number].astype(np.float32), rtol=5e-3, atol=1e-3)
+
+
+def test_images_that_were_scaled_already(kept):
+    model = load_model(kept("fedper"), client=1)
+    with pytest.raises(TypeError, match=r"torch.float32; expected torch.uint8"):
+        model.preprocess(torch.rand(2, 1, 8, 8))
 
 
 @pytest.mark.parametrize("client", [-1, 4])
