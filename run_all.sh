@@ -78,6 +78,7 @@ setup)
 docs)
     setup
     "$python" -c 'import mkdocs, material, mkdocstrings' 2>/dev/null || {
+        [ -z "${PFL_PYTHON:-}" ] || fail "$python lacks MkDocs; install docs/requirements.txt into it"
         say "installing MkDocs (docs/requirements.txt), once"
         "$python" -m pip install --quiet --disable-pip-version-check -r docs/requirements.txt ||
             fail "pip could not install docs/requirements.txt; see its message above, then call this again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,8 @@ def _check(arguments: argparse.Namespace) -> list[str]:
     file: Path | None = arguments.output
     if file and ((file.exists() and not file.is_file()) or not file.parent.is_dir()):
         raise UserError(f"--output {file}: expected a file in a folder that exists")
+    if file and not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise UserError(f"--output {file} cannot be written; give another file")
     if arguments.into and not arguments.into.is_file():
         raise UserError(f"--into {arguments.into}: there is no such document")
     if arguments.scale:

@@ -26,6 +26,7 @@ _OPTIONAL = {  # what needs them
     "timm": "--network timm:NAME",
     "pyyaml": "grid FILE.yaml",
     "safetensors": "--save-models",
+    "huggingface-hub": "--dataset hf:OWNER/NAME",
     "torchtext": "real tweets, the first time",
 }
 _TESTS = ("pytest", "pytest-xdist", "ruff", "mypy", "pandas-stubs", "types-tabulate")  # ./run_all.sh test

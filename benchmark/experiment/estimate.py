@@ -125,7 +125,7 @@ class Estimator:
         if config.hash not in self._planned:
             running = self.dry_run(config, config.samples_per_client)
             # A budget that allows no round ends before any is trained.
-            with running as dry, contextlib.suppress(UserError):
+            with contextlib.suppress(UserError), running as dry:
                 algorithm = dry.make(dry.plan().rounds)
                 each = config.samples_per_client
                 asides = config.new_count * config.adapt_epochs * each  # which are no cost of the training

@@ -122,6 +122,13 @@ class _Cluster:
             self.ray.shutdown()
 
 
+def told_workers(cores: int) -> dict[str, str]:
+    """Variables of the environment for workers: their cores, and what was given beside the configuration."""
+    given = (VARIABLE, FILES, OWN_DATA, "PFL_DATA_DIR")
+    told = {name: os.environ[name] for name in given if name in os.environ}
+    return told | {CORES_VARIABLE: str(cores), COMMIT_VARIABLE: commit()}
+
+
 class _Site:
     """The actor; nothing of it imports Ray."""
 
@@ -150,10 +157,7 @@ class RayWorker(Worker):
 
     def start(self, cores: float | None = None) -> None:
         """Begin to load the run's data; `cores` are kept for it (default: all of its place)."""
-        spot = self._spot
-        variables = {CORES_VARIABLE: str(spot.cores), COMMIT_VARIABLE: commit()}
-        given = (VARIABLE, FILES, OWN_DATA, "PFL_DATA_DIR")
-        variables |= {name: os.environ[name] for name in given if name in os.environ}
+        spot, variables = self._spot, told_workers(self._spot.cores)
         asked = {"num_cpus": spot.cores if cores is None else cores, "num_gpus": spot.gpus}
         actor = self._cluster.ray.remote(**asked, max_restarts=0)(_Site)
         self._actor = actor.options(label_selector={"ray.io/node-id": spot.node}).remote()

@@ -12,6 +12,7 @@ from pfl_benchmark.console.terminal import say, shown_path
 from pfl_benchmark.engine.algorithm import smaller
 from pfl_benchmark.engine.budget import plan_rounds
 from pfl_benchmark.engine.client_memory import ClientMemory
+from pfl_benchmark.engine.exits import no_exit
 from pfl_benchmark.engine.hooks import Hooks
 from pfl_benchmark.engine.precision import precision
 from pfl_benchmark.engine.rounds import Observer, run
@@ -59,6 +60,11 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
     Returns the summary, with the record's folder under ``record``, and under ``warnings``, if there are any,
     what trackers had to say.
     """
+    with no_exit(resolved.config.algo):
+        return _run_cell(resolved, execution, observer)
+
+
+def _run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[str, Any]:
     if not resolved.executor:
         resolved = resolved.placed(execution)
     config, record = resolved.config, record_of(resolved, execution.results_dir)
@@ -107,11 +113,6 @@ def run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[st
                 follower.moved(record.folder)
         finally:
             record.release()
-    except SystemExit as error:  # of a hook; nobody would see that there is no record
-        raise UserError(
-            f"'{config.algo}' has called sys.exit({error.code!r}), and the run is not finished; "
-            "raise an error in its place"
-        ) from error
     finally:
         prepared.task.executor.close()
     warnings = {"warnings": follower.warnings} if follower.warnings else {}

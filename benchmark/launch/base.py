@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.exits import ENDING
 from pfl_benchmark.engine.rounds import Observer
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import RAY, Execution
 from pfl_benchmark.experiment.runner import run_judged
+from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.records.same_data import Source, source_of
 from pfl_benchmark.records.writer import Busy
 from pfl_benchmark.resolve.plugins import load_plugins
@@ -136,6 +138,14 @@ class Launcher(ABC):
         """
 
 
+class Ending(Quiet):
+    """An observer that ends a run although the signal has come where Python swallows exceptions."""
+
+    def round(self, line: Mapping[str, Any]) -> None:
+        if ENDING.is_set():
+            raise SystemExit
+
+
 def refuse_ray(options: Options, what: str) -> None:
     """Refuse ``--executor ray`` for runs at once, which would wait for each other."""
     if options.execution.executor == RAY:
@@ -146,7 +156,7 @@ def refuse_ray(options: Options, what: str) -> None:
 
 
 def attempt(run: PlannedRun, execution: Execution, observer: Observer) -> Ended:
-    """Run a run here and now."""
+    """Run a run here and now; SystemExit where this process was told to end (`ENDING`)."""
     try:
         load_plugins()  # which a new process has not
         # A method's notes are in its summary; printed for every run they would drown the progress.

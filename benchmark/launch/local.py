@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
+import os
 import signal
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from pfl_benchmark.engine.executors.threads import available_cores
+from pfl_benchmark.engine.exits import ENDING
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.processes import (
@@ -27,9 +28,17 @@ from pfl_benchmark.experiment.processes import (
     refuse_unguarded,
     use_share,
 )
-from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.launch import base
-from pfl_benchmark.launch.base import BatchReport, Ended, Launcher, Options, Watcher, attempt, refuse_ray
+from pfl_benchmark.launch.base import (
+    BatchReport,
+    Ended,
+    Ending,
+    Launcher,
+    Options,
+    Watcher,
+    attempt,
+    refuse_ray,
+)
 from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.studies.grid import PlannedRun
@@ -146,20 +155,10 @@ class Processes(WorkerPool):
 
 # -- in a worker --------------------------------------------------------------------------------------------
 
-_stopping = threading.Event()
-
-
-class _Stopping(Quiet):
-    """An observer that ends a run although the signal has come where Python swallows exceptions."""
-
-    def round(self, line: Mapping[str, Any]) -> None:
-        if _stopping.is_set():
-            raise SystemExit
-
 
 def _begin() -> None:
     def stop(*_: object) -> None:
-        _stopping.set()
+        ENDING.set()
         raise SystemExit
 
     signal.signal(signal.SIGTERM, stop)
@@ -168,4 +167,7 @@ def _begin() -> None:
 
 
 def _run(run: PlannedRun, execution: Execution) -> Ended:
-    return attempt(run, execution, _Stopping())
+    try:
+        return attempt(run, execution, Ending())
+    except SystemExit:  # which the executor would raise in the parent, and go on
+        os._exit(1)

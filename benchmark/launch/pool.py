@@ -41,15 +41,14 @@ class WorkerPool(Launcher):
     """A launcher with workers; one of its own defines `submit` and `close`.
 
     Attributes:
-        room: runs that `submit` takes at once; those beyond `jobs` wait where they are.
         pause: seconds between looks at the tasks.
     """
 
     pause = 0.1
 
-    def __init__(self, jobs: int, place: str, execution: Execution) -> None:
-        super().__init__(jobs, place, execution)
-        self.room = jobs
+    def room(self, at_work: int) -> int:
+        """How many runs `submit` takes now, beside those `at_work`."""
+        return self.jobs - at_work
 
     @abstractmethod
     def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Job]:
@@ -78,12 +77,13 @@ class _Running:
     observer: Observer
     lines: Path
     rounds: int = 0
-    stamp: int = 0
+    stamp: tuple[int, int] = (0, 0)
 
     def follow(self) -> bool:
         """Tell the observer of rounds that the record has got since (it does at checkpoints)."""
         try:
-            stamp = self.lines.stat().st_mtime_ns
+            found_at = self.lines.stat()
+            stamp = (found_at.st_mtime_ns, found_at.st_size)  # clocks of file systems may be coarse
             if stamp == self.stamp:
                 return False
             found = [json.loads(line) for line in self.lines.read_text(encoding="utf-8").splitlines()]
@@ -128,7 +128,8 @@ class _Filling:
     def _submit(self) -> None:
         chosen: list[PlannedRun] = []
         at_work = [(one.run.config, one.rounds) for one in self._running]
-        while self._queue and len(at_work) < self._pool.room:
+        room = self._pool.room(len(self._running))
+        while self._queue and len(chosen) < room:
             chosen.append(self._next(at_work))
             at_work.append((chosen[-1].config, 0))
         tasks = self._pool.submit(chosen) if chosen else ()

@@ -12,16 +12,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from pfl_benchmark.errors import UserError, optional
-from pfl_benchmark.experiment.ray import connect
+from pfl_benchmark.experiment.ray import connect, told_workers
 from pfl_benchmark.experiment.runner import record_of
 from pfl_benchmark.launch.base import Ended, Options, refuse_ray
 from pfl_benchmark.launch.pool import WorkerPool
 from pfl_benchmark.launch.ray_task import clean_up, look, read_files, work, write_files
 from pfl_benchmark.launch.registry import register
-from pfl_benchmark.records.environment import COMMIT_VARIABLE, CORES_VARIABLE, commit
 from pfl_benchmark.records.same_data import Source, source_of
 from pfl_benchmark.records.writer import Busy
-from pfl_benchmark.resolve.plugins import VARIABLE
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.studies.grid import PlannedRun
 
@@ -43,6 +41,11 @@ class RayCluster(WorkerPool):
 
     def __init__(self, options: Options) -> None:
         refuse_ray(options, "with --launcher ray")
+        if options.execution.trackings:
+            raise UserError(
+                "--launcher ray: what --wandb and --tensorboard write would stay on its machines; drop them, "
+                "or use --launcher local or slurm"
+            )
         self._ray = optional("ray", "--launcher ray", ", or use --launcher local")
         address = options.flags.get("address") or os.environ.get("RAY_ADDRESS") or "local"
         self._ours = connect(self._ray, address)
@@ -55,8 +58,7 @@ class RayCluster(WorkerPool):
         # Not retried by Ray, but by the pool: with the checkpoint that there is by then.
         once = {"max_retries": 0, "num_returns": "streaming"}
         self._work = self._ray.remote(num_cpus=cpus, num_gpus=gpus, **once)(work)
-        self._variables = {CORES_VARIABLE: str(cpus), COMMIT_VARIABLE: commit()}
-        self._variables |= {VARIABLE: os.environ.get(VARIABLE, "")}
+        self._variables = told_workers(cpus)
         self._scratch = uuid.uuid4().hex
         self._threads = ThreadPoolExecutor(jobs)  # each follows a task
         self._streams: list[Any] = []
@@ -82,7 +84,7 @@ class RayCluster(WorkerPool):
     def unavailable(self, runs: Sequence[PlannedRun], download: bool = True) -> dict[Source, str]:
         """As `Launcher.unavailable`: what some machine lacks; workers download nothing."""
         samples = list({source_of(run.config): run for run in runs}.values())
-        answers = self._on_every_node(look, samples, self._execution.data_dir)
+        answers = self._on_every_node(look, samples, self._execution.data_dir, self._variables)
         try:
             found = self._ray.get(answers, timeout=_SECONDS_TO_LOOK)
         except Exception as error:  # whatever keeps it from starting: most often a package

@@ -38,8 +38,11 @@ _RARELY = 4  # times the engine's seconds between checkpoints: between those tha
 _LEAST = 0.1  # seconds between looks for a checkpoint
 
 
-def look(runs: Sequence[PlannedRun], data_dir: Path | None) -> tuple[str, dict[Source, str]]:
+def look(
+    runs: Sequence[PlannedRun], data_dir: Path | None, variables: Mapping[str, str]
+) -> tuple[str, dict[Source, str]]:
     """The name of this machine, and the sources of `runs` that are not on it, with the reason."""
+    os.environ.update(variables)
     load_plugins()
     return socket.gethostname(), unavailable(runs, data_dir, download=False)
 

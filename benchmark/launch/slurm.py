@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
+from pfl_benchmark.engine.exits import ENDING
 from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.processes import use_share
-from pfl_benchmark.experiment.unrecorded import Quiet
-from pfl_benchmark.launch.base import Ended, Options, attempt, refuse_ray
+from pfl_benchmark.launch.base import Ended, Ending, Options, attempt, refuse_ray
 from pfl_benchmark.launch.pool import Job, WorkerPool
 from pfl_benchmark.launch.registry import register
 from pfl_benchmark.studies.grid import PlannedRun
@@ -63,9 +63,12 @@ class Slurm(WorkerPool):
             )
         jobs = min(options.jobs or _AT_ONCE, max(1, len(options.runs)))
         super().__init__(jobs, f"on Slurm, {jobs} at a time", options.execution.absolute())
-        self.room = _ROOM
         self._cluster = cluster
         self._jobs: list[Any] = []
+
+    def room(self, at_work: int) -> int:
+        """An array has those that wait, too; beside one there are only as many as it has places free."""
+        return super().room(at_work) if at_work else _ROOM
 
     def submit(self, runs: Sequence[PlannedRun]) -> Sequence[Job]:
         """As `WorkerPool.submit`: one array; UserError where Slurm does not take it."""
@@ -73,7 +76,7 @@ class Slurm(WorkerPool):
         try:
             options = {"cluster": self._cluster, "slurm_max_num_timeout": _TIMEOUTS}
             executor = self._submitit.AutoExecutor(folder, **options)
-            parallel = {"slurm_array_parallelism": self.jobs}
+            parallel = {"slurm_array_parallelism": min(self.jobs, len(runs))}
             executor.update_parameters(name="pfl-benchmark", **parallel, **self._wanted)
             jobs = executor.map_array(_Resumable(), runs, [self._execution] * len(runs))
         except Exception as error:  # of many kinds: a partition that is none, a limit of the account
@@ -95,12 +98,13 @@ class _Resumable:
 
     def __call__(self, run: PlannedRun, execution: Execution) -> Ended:
         use_share()
-        return attempt(run, execution, Quiet())
+        return attempt(run, execution, Ending())
 
     def checkpoint(self, run: PlannedRun, execution: Execution) -> Any:
-        """The same once more: the run goes on from its own checkpoint."""
+        """The same once more, from its own checkpoint; submitit raises SystemExit after this."""
         from submitit.helpers import DelayedSubmission
 
+        ENDING.set()
         return DelayedSubmission(self, run, execution)
 
 

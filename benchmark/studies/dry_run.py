@@ -19,6 +19,7 @@ from pfl_benchmark.engine.algorithm import Algorithm, RunContext
 from pfl_benchmark.engine.budget import Plan, plan_rounds
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import EXECUTORS
+from pfl_benchmark.engine.exits import refuse_exit
 from pfl_benchmark.engine.schedule import Schedule
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError
@@ -30,7 +31,7 @@ from pfl_benchmark.resolve.run import method_of
 class DryRun:
     """Everything of a run but its data and rounds; `make` builds the method for a number of rounds.
 
-    As a context it closes the executor of its task at the end.
+    As a context it closes the executor of its task at the end; `refuse_exit` says what else it does.
     """
 
     task: RunContext
@@ -39,8 +40,9 @@ class DryRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.task.executor.close()
+        refuse_exit(self.task.config.algo, error)
 
     def plan(self) -> Plan:
         """The number of rounds that its budget allows, if all clients have equally many samples.

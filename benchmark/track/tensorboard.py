@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ class TensorBoard:
         optional("torch.utils.tensorboard", "--tensorboard", package="tensorboard")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.folder).close()
         except OSError as error:
             raise UserError(
                 f"--tensorboard {self.folder} cannot be used: {why(error)}; give another folder"

@@ -130,6 +130,8 @@ def more_in_later_rounds(self, clients, round):
         ("diagnostics", lambda self: {"a": {1}}, "hooks", "`diagnostics` gives"),
         ("notes", "one line", "hooks", "`notes` is 'one line'; expected a list of lines"),
         ("aggregation", "sampels", "hooks", "`aggregation` is 'sampels'; expected uniform or samples"),
+        ("phases", lambda self, round: sys.exit(), "ledger", "has called sys.exit(None) before the end"),
+        ("upload", lambda self, outcome: sys.exit(), "executors", "has called sys.exit(None) before the end"),
         ("state", lambda self: {}, "resume", "its checkpoint cannot be used"),
     ],
 )

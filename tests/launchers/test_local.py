@@ -38,6 +38,14 @@ def until(happened):
         time.sleep(0.1)
 
 
+def ended(process):
+    """Whether a process is gone, or a zombie that nobody has asked for its end."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 def find(folder, cell):
     (found,) = folder.glob(f"*-{cell.config.hash}")
     return found
@@ -91,8 +99,21 @@ def test_workers_have_their_share_of_the_cores(filled):
     assert environment["jobs"] == 2
 
 
-def test_an_interrupt_ends_all_workers_and_leaves_their_checkpoints(tiny, tmp_path):
+def test_a_worker_that_is_told_to_end_is_replaced(tiny, tmp_path):
+    """As one that is killed; the signal is no fault of the method, and does not reach the next run."""
+    cells = [PlannedRun(tiny("fedper", rounds=ROUNDS), "long", ())]
+    cells += [PlannedRun(tiny("fedper", rounds=3, seed=n), f"run {n}", ()) for n in (1, 2, 3)]
+    log = Killer(20, signal.SIGTERM)
+    outcome = side_by_side(cells, tmp_path, log)
+    assert outcome.failed == []
+    assert sorted(cell.title for cell in outcome.done) == ["long", "run 1", "run 2", "run 3"]
+    (note,) = log.notes
+    assert "the worker at long was lost" in note
+
+
+def test_an_interrupt_ends_all_workers_and_leaves_their_checkpoints(tiny, tmp_path, monkeypatch):
     """Signals that a terminal sends to everybody come while workers begin, and while they work."""
+    monkeypatch.setattr("pfl_benchmark.launch.local.GRACE", PATIENCE)
     cells = [PlannedRun(tiny("fedper", rounds=100_000, eval_every=0, seed=n), f"run {n}", ()) for n in (0, 1)]
 
     class Interrupter(Log):
@@ -150,7 +171,7 @@ if __name__ == "__main__":
         worker = int(parent.stdout.readline())
         until(lambda: list(tmp_path.glob("results/*/checkpoint.pt")))
         parent.kill()
-    until(lambda: not Path(f"/proc/{worker}").exists())
+    until(lambda: ended(worker))
     assert list(tmp_path.glob("results/*/checkpoint.pt"))
     assert not list(tmp_path.rglob(".lock"))
 

@@ -9,10 +9,11 @@ import pytest
 
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
-from pfl_benchmark.experiment.ray import connect
+from pfl_benchmark.experiment.ray import connect, told_workers
 from pfl_benchmark.launch import find
 from pfl_benchmark.launch.base import Options
 from pfl_benchmark.launch.ray_cluster import divide
+from pfl_benchmark.track.tensorboard import TensorBoard
 
 
 def fake(error):
@@ -28,6 +29,22 @@ def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install ray.*--launcher local"):
         find("ray")(Options(2, Execution(), []))
+
+
+def test_trackers_would_stay_on_the_machines(tmp_path):
+    with pytest.raises(UserError, match=r"--wandb and --tensorboard write would stay on its machines"):
+        find("ray")(Options(2, Execution(trackings=(TensorBoard(tmp_path),)), []))
+
+
+def test_what_was_given_beside_the_configuration_is_told(monkeypatch):
+    """A worker looks for a dataset of a plug-in, and knows it then."""
+    for name in ("PFL_PLUGINS", "PFL_WEIGHTS", "PFL_OWN_DATA", "PFL_DATA_DIR"):
+        monkeypatch.setenv(name, f"of {name}")
+    told = told_workers(3)
+    assert {name: told[name] for name in told if name.startswith("PFL_")}.items() >= {
+        "PFL_PLUGINS": "of PFL_PLUGINS", "PFL_WEIGHTS": "of PFL_WEIGHTS", "PFL_OWN_DATA": "of PFL_OWN_DATA",
+        "PFL_DATA_DIR": "of PFL_DATA_DIR", "PFL_CORES": "3",
+    }.items()  # fmt: skip
 
 
 def test_an_address_where_nothing_listens():

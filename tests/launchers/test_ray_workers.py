@@ -23,7 +23,7 @@ def cluster(monkeypatch):
         monkeypatch.setenv(name, value)
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     found.second = found.add_node(num_cpus=1)
-    found.wait_for_nodes()
+    found.wait_for_nodes(timeout=300)
     monkeypatch.setenv("RAY_ADDRESS", found.address)
     yield found
     found.shutdown()

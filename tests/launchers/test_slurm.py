@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 
 import pytest
@@ -18,7 +19,9 @@ from pfl_benchmark.studies.grid import PlannedRun
 TIME = [("time", "30")]
 
 
-def test_cells_run_as_jobs_and_a_killed_one_goes_on(tiny, launch, tmp_path, monkeypatch):
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGUSR2], ids=["lost", "at the end of its time"])
+def test_a_run_as_a_job_goes_on(by, tiny, launch, tmp_path, monkeypatch):
+    """After its worker was killed, and after Slurm's signal, at which submitit queues the job again."""
     pytest.importorskip("submitit", reason="the optional package submitit is not installed")
     monkeypatch.setattr(Slurm, "pause", 0.05)
     monkeypatch.setenv(CORES_VARIABLE, "1")  # tiny tensors lose much by a second thread
@@ -28,14 +31,14 @@ def test_cells_run_as_jobs_and_a_killed_one_goes_on(tiny, launch, tmp_path, monk
     ]
     folder = tmp_path / "results"
     execution = Execution(device="cpu", executor="loop", results_dir=folder, checkpoint_seconds=0)
-    options, watcher = Options(None, execution, cells, {"slurm": TIME}), Killer(3)
+    options, watcher = Options(None, execution, cells, {"slurm": TIME}), Killer(3, by)
     with Slurm(options, cluster="local") as launcher:
         outcome = launcher.run(cells, watcher)
     assert [cell.title for cell in outcome.done] == ["long"]
     ((cell, problem),) = outcome.failed
     assert (cell.title, "training diverged" in problem) == ("diverging", True)
-    (note,) = watcher.notes
-    assert "the worker at long was lost" in note
+    lost = [note for note in watcher.notes if "the worker at long was lost" in note]
+    assert len(watcher.notes) == len(lost) == (by == signal.SIGKILL)
     (record,) = folder.glob("fedper-*")
     alone = launch(cells[0].config, tmp_path / "alone")
     beside = type(alone)(record, {})
@@ -98,6 +101,9 @@ def test_an_array_as_sbatch_gets_it(cells, tmp_path, monkeypatch):
     text = (tmp_path / "sbatch.given").read_text()
     for line in ("array=0-2%2", "time=30", "partition=gpu", "reservation=mine"):
         assert f"#SBATCH --{line}\n" in text
+    launcher.submit(cells[:1])
+    assert "#SBATCH --array" not in (tmp_path / "sbatch.given").read_text()
+    assert [launcher.room(at_work) for at_work in (0, 1, 2)] == [1000, 1, 0]
     launcher.close()
 
 

@@ -1,5 +1,6 @@
 """Watchers of runs that remember, and one that kills."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -35,9 +36,9 @@ class Log:
 class Killer(Log):
     """A watcher that kills the worker of the run called ``long`` after some rounds, once."""
 
-    def __init__(self, rounds):
+    def __init__(self, rounds, by=signal.SIGKILL):
         super().__init__()
-        self._rounds, self._cell = rounds, None
+        self._rounds, self._by, self._cell = rounds, by, None
 
     def begin(self, cell):
         self.begun.append(cell.title)
@@ -50,15 +51,15 @@ class Killer(Log):
         super().round(line)
         if self._rounds and line["round"] >= self._rounds:
             self._rounds = 0
-            os.kill(self._worker(), signal.SIGKILL)
+            os.kill(self._worker(), self._by)
 
     def _worker(self):
         """The process that holds the lock of the run."""
-        for link in Path("/proc").glob("[0-9]*/fd/*"):
-            try:
-                held = os.readlink(link).endswith(f"-{self._cell.config.hash}/.lock")
-            except OSError:
-                continue
-            if held and int(link.parts[2]) != os.getpid():
-                return int(link.parts[2])
+        for process in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:
+            with contextlib.suppress(OSError):  # one that ends just now
+                held = [os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir()]
+                if process != os.getpid() and any(
+                    name.endswith(f"-{self._cell.config.hash}/.lock") for name in held
+                ):
+                    return process
         raise AssertionError("nobody is at it")
