@@ -149,6 +149,7 @@ class DatasetInfo:
     reader: reads a dataset whose samples belong to users; all of these are then unused.
     user_names: of users that have names, such as domains; client numbers follow them (`--partition domains`).
     symbols: size of the alphabet of characters.
+    features: names of the columns of rows, where they have some.
     numeric: which features of rows are measured, and so standardised; the others stay as they are.
     network: what ``--network`` calls its own network; empty: it has none, or its plugin brings one.
     origin: where it comes from, in a few words.
@@ -175,6 +176,7 @@ class DatasetInfo:
     kind: Kind = "images"
     user_names: tuple[str, ...] = ()
     symbols: int = 0
+    features: tuple[str, ...] = ()
     numeric: tuple[int, ...] = ()
     network: str = ""
 

@@ -17,7 +17,8 @@ def standardise(dataset: Dataset, split: Split, numeric: Sequence[int], each: bo
     """Give the columns `numeric` mean 0 and deviation 1 over training rows; nothing is learned of test rows.
 
     each: over those of a client alone, for its own rows, else over those of all clients that take part in
-        training. A column that is constant there is only shifted. Rows that a client gets later (drift) are
+        training. A column that is constant there is only shifted, and one that is constant for a client alone
+        divided by the deviation over all of them. Rows that a client gets later (drift) are
         scaled by what it had at first.
 
     Returns:
@@ -33,7 +34,8 @@ def standardise(dataset: Dataset, split: Split, numeric: Sequence[int], each: bo
             test = Samples(_scaled(dataset.test.x, columns, mean, std), dataset.test.y)
         return dataclasses.replace(dataset, train=train, test=test), split
     everything = [*enumerate(zip(split.train, split.test, strict=True)), *split.later.items()]
-    moments = [_moments(dataset.train.x[rows][:, columns]) for rows in split.train]
+    _, common = _moments(dataset.train.x[_taking_part(split)][:, columns])
+    moments = [_moments(dataset.train.x[rows][:, columns], common) for rows in split.train]
     made: list[Samples] = []
     places: list[tuple[np.ndarray, ...]] = []
     for half, samples in enumerate((dataset.train, dataset.test)):
@@ -68,9 +70,11 @@ def moments(
         constant = x.max((0, 2)) == x.min((0, 2))
         return x.mean((0, 2))[:, None], np.where(constant, 1.0, x.std((0, 2)))[:, None]
     columns = np.array(numeric, dtype=np.int64)
-    rows = _taking_part(split) if client is None else split.train[client]
     mean, std = np.zeros(dataset.train.x.shape[1]), np.ones(dataset.train.x.shape[1])
-    mean[columns], std[columns] = _moments(dataset.train.x[rows][:, columns])
+    mean[columns], std[columns] = _moments(dataset.train.x[_taking_part(split)][:, columns])
+    if client is not None:
+        own = dataset.train.x[split.train[client]][:, columns]
+        mean[columns], std[columns] = _moments(own, std[columns])
     return mean, std
 
 
@@ -79,10 +83,10 @@ def _taking_part(split: Split) -> np.ndarray:
     return np.concatenate(split.train[: split.clients - split.new])
 
 
-def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation of every column, the latter 1 where it is constant."""
+def _moments(x: np.ndarray, common: np.ndarray | float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of every column, the latter `common` where it is constant."""
     constant = x.max(0) == x.min(0)  # whose computed deviation may be a little above 0
-    return np.where(constant, x[0], x.mean(0)), np.where(constant, 1.0, x.std(0))
+    return np.where(constant, x[0], x.mean(0)), np.where(constant, common, x.std(0))
 
 
 def _scaled(x: np.ndarray, columns: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from pfl_benchmark.errors import UserError
 _PIXEL = 255
 _STEP = 0.01  # how far from a whole number a pixel may be
 _FEW = 16  # levels of grey, that something else than pixels may have
+_FIFTH = 5  # samples that a client needs where one in so many is held out
 _EXPECTED = "expected arrays (x_train, y_train, x_test, y_test), or (x, y)"
 
 
@@ -62,11 +63,14 @@ def federated(
     Samples are images, uint8 [N, H, W] or [N, channels, H, W] (or channels last, as pictures of PIL and
     NumPy), or the same as floats in 0..1; rows of features [N, F]; or series [N, channels, T]. Floats
     [N, H, W] are images where all are multiples of 1/255 in 0..1, of more than 16 values, else series.
-    Classes are whole numbers or text. No sample may be for training and for testing.
+    Classes are whole numbers or text, in their order (`Record.classes`). Clients keep their numbers. No
+    sample may be for training and for testing.
 
     Raises:
         UserError: arrays of other shapes or values, or too few samples.
     """
+    if not isinstance(name, str):
+        raise UserError(f"name is {name!r:.40}; expected text")
     if (dataset is None) == (clients is None):
         raise UserError("federated needs a dataset, or clients=[(x_train, y_train, x_test, y_test), ...]")
     if clients is not None:
@@ -91,6 +95,20 @@ def federated(
 
 
 _Parts = tuple[np.ndarray, np.ndarray, list[int] | None, np.ndarray | None]
+
+
+def _check_clients(users: Sequence[int], held_out: np.ndarray | None, clients: int) -> None:
+    """Refuse clients that could not take part: all others would get other numbers."""
+    owners = np.array(users, dtype=np.int64)
+    parts = [owners] if held_out is None else [owners[~held_out], owners[held_out]]
+    least = _FIFTH if held_out is None else 1
+    counts = np.min([np.bincount(part, minlength=clients) for part in parts], axis=0)
+    if poor := np.flatnonzero(counts < least).tolist():
+        expected = "some of both halves" if least == 1 else f"{least}, of which a fifth are for testing,"
+        named = ", ".join(map(str, poor[:5])) + ", …" * (len(poor) > 5)
+        raise UserError(
+            f"client {named} has too few samples; expected {expected} of each client: leave others out"
+        )
 
 
 def _of_clients(clients: Sequence[Sequence[Any]]) -> _Parts:
@@ -118,11 +136,18 @@ def _of_clients(clients: Sequence[Sequence[Any]]) -> _Parts:
                     f"client {number} has samples of shape {_shape(x)}, the first one {_shape(xs[0])}; "
                     "expected equal shapes"
                 )
-            xs.append(x)
-            ys.append(y)
+            if len(x) and len(y):
+                if xs and x.ndim > 2 and (x.dtype.kind == "f") != (xs[0].dtype.kind == "f"):
+                    types = f"{x.dtype}, the first one of {xs[0].dtype}"
+                    raise UserError(f"client {number} has samples of {types}; expected one type")
+                xs.append(x)
+                ys.append(_labels(y))
             users += [number] * len(y)
             held_out += [half == 1] * len(y)
-    tests = np.array(held_out) if lengths == {4} else None
+    tests = np.array(held_out, dtype=bool) if lengths == {4} else None
+    _check_clients(users, tests, len(clients))
+    if len({y.dtype.kind in "US" for y in ys}) > 1:
+        raise UserError("some clients have classes in words, others numbers; expected one of the two")
     return np.concatenate(xs), np.concatenate(ys), users, tests
 
 
@@ -144,6 +169,13 @@ def _of_numbers(x: np.ndarray, y: np.ndarray, partition: Sequence[Any]) -> _Part
             users += [number] * len(found)
             held_out += [half == 1] * len(found)
     chosen = np.concatenate(rows)
+    _check_clients(users, np.array(held_out) if pairs else None, len(partition))
+    if not pairs and len(chosen) > len(set(chosen.tolist())):
+        twice = np.flatnonzero(np.bincount(chosen) > 1)[0]
+        raise UserError(
+            f"sample {twice} is given twice, and might be trained on and tested; give each once, or pairs of "
+            "numbers for training and for testing"
+        )
     tested, trained = (set(chosen[np.array(held_out) == half].tolist()) for half in (True, False))
     if both := sorted(tested & trained):
         raise UserError(f"sample {both[0]} is for training and for testing; give each sample to one of them")
@@ -155,18 +187,36 @@ def _items(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
     if not (hasattr(dataset, "__getitem__") and isinstance(dataset, Sized)) or not len(dataset):
         raise UserError(f"{dataset!r:.60} is no dataset with samples; expected pairs of a sample and a class")
     samples: Any = dataset
-    items = [samples[number] for number in range(len(samples))]
+    try:
+        items = [samples[number] for number in range(len(samples))]
+    except (KeyError, IndexError) as error:
+        raise UserError(f"{type(dataset).__name__} has no item {error}; expected items 0 to N - 1") from error
     if not all(isinstance(item, Sequence) and len(item) == 2 for item in items):
         raise UserError("the items of the dataset are no pairs; expected a sample and a class each")
     xs = [_array(sample, "a sample has no shape of its own; expected an array") for sample, _ in items]
     if len({x.shape for x in xs}) > 1:
         shapes = sorted({_shape(x[None]) for x in xs})
         raise UserError(f"samples have different shapes ({', '.join(shapes[:3])}); expected one")
-    return np.stack(xs), np.array([_plain(label) for _, label in items])
+    return np.stack(xs), _labels(np.array([_plain(label) for _, label in items]))
 
 
 def _plain(value: Any) -> Any:
+    if getattr(value, "mode", None) in ("P", "1"):  # a picture whose numbers are no grey levels
+        raise UserError(f"a picture has the mode {value.mode}; expected L or RGB, as convert('RGB') makes it")
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
     return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+
+
+def _labels(y: np.ndarray) -> np.ndarray:
+    """Classes as whole numbers or text; what is missing or between is refused."""
+    if y.dtype == object and all(isinstance(label, str) for label in y.flat):
+        y = y.astype(str)  # a column of pandas
+    missing = y.dtype.kind == "U" and (y == "nan").any()  # what NumPy makes of NaN among texts
+    if y.ndim != 1 or y.dtype.kind not in "iubU" or missing:
+        found = "missing in some places" if missing else f"{y.dtype} of shape {list(y.shape)}"
+        raise UserError(f"classes are {found}; expected whole numbers or text")
+    return y
 
 
 def _array(value: Any, told: str) -> np.ndarray:
@@ -189,16 +239,17 @@ def _register(
     held_out: np.ndarray | None,
     told: str,
 ) -> FederatedData:
-    if y.dtype == object and all(isinstance(label, str) for label in y.flat):
-        y = y.astype(str)  # a column of pandas
-    if y.ndim != 1 or y.dtype.kind not in "iubUS":
-        raise UserError(f"classes are {y.dtype} of shape {list(y.shape)}; expected whole numbers or text")
     if not len(y):
         raise UserError("there are no samples")
     labels = [str(label) for label in y]
     kind = {2: "rows", 3: "series"}.get(x.ndim, "images")
     if x.ndim == 3 and (x.dtype == np.uint8 or _in_steps(x)):
         kind, x = "images", x[:, None]
+    elif x.ndim == 3 and _are_pixels(x):
+        raise UserError(
+            f"samples {_shape(x)} are whole numbers from 0 to 255 of {x.dtype}; give images as uint8, and "
+            "series in other units"
+        )
     x = _images(x) if kind == "images" else _measured(x, kind)
     own = None if users is None else padded([str(user) for user in users])
     features = tuple(f"x{number}" for number in range(x.shape[1])) if kind == "rows" else ()
@@ -223,14 +274,21 @@ def _in_steps(x: np.ndarray) -> bool:
     return _off(x) <= _STEP and len(np.unique(np.rint(x * _PIXEL))) > _FEW
 
 
+def _are_pixels(x: np.ndarray) -> bool:
+    """Whether whole numbers of another type may be pixels: from 0 to 255, in a square."""
+    if x.dtype.kind not in "fiub" or not x.size or x.shape[1] != x.shape[2]:
+        return False
+    return bool(((x >= 0) & (x <= _PIXEL) & (x == np.rint(x))).all())
+
+
 def _off(x: np.ndarray) -> float:
     """How far floats in 0..1 are at most from the 256 values of pixels."""
     return float(np.abs(np.rint(x * _PIXEL) - x * _PIXEL).max())
 
 
 def _measured(x: np.ndarray, kind: str) -> np.ndarray:
-    if x.dtype.kind not in "fiub" or not np.isfinite(x).all():
-        raise UserError("samples hold what is no number, or not finite; expected numbers")
+    if x.dtype.kind not in "fiub" or not (np.abs(x) <= np.finfo(np.float32).max).all():
+        raise UserError("samples hold what is no number, or not finite; expected numbers of float32")
     return np.ascontiguousarray(x, np.float64 if kind == "rows" else np.float32)
 
 

@@ -83,6 +83,10 @@ def grid(
     Raises:
         UserError: bad input, or runs that failed.
     """
+    if not isinstance(vary or {}, Mapping):
+        raise UserError(f'vary is {vary!r:.60}; expected values by name, such as {{"lr": [0.01, 0.1]}}')
+    if not isinstance(results_dir, str | Path):
+        raise UserError(f"results_dir is {results_dir!r:.60}; expected a folder")
     load_named(plugins)
     methods = [algo] if isinstance(algo, str | type) else list(algo)
     names = [name_of(each) for each in methods]

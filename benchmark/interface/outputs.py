@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets.loading import load
 from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.datasets.standardise import moments
@@ -21,6 +20,7 @@ from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.standalone import ClientModel
 from pfl_benchmark.records.outputs import MODELS, PREDICTIONS, described
 from pfl_benchmark.records.record import Record
+from pfl_benchmark.records.same_data import data_for
 from pfl_benchmark.records.store import named_record
 from pfl_benchmark.resolve.plugins import load_plugins
 from pfl_benchmark.resolve.run import method_of
@@ -31,7 +31,7 @@ class Predictions(NamedTuple):
 
     Attributes:
         logits: float16 [N, C].
-        labels: int64 [N].
+        labels: int64 [N], numbers of ``record.classes``.
         client: int64 [N], whose sample it is.
     """
 
@@ -51,6 +51,8 @@ def load_model(record: Record | str | Path, client: int, data_dir: str | Path | 
     logits = model(model.preprocess(images))  # uint8 [B, 1, 8, 8]
     ```
 
+    Outputs are in the order of ``record.classes``.
+
     Args:
         record: of a run with ``save_models=True`` (``--save-models``), or its folder.
         client: its number in ``record.accuracies``; new clients come after the others.
@@ -63,8 +65,13 @@ def load_model(record: Record | str | Path, client: int, data_dir: str | Path | 
     """
     record = _record(record)
     path = _file(record, MODELS, "save_models=True")
-    if not 0 <= client < record.config.clients:
-        raise UserError(f"client is {client}; expected a number from 0 to {record.config.clients - 1}")
+    if not isinstance(client, int | np.integer) or not 0 <= client < record.config.clients:
+        raise UserError(f"client is {client!r}; expected a number from 0 to {record.config.clients - 1}")
+    if record.config.dataset not in DATASETS:
+        raise UserError(
+            f"'{record.config.dataset}' is not known in this process; make it known first, by `federated` "
+            "with the same arrays, or by `run` with the same dataset and plugins"
+        )
     method, _, adapted = method_of(record.config)
     network = adapted.thawed
     tensors: dict[str, Tensor] = {}
@@ -85,18 +92,25 @@ def load_model(record: Record | str | Path, client: int, data_dir: str | Path | 
             f"the models of '{method.name}' have other tensors than its network, so they cannot be loaded as "
             f"one; they are in {path}"
         )
-    return ClientModel(network, tensors, *_normalisation(record.config, client, data_dir))
+    shape = DATASETS[record.config.dataset].shape
+    return ClientModel(network, tensors, shape, *_normalisation(record, client, data_dir))
 
 
 def _normalisation(
-    config: RunConfig, client: int, data_dir: str | Path | None
+    record: Record, client: int, data_dir: str | Path | None
 ) -> tuple[Tensor, Tensor] | tuple[None, None]:
     """Mean and deviation by which a client's samples were normalised."""
-    info = DATASETS[config.dataset]
+    config, info = record.config, DATASETS[record.config.dataset]
     if info.kind == "images":
         mean, std = (255 * np.array(values)[:, None, None] for values in (info.mean, info.std))
     elif info.kind in ("series", "rows"):
-        _, found = dealt(config, load(config.dataset, data_dir, embedding=config.embedding))
+        whole = load(config.dataset, data_dir, embedding=config.embedding)
+        if (here := data_for(config, whole)).differs(record.data):
+            raise UserError(
+                f"{record.folder} was made on another copy of '{config.dataset}': {record.data}; here are "
+                f"{here}; name its folder by data_dir"
+            )
+        _, found = dealt(config, whole)
         whose = client if config.standardise == "client" else None
         mean, std = moments(found.dataset, found.split, info.numeric, whose)
     else:
@@ -125,6 +139,8 @@ def load_predictions(record: Record | str | Path) -> Predictions:
 
 def _record(record: Record | str | Path) -> Record:
     load_plugins()
+    if not isinstance(record, Record | str | Path):
+        raise UserError(f"record is {record!r:.60}; expected one record, or its folder")
     return record if isinstance(record, Record) else named_record(Path(record).expanduser())
 
 

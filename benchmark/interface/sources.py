@@ -6,12 +6,16 @@ import hashlib
 import inspect
 import linecache
 import sys
+from types import FunctionType
 from typing import Any
+
+from torch import Tensor
 
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.sources import SOURCES
 
 CELL = "cell_"  # begins the modules of what has no file
+_VALUES = (int, float, str, tuple, list, dict, Tensor)
 
 
 def keep_source(defined: Any) -> None:
@@ -20,12 +24,17 @@ def keep_source(defined: Any) -> None:
     What a file defines is left as it is: the file's text counts.
 
     Raises:
-        UserError: the text cannot be found.
+        UserError: the text cannot be found, or does not say all: a value is taken from a function around it.
     """
-    if getattr(sys.modules.get(defined.__module__), "__file__", None) is not None:
-        return
     parts = [defined] if inspect.isfunction(defined) else vars(defined).values()
     functions = [part for part in parts if inspect.isfunction(part)]
+    for name in [name for function in functions for name in _values_around(function)]:
+        raise UserError(
+            f"{defined.__name__} takes '{name}' from the function around it, which no record tells: make "
+            "it a hyper-parameter of a method; of a network, define a class for each value"
+        )
+    if getattr(sys.modules.get(defined.__module__), "__file__", None) is not None:
+        return
     lines = [line for function in functions for line in linecache.getlines(function.__code__.co_filename)]
     if not lines:
         raise UserError(
@@ -34,3 +43,9 @@ def keep_source(defined: Any) -> None:
     source = "".join(lines).encode()
     defined.__module__ = f"{CELL}{hashlib.sha256(source).hexdigest()[:10]}"
     SOURCES[f"plugins/{defined.__module__}/{defined.__module__}.py"] = source
+
+
+def _values_around(function: FunctionType) -> list[str]:
+    """Names of the numbers and texts, or collections, that a function takes from the one that defines it."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return [name for name, cell in cells if isinstance(cell.cell_contents, _VALUES)]

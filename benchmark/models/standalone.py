@@ -23,16 +23,21 @@ class ClientModel(nn.Module):
     Args:
         network: what to compute.
         tensors: its parameters and buffers by name.
+        shape: of a sample.
         mean, std: by which samples are normalised, as `datasets.standardise.moments`; None: texts.
     """
 
     def __init__(
-        self, network: Network, tensors: Mapping[str, Tensor], mean: Tensor | None, std: Tensor | None
+        self,
+        network: Network,
+        tensors: Mapping[str, Tensor],
+        shape: tuple[int, ...],
+        mean: Tensor | None,
+        std: Tensor | None,
     ) -> None:
         super().__init__()
-        self.network = network
-        self._names = network.keys()
-        self._mean, self._std = mean, std
+        self._network, self._names = network, network.keys()  # layers may have any other name
+        self._shape, self._mean, self._std = shape, mean, std
         for name in self._names:
             *parts, last = name.split(".")
             place: nn.Module = self
@@ -49,20 +54,24 @@ class ClientModel(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits [B, C] of the samples `x` [B, ...]."""
         tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return self.network.apply(tensors, x, dropout=partial(_mask, x.device) if self.training else None)
+        return self._network.apply(tensors, x, dropout=partial(_mask, x.device) if self.training else None)
 
     def preprocess(self, samples: Tensor | np.ndarray) -> Tensor:
         """What `forward` takes, of samples as the dataset has them.
 
         Args:
-            samples: images uint8 [B, channels, height, width], series [B, channels, steps] or rows [B, F].
+            samples: images uint8 [B, channels, height, width], series [B, channels, steps] or rows [B, F],
+                of categories in the order of `Record.features`.
 
         Raises:
             TypeError: images of other numbers than uint8, or a network that reads texts.
+            ValueError: samples of another shape.
         """
         if self._mean is None or self._std is None:
             raise TypeError("this network reads texts; expected images, series or rows")
         x = torch.as_tensor(samples)
+        if tuple(x.shape[1:]) != self._shape:
+            raise ValueError(f"samples have shape {list(x.shape)}; expected {['B', *self._shape]}")
         if self._mean.ndim == _IMAGE and x.dtype != torch.uint8:
             raise TypeError(f"images are {x.dtype}; expected torch.uint8, pixels from 0 to 255")
         x = x if x.is_floating_point() else x.float()

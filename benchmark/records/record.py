@@ -100,6 +100,16 @@ class Record:
         return f"Record({str(self.folder)!r}, accuracy {100 * self.summary['accuracy']:.2f} %)"
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of logits and of labels; of a dataset that is known here."""
+        return DATASETS[self.config.dataset].class_names
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns of rows, categories among them; of a dataset that is known here."""
+        return DATASETS[self.config.dataset].features
+
+    @property
     def guessing(self) -> float:
         """The loss of guessing."""
         dataset = self.config.dataset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -54,15 +55,22 @@ def _frame(path: Path) -> pd.DataFrame:
     separator = max(_SEPARATORS, key=head[0].count)
     try:
         names = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, encoding="utf-8-sig")
-        frame = pd.read_csv(
-            path,
-            sep=separator,
-            na_values=_MISSING,
-            skipinitialspace=True,
-            index_col=False,
-            encoding="utf-8-sig",
-            low_memory=False,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows are longer than the first line
+            frame = pd.read_csv(
+                path,
+                sep=separator,
+                na_values=_MISSING,
+                skipinitialspace=True,
+                index_col=False,
+                encoding="utf-8-sig",
+                low_memory=False,
+            )
+    except pd.errors.ParserWarning as error:
+        raise UserError(
+            f"{path} has rows with more cells than its {names.shape[1]} columns; write it again, with a name "
+            "for each column"
+        ) from error
     except (ValueError, OSError) as error:  # pandas' and Unicode's errors are ValueErrors
         raise UserError(
             f"{path} could not be read: expected a CSV file in UTF-8 with as many cells in every row, but "
@@ -79,8 +87,6 @@ def _frame(path: Path) -> pd.DataFrame:
             f"{path} has a column without a name, number {given.index('') + 1}; name it, or leave it out: "
             "pandas writes no index under to_csv(index=False)"
         )
-    if len(given) != len(frame.columns):
-        raise UserError(f"{path} has rows with more cells than its {len(given)} columns; write it again")
     frame.columns = given
     return frame
 

@@ -77,6 +77,7 @@ def describe_found(path: Path, found: Found) -> tuple[DatasetInfo, Mapping[str, 
         mean=(),
         std=(),
         kind=found.kind,
+        features=found.features,
         numeric=found.numeric,
         symbols=found.symbols,
         network=_network(found),
@@ -114,13 +115,17 @@ def _many(found: Found | DatasetInfo) -> str:
 def _named(
     info: DatasetInfo, path: Path, found: Found, parts: Sequence[np.ndarray], names: Sequence[str]
 ) -> DatasetInfo:
-    """`info` with its name and the constants of normalisation, from the training images."""
+    """`info` with its name and the constants of normalisation, from the training images.
+
+    Where clients are divided later, from all of their images.
+    """
     digest = hashlib.sha256("\n".join([*info.class_names, *names, *found.features]).encode())
     for array in parts:
         digest.update(f"{array.shape} ".encode())
         digest.update(np.ascontiguousarray(array).data)
     stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:40] or _many(info)
-    mean, std = _normalisation(parts[0]) if info.kind == "images" else ((), ())
+    x = parts[0] if found.test is None or found.clients is None else found.x[~found.test]
+    mean, std = _normalisation(x) if info.kind == "images" else ((), ())
     if found.scale is not None:
         mean, std = found.scale
         digest.update(f"{found.scale}".encode())

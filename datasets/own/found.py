@@ -52,6 +52,7 @@ def in_order(names: Sequence[str]) -> list[str]:
 
 
 def padded(names: Sequence[str]) -> list[str]:
-    """Names whose order is that of the numbers, if they are whole numbers."""
+    """Names whose order is that of the numbers, if they are whole numbers; different names stay different."""
     width = max(map(len, names), default=0) if all(name.isdecimal() for name in names) else 0
-    return [name.zfill(width) for name in names]
+    filled = [name.zfill(width) for name in names]
+    return filled if len(set(filled)) == len(set(names)) else list(names)

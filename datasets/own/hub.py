@@ -119,7 +119,10 @@ def _with_names(found: Found, path: Path, label: str, told: str) -> Found:
     try:
         about = json.loads((pq.read_schema(path).metadata or {})[b"huggingface"])
         names = [str(name) for name in about["info"]["features"][label]["names"]]
-        labels = [names[int(number)] for number in found.labels]
+        numbers = [int(number) for number in found.labels]
+        if min(numbers) < 0:  # as the Hub marks a test set whose classes are kept secret
+            raise UserError(f"{path} has samples without a class (label {min(numbers)}); name another split")
+        labels = [names[number] for number in numbers]
     except (KeyError, ValueError, IndexError, TypeError):
         return dataclasses.replace(found, told=told)
     if len(set(names)) < len(names):

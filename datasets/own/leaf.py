@@ -48,7 +48,7 @@ def read_leaf_data(root: Path, side: int) -> Found:
     order = dict(zip(names, padded(names), strict=True))
     clients = [order[name] for name in names for _ in people.x[name]]
     x = [sample for name in names for sample in people.x[name]]
-    y = [str(label) for name in names for label in people.y[name]]
+    y = [_label(root, label) for name in names for label in people.y[name]]
     found = Found(np.empty(0), y, tuple(in_order(y)), clients, _test(people, names), _told(files))
     if people.extra:
         home = next(iter(files.values()))[0].parent.parent
@@ -63,6 +63,12 @@ def read_leaf_data(root: Path, side: int) -> Found:
     if all(isinstance(sample, str) for sample in x):
         return _text(root, found, x)
     return of_vectors(root, found, _array(root, x))
+
+
+def _label(root: Path, label: Any) -> str:
+    if label is None or label != label:
+        raise UserError(f"{root} has samples without a class (null); leave them out")
+    return str(int(label) if isinstance(label, float) and label.is_integer() else label)
 
 
 def _told(files: dict[str, list[Path]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ __all__ = ["IGNORED", "ROLES", "read_tables"]
 ROLES = ("label", "client", "ignore")
 IGNORED = "+"  # between the columns of ``ignore=one+other``
 _SHOWN = 8  # columns that messages list
+_WRITTEN = r"[-+]?[\d.,' ]*\d ?%?"  # numbers with decimal commas, groups of digits or per cent
 _MANY = 100  # categories of a column that may be ids or free text
 
 
@@ -138,12 +140,23 @@ def _features(root: Path, table: pd.DataFrame) -> tuple[np.ndarray, tuple[str, .
                 f"nothing can be learned of it; leave it out by --columns ignore={name}"
             )
         if (values := _numbers(root, name, column)) is not None:
+            if len(values) > _SHOWN and (np.diff(values) == 1).all():
+                raise UserError(
+                    f"{root}: the column {name} counts the rows from {values[0]:g} to {values[-1]:g}, "
+                    f"and tells their order alone; leave it out by --columns ignore={name}"
+                )
             numeric.append(len(names))
             names.append(str(name))
             parts.append(values[:, None])
             continue
         texts = column.astype(str).str.strip()
         found = sorted(set(texts))
+        numbers = [text for text in found if re.fullmatch(_WRITTEN, text)]
+        if len(found) > _SHOWN and 2 * len(numbers) > len(found):
+            raise UserError(
+                f"{root}: the column {name} holds numbers such as {numbers[0]!r}; write them as 1234.5, or "
+                f"leave the column out by --columns ignore={name}"
+            )
         if len(found) > _MANY and 2 * len(found) > len(texts):
             raise UserError(
                 f"{root}: the column {name} has {len(found):,} different texts in {len(texts):,} rows: ids "

@@ -69,7 +69,7 @@ def read_leaf(files: dict[str, list[Path]]) -> People:
                     f"{path} says of the data what other files beside it do not; write them together again"
                 )
             people.extra = extra
-            for user in content["users"]:
+            for user in dict.fromkeys(content["users"]):
                 x, y = _samples(path, user, content["user_data"])
                 if half == "test" and user not in people.x:
                     raise UserError(

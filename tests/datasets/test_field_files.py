@@ -164,6 +164,24 @@ def test_data_of_leaf(case, tmp_path, capsys):
     assert values["partition"] == "natural"
 
 
+def test_users_and_labels_of_leaf_are_what_they_are(tmp_path):
+    """One that is named twice is one, `1` and `01` are two, and 1.0 is the class 1."""
+    text = leaf_of(tmp_path / "x", LEAF["synthetic"][0], lambda user, n: float(n % 2) if n < 5 else n % 2)
+    for path in tmp_path.glob("x/*/*.json"):
+        content = json.loads(path.read_text())
+        data = dict(zip(["1", "01", "2", "3"], content["user_data"].values(), strict=True))
+        path.write_text(json.dumps({"users": ["1", *data], "user_data": data}))
+    info, values = describe_own(text)
+    dataset = info.reader.load(info, (), False, 0)
+    assert (len(dataset.train), values["clients"], info.class_names) == (80, 4, ("0", "1"))
+    assert np.bincount(dataset.users).tolist() == [20, 20, 20, 20]
+
+
+def test_no_class_in_leaf(tmp_path, capsys):
+    text = leaf_of(tmp_path / "x", LEAF["synthetic"][0], lambda user, n: None if n == 3 else n % 2)
+    refused(capsys, tmp_path, text, ["samples without a class (null)"])
+
+
 def pfllib_of(root, x, classes=4, clients=4):
     for half in ("train", "test"):
         (root / half).mkdir(parents=True)

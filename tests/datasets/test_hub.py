@@ -53,10 +53,10 @@ class Hub(BaseHTTPRequestHandler):
         pass
 
 
-def table(rows, image="img", label="fine_label", names=True):
+def table(rows, image="img", label="fine_label", names=True, hidden=False):
     digits = load("digits").train
     images = [{"bytes": encoded(x), "path": None} for x in digits.x[rows]]
-    made = pa.table({image: images, label: digits.y[rows]})
+    made = pa.table({image: images, label: digits.y[rows] * 0 - 1 if hidden else digits.y[rows]})
     if names:
         features = {"info": {"features": {label: {"names": NAMES, "_type": "ClassLabel"}}}}
         made = made.replace_schema_metadata({"huggingface": json.dumps(features)})
@@ -141,6 +141,10 @@ FILES = {
         ["several configurations (a, b)"],
     ),
     "other splits": ({"a/x.parquet": b"", "a/y.parquet": b""}, ["has the splits x, y; name one"]),
+    "secret classes": (
+        {"train.parquet": table(slice(0, 200)), "test.parquet": table(slice(200, 220), hidden=True)},
+        ["samples without a class (label -1)"],
+    ),
     "damaged": ({"train.parquet": b"PAR1 no"}, ["complete parquet file"]),
 }  # fmt: skip
 

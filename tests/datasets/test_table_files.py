@@ -144,10 +144,14 @@ def test_nothing_is_learned_of_test_rows_or_of_new_clients():
 
 
 def test_a_column_that_is_constant_for_a_client_becomes_zero():
+    """Its test rows are in deviations of all training rows."""
     dataset, split = rows_of()
     dataset.train.x[split.train[1], 0] = 0.1
     made, own = standardise(dataset, split, (0, 1), each=True)
     assert not made.train.x[own.train[1]][:, 0].any()
+    common = dataset.train.x[np.concatenate(split.train), 0].std()
+    expected = (dataset.train.x[split.test[1], 0] - 0.1) / common
+    np.testing.assert_allclose(made.test.x[own.test[1]][:, 0], expected, rtol=1e-5)
 
 
 def test_how_clients_standardise_is_a_field_of_tables_alone(tmp_path, capsys):
@@ -213,6 +217,18 @@ BAD = {
         lambda frame: frame.assign(name=[f"n{number}" for number in range(len(frame))]),
         ["name has 178 different texts in 178 rows", "ignore=name"],
     ),
+    "a count of rows": (
+        lambda frame: frame.assign(Id=np.arange(1, len(frame) + 1)),
+        ["the column Id counts the rows from 1 to 178", "ignore=Id"],
+    ),
+    "decimal commas": (
+        lambda frame: frame.assign(hue=frame["hue"].map(lambda value: f"{value:.2f}".replace(".", ","))),
+        ["the column hue holds numbers such as '", "write them as 1234.5", "ignore=hue"],
+    ),
+    "mostly unknown": (
+        lambda frame: frame.assign(hue=frame["hue"].astype(str).where(frame.index < 80, "unknown")),
+        ["the column hue holds numbers such as '"],
+    ),
     "labels that are measured": (
         lambda frame: frame.assign(label=frame["label"] + 0.5),
         ["label (label) holds numbers such as", "expected classes"],
@@ -262,6 +278,7 @@ FILES = {
     "an index": (b",a,label\n0,1,2\n", ["a column without a name, number 1", "index=False"]),
     "Latin-1": ("a,label\ncaf\xe9,1\n".encode("latin-1"), ["in UTF-8"]),
     "long rows": (b"a,label\n1,2\n1,2,3,4\n", ["as many cells in every row"]),
+    "a name short": (b"a,b,label\n1,0.5,0.7,1\n2,0.3,0.9,0\n", ["more cells than its 3 columns"]),
     "twice": (b"a,a,label\n1,2,3\n", ["two columns called a"]),
 }
 

@@ -187,7 +187,7 @@ def folder(tmp_path, monkeypatch):
     )  # as on the Hub
     (tmp_path / "my.csv").write_text(
         "label,client,species,site,id,size\n"
-        + "".join(f"{n % 2},{n % 3},{n % 2},{n % 3},{n},{n * n}\n" for n in range(30))
+        + "".join(f"{n % 2},{n % 3},{n % 2},{n % 3},{7 * n % 30},{n * n}\n" for n in range(30))
     )
     registries_ = (ALGORITHMS, ARCHITECTURES, DATASETS, MODULES, NETWORKS, SETTINGS, SOURCES, LOADED)
     kept = [(one, dict(one)) for one in (*registries_, own_data._LOADED)]

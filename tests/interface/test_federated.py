@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import TensorDataset
 
 from pfl_benchmark import federated, grid, load_model, run
@@ -191,8 +192,22 @@ def whole(**_):
         ({"clients": of_three(X, Y), "test": whole()}, "are for a dataset"),
         ({"clients": [((X[:9], Y[:9]), (X[9:], Y[9:]))]}, "client 0: expected arrays .* in one tuple"),
         ({"dataset": whole(), "partition": [[0, [1, 2], 3]]}, "numbers of samples from 0 to 119"),
+        ({"clients": [*of_three(X, Y), (X[:0], Y[:0], X[:2], Y[:2])]}, "client 3 has too few samples"),
+        ({"clients": [(X[:9], Y[:9]), (X[9:13], Y[9:13])]}, "client 1 has .* expected 5, of which a fifth"),
+        ({"dataset": whole(), "partition": [range(9), range(8, 20)]}, "sample 8 is given twice"),
+        ({"dataset": [(Image.fromarray(x[0]).convert("P"), 0) for x in X]}, "mode P; expected L or RGB"),
+        ({"clients": of_three(X[:, 0].astype(int), Y)}, "whole numbers from 0 to 255 of int64; give"),
+        (
+            {"clients": [*of_three(X, Y)[:2], of_three(X / 255, Y)[2]]},
+            "client 2 .* float64, the first one of",
+        ),
+        ({"clients": of_three(X, ["a", "b", float("nan")] * 40)}, "classes are missing in some places"),
+        ({"clients": [*of_three(X, Y)[:2], of_three(X, [f"{y}" for y in Y])[2]]}, "in words, others numbers"),
+        ({"clients": of_three(np.full((120, 4), 1e39), labels(120))}, "expected numbers of float32"),
+        ({"dataset": pd.DataFrame({"x": [1.0, 2.0]})}, "DataFrame has no item 0"),
+        ({"clients": of_three(X, Y), "name": 5}, "name is 5; expected text"),
     ],
-    ids=range(23),
+    ids=range(34),
 )
 def test_bad_input(arguments, part):
     before = set(DATASETS)

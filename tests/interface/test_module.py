@@ -72,6 +72,21 @@ def test_the_name_of_another_network(tmp_path):
         run("fedper", network=other, results_dir=tmp_path, **TINY)
 
 
+def test_a_value_of_the_function_around_it(tmp_path):
+    """No record tells it, so a record of another value would be read."""
+
+    def made(width):
+        class Wide(nn.Sequential):
+            def __init__(self):
+                super().__init__(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+
+        return Wide
+
+    with pytest.raises(UserError, match="Wide takes 'width' from the function around it"):
+        run("fedavg", network=made(8), results_dir=tmp_path, **TINY)
+    assert not list(tmp_path.iterdir())
+
+
 def test_texts(tmp_path):
     with pytest.raises(UserError, match="cannot read texts"):
         run("fedper", dataset="synth-tweets", network=Small, results_dir=tmp_path)

@@ -7,6 +7,7 @@ import torch
 from pfl_benchmark import federated, load_model, load_predictions, run
 from pfl_benchmark.algorithms import ALGORITHMS, needed
 from pfl_benchmark.datasets.api import load
+from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
@@ -104,7 +105,36 @@ def test_images_that_were_scaled_already(kept):
         model.preprocess(torch.rand(2, 1, 8, 8))
 
 
-@pytest.mark.parametrize("client", [-1, 4])
+def test_samples_of_another_shape(kept):
+    model = load_model(kept("fedper"), client=1)
+    with pytest.raises(ValueError, match=r"shape \[2, 8, 8\]; expected \['B', 1, 8, 8\]"):
+        model.preprocess(np.zeros((2, 8, 8), np.uint8))
+
+
+def test_names_of_classes_and_columns(tmp_path):
+    """Logits and labels are in their order, whatever numbers the classes were given as."""
+    y = 10 * (np.arange(20) % 3) + 7
+    clients = [(np.random.default_rng(k).normal(size=(20, 3)), y) for k in range(3)]
+    record = run("local", dataset=federated(clients=clients), rounds=1, results_dir=tmp_path, progress=False)
+    assert (record.classes, record.features) == (("7", "17", "27"), ("x0", "x1", "x2"))
+
+
+def test_data_that_this_process_does_not_know(kept, monkeypatch):
+    monkeypatch.delitem(DATASETS, "digits")
+    with pytest.raises(UserError, match="'digits' is not known in this process; make it known first"):
+        load_model(kept("fedper").folder, client=1)
+
+
+def test_another_copy_of_the_data(tmp_path, monkeypatch):
+    clients = [(np.random.default_rng(k).normal(size=(20, 3)), np.arange(20) % 3) for k in range(3)]
+    data, other = (federated(clients=clients[:2] + more) for more in (clients[2:], [clients[0]]))
+    record = run("local", dataset=data, rounds=1, results_dir=tmp_path, save_models=True, progress=False)
+    monkeypatch.setitem(DATASETS, data.name, DATASETS[other.name])
+    with pytest.raises(UserError, match="was made on another copy"):
+        load_model(record, client=1)
+
+
+@pytest.mark.parametrize("client", [-1, 4, 1.0, "1"])
 def test_no_such_client(client, kept):
     with pytest.raises(UserError, match="expected a number from 0 to 3"):
         load_model(kept("fedper"), client=client)
