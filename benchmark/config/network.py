@@ -49,8 +49,9 @@ def _whole(config: RunConfig) -> Network:
     name = info.network if config.own_network else config.network
     if not name:
         raise UserError(
-            f"the dataset '{config.dataset}' has no network: name one as `network` of its DatasetInfo, or "
-            "choose one by --network (python -m benchmark list networks)"
+            f"the dataset '{config.dataset}' has no network that fits: choose one by --network "
+            "(python -m benchmark list networks), write one (docs/site/extend/network.md), or name one as "
+            "`network` of a plugin's DatasetInfo"
         )
     shape = sample_shape(info, config.embedding)
     network = find_architecture(name).build(shape, info.classes, info.kind)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pfl_benchmark.engine.exits import GIVEN
 from pfl_benchmark.engine.rounds import Observer
 
 Callback = Callable[[Mapping[str, Any]], bool | None]
@@ -26,6 +27,9 @@ class Callbacks:
             if callback is not None:
                 asked = callback({**line}) is True or asked
         return asked
+
+
+GIVEN.append(Callbacks.ask)
 
 
 class Called:

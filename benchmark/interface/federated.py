@@ -126,7 +126,7 @@ def _of_clients(clients: Sequence[Sequence[Any]]) -> _Parts:
     for number, own in enumerate(clients):
         for half in range(len(own) // 2):
             told = f"client {number}: {_EXPECTED} in one tuple"
-            x, y = (_array(part, told) for part in own[2 * half : 2 * half + 2])
+            x, y = _array(own[2 * half], told), _labels(own[2 * half + 1], told)
             if len(x) != len(y):
                 raise UserError(
                     f"client {number} has {len(x):,} samples and {len(y):,} classes; expected one each"
@@ -137,16 +137,16 @@ def _of_clients(clients: Sequence[Sequence[Any]]) -> _Parts:
                     "expected equal shapes"
                 )
             if len(x) and len(y):
-                if xs and x.ndim > 2 and (x.dtype.kind == "f") != (xs[0].dtype.kind == "f"):
+                if xs and x.ndim > 3 and (x.dtype.kind == "f") != (xs[0].dtype.kind == "f"):
                     types = f"{x.dtype}, the first one of {xs[0].dtype}"
                     raise UserError(f"client {number} has samples of {types}; expected one type")
                 xs.append(x)
-                ys.append(_labels(y))
+                ys.append(y)
             users += [number] * len(y)
             held_out += [half == 1] * len(y)
     tests = np.array(held_out, dtype=bool) if lengths == {4} else None
     _check_clients(users, tests, len(clients))
-    if len({y.dtype.kind in "US" for y in ys}) > 1:
+    if len({y.dtype.kind == "U" for y in ys}) > 1:
         raise UserError("some clients have classes in words, others numbers; expected one of the two")
     return np.concatenate(xs), np.concatenate(ys), users, tests
 
@@ -163,23 +163,28 @@ def _of_numbers(x: np.ndarray, y: np.ndarray, partition: Sequence[Any]) -> _Part
         for half, part in enumerate(own if pairs else [own]):
             told = f"partition of client {number}: expected numbers of samples from 0 to {len(y) - 1}"
             found = _array(part, told)
-            if found.ndim != 1 or found.dtype.kind not in "iu" or ((found < 0) | (found >= len(y))).any():
+            if (
+                found.ndim != 1
+                or (len(found) and found.dtype.kind not in "iu")
+                or ((found < 0) | (found >= len(y))).any()
+            ):
                 raise UserError(told)
             rows.append(found)
             users += [number] * len(found)
             held_out += [half == 1] * len(found)
     chosen = np.concatenate(rows)
-    _check_clients(users, np.array(held_out) if pairs else None, len(partition))
+    halves = np.array(held_out, dtype=bool)
+    _check_clients(users, halves if pairs else None, len(partition))
     if not pairs and len(chosen) > len(set(chosen.tolist())):
         twice = np.flatnonzero(np.bincount(chosen) > 1)[0]
         raise UserError(
             f"sample {twice} is given twice, and might be trained on and tested; give each once, or pairs of "
             "numbers for training and for testing"
         )
-    tested, trained = (set(chosen[np.array(held_out) == half].tolist()) for half in (True, False))
+    tested, trained = (set(chosen[halves == half].tolist()) for half in (True, False))
     if both := sorted(tested & trained):
         raise UserError(f"sample {both[0]} is for training and for testing; give each sample to one of them")
-    return x[chosen], y[chosen], users, np.array(held_out) if pairs else None
+    return x[chosen], y[chosen], users, halves if pairs else None
 
 
 def _items(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -187,17 +192,16 @@ def _items(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
     if not (hasattr(dataset, "__getitem__") and isinstance(dataset, Sized)) or not len(dataset):
         raise UserError(f"{dataset!r:.60} is no dataset with samples; expected pairs of a sample and a class")
     samples: Any = dataset
-    try:
-        items = [samples[number] for number in range(len(samples))]
-    except (KeyError, IndexError) as error:
-        raise UserError(f"{type(dataset).__name__} has no item {error}; expected items 0 to N - 1") from error
+    if hasattr(dataset, "iloc"):
+        raise UserError(f"a {type(dataset).__name__} of pandas holds no pairs; give clients=[(x, y), ...]")
+    items = [samples[number] for number in range(len(samples))]
     if not all(isinstance(item, Sequence) and len(item) == 2 for item in items):
         raise UserError("the items of the dataset are no pairs; expected a sample and a class each")
     xs = [_array(sample, "a sample has no shape of its own; expected an array") for sample, _ in items]
     if len({x.shape for x in xs}) > 1:
         shapes = sorted({_shape(x[None]) for x in xs})
         raise UserError(f"samples have different shapes ({', '.join(shapes[:3])}); expected one")
-    return np.stack(xs), _labels(np.array([_plain(label) for _, label in items]))
+    return np.stack(xs), _labels([label for _, label in items], "a class has no shape; expected one number")
 
 
 def _plain(value: Any) -> Any:
@@ -208,11 +212,15 @@ def _plain(value: Any) -> Any:
     return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
 
 
-def _labels(y: np.ndarray) -> np.ndarray:
-    """Classes as whole numbers or text; what is missing or between is refused."""
+def _labels(given: Any, told: str) -> np.ndarray:
+    """Classes as whole numbers or text [N]; what is missing or between is refused, no array with `told`."""
+    y = _array(given, told)
     if y.dtype == object and all(isinstance(label, str) for label in y.flat):
         y = y.astype(str)  # a column of pandas
-    missing = y.dtype.kind == "U" and (y == "nan").any()  # what NumPy makes of NaN among texts
+    if y.dtype.kind == "S":
+        y = np.char.decode(y, "utf-8")
+    # NumPy makes the text nan of NaN among texts.
+    missing = y.dtype.kind == "U" and any(isinstance(label, float) for label in given)
     if y.ndim != 1 or y.dtype.kind not in "iubU" or missing:
         found = "missing in some places" if missing else f"{y.dtype} of shape {list(y.shape)}"
         raise UserError(f"classes are {found}; expected whole numbers or text")
@@ -247,8 +255,8 @@ def _register(
         kind, x = "images", x[:, None]
     elif x.ndim == 3 and _are_pixels(x):
         raise UserError(
-            f"samples {_shape(x)} are whole numbers from 0 to 255 of {x.dtype}; give images as uint8, and "
-            "series in other units"
+            f"samples {_shape(x)} are whole numbers from 0 to 255 of {x.dtype}; give images as uint8; from "
+            "series subtract 0.5, which changes nothing, since they are normalised"
         )
     x = _images(x) if kind == "images" else _measured(x, kind)
     own = None if users is None else padded([str(user) for user in users])
@@ -275,10 +283,11 @@ def _in_steps(x: np.ndarray) -> bool:
 
 
 def _are_pixels(x: np.ndarray) -> bool:
-    """Whether whole numbers of another type may be pixels: from 0 to 255, in a square."""
-    if x.dtype.kind not in "fiub" or not x.size or x.shape[1] != x.shape[2]:
+    """Whether numbers of another type may be pixels: whole, 0 to 255, of more than 16 values, in a square."""
+    if x.dtype.kind not in "fiu" or not x.size or x.shape[1] != x.shape[2]:
         return False
-    return bool(((x >= 0) & (x <= _PIXEL) & (x == np.rint(x))).all())
+    whole = ((x >= 0) & (x <= _PIXEL) & (x == np.rint(x))).all()
+    return bool(whole) and len(np.unique(x)) > _FEW
 
 
 def _off(x: np.ndarray) -> float:

@@ -31,12 +31,12 @@ def name_of(algo: str | type[Algorithm]) -> str:
         if not known.__module__.startswith((CELL, "__main__")):
             raise UserError(f"there is a method '{algo.name}' already; give {algo.__name__} another name")
         del ALGORITHMS[algo.name]
+    keep_source(algo)
     if known is not algo:
         try:
             register(algo)
         except ValueError as error:
             raise UserError(f"{error}") from error
-    keep_source(algo)
     return algo.name
 
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.datasets.loading import load
-from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.datasets.standardise import moments
 from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError, optional
@@ -67,11 +66,7 @@ def load_model(record: Record | str | Path, client: int, data_dir: str | Path | 
     path = _file(record, MODELS, "save_models=True")
     if not isinstance(client, int | np.integer) or not 0 <= client < record.config.clients:
         raise UserError(f"client is {client!r}; expected a number from 0 to {record.config.clients - 1}")
-    if record.config.dataset not in DATASETS:
-        raise UserError(
-            f"'{record.config.dataset}' is not known in this process; make it known first, by `federated` "
-            "with the same arrays, or by `run` with the same dataset and plugins"
-        )
+    info = record.dataset
     method, _, adapted = method_of(record.config)
     network = adapted.thawed
     tensors: dict[str, Tensor] = {}
@@ -92,15 +87,14 @@ def load_model(record: Record | str | Path, client: int, data_dir: str | Path | 
             f"the models of '{method.name}' have other tensors than its network, so they cannot be loaded as "
             f"one; they are in {path}"
         )
-    shape = DATASETS[record.config.dataset].shape
-    return ClientModel(network, tensors, shape, *_normalisation(record, client, data_dir))
+    return ClientModel(network, tensors, info.shape, *_normalisation(record, client, data_dir))
 
 
 def _normalisation(
     record: Record, client: int, data_dir: str | Path | None
 ) -> tuple[Tensor, Tensor] | tuple[None, None]:
     """Mean and deviation by which a client's samples were normalised."""
-    config, info = record.config, DATASETS[record.config.dataset]
+    config, info = record.config, record.dataset
     if info.kind == "images":
         mean, std = (255 * np.array(values)[:, None, None] for values in (info.mean, info.std))
     elif info.kind in ("series", "rows"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import linecache
@@ -9,13 +10,14 @@ import sys
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.sources import SOURCES
 
 CELL = "cell_"  # begins the modules of what has no file
-_VALUES = (int, float, str, tuple, list, dict, Tensor)
+_VALUES = (int, float, str, tuple, np.ndarray, Tensor)
 
 
 def keep_source(defined: Any) -> None:
@@ -26,12 +28,11 @@ def keep_source(defined: Any) -> None:
     Raises:
         UserError: the text cannot be found, or does not say all: a value is taken from a function around it.
     """
-    parts = [defined] if inspect.isfunction(defined) else vars(defined).values()
-    functions = [part for part in parts if inspect.isfunction(part)]
+    functions = _functions(defined)
     for name in [name for function in functions for name in _values_around(function)]:
         raise UserError(
-            f"{defined.__name__} takes '{name}' from the function around it, which no record tells: make "
-            "it a hyper-parameter of a method; of a network, define a class for each value"
+            f"{defined.__name__} takes '{name}' from the function around it, which no record tells: make it "
+            "a hyper-parameter of a method; of a network, define a class for each value"
         )
     if getattr(sys.modules.get(defined.__module__), "__file__", None) is not None:
         return
@@ -45,7 +46,18 @@ def keep_source(defined: Any) -> None:
     SOURCES[f"plugins/{defined.__module__}/{defined.__module__}.py"] = source
 
 
+def _functions(defined: Any) -> list[FunctionType]:
+    """A function, or those of a class."""
+    parts = [defined] if inspect.isfunction(defined) else vars(defined).values()
+    parts = [part.fget if isinstance(part, property) else getattr(part, "__func__", part) for part in parts]
+    return [part for part in parts if inspect.isfunction(part)]
+
+
 def _values_around(function: FunctionType) -> list[str]:
-    """Names of the numbers and texts, or collections, that a function takes from the one that defines it."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return [name for name, cell in cells if isinstance(cell.cell_contents, _VALUES)]
+    """Names of the numbers, texts and arrays that a function takes from the one that defines it."""
+    found = []
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # nothing is in it yet
+            if isinstance(cell.cell_contents, _VALUES):
+                found.append(name)
+    return found

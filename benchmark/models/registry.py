@@ -45,7 +45,8 @@ class Architecture:
     def fits(self) -> str:
         """The data that it is for, in words."""
         units = {"images": f" of {self.least} x {self.least} pixels", "series": f" of {self.least} steps"}
-        return KINDS[self.kind] + (f"{units[self.kind]} or more" if self.kind in units else "")
+        bounded = self.least > 1 and self.kind in units
+        return KINDS[self.kind] + (f"{units[self.kind]} or more" if bounded else "")
 
     def build(self, shape: Shape, classes: int, kind: str = "images") -> Network:
         """The network for some data; equal calls return the same object. UserError: it does not fit them."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.datasets.data import DatasetInfo
 from pfl_benchmark.datasets.registry import DATASETS
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.files import parse_json, read_bytes, read_json
@@ -101,13 +102,23 @@ class Record:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of logits and of labels; of a dataset that is known here."""
-        return DATASETS[self.config.dataset].class_names
+        """Names of the classes, in the order of logits and labels; UserError as of `dataset`."""
+        return self.dataset.class_names
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the columns of rows, categories among them; of a dataset that is known here."""
-        return DATASETS[self.config.dataset].features
+        """Names of the columns of rows, with those of categories; UserError as of `dataset`."""
+        return self.dataset.features
+
+    @property
+    def dataset(self) -> DatasetInfo:
+        """What it was made on; UserError where this process does not know it."""
+        if self.config.dataset not in DATASETS:
+            raise UserError(
+                f"'{self.config.dataset}' is not known in this process; make it known first, by `federated` "
+                "with the same arrays, or by `run` with the same dataset and plugins"
+            )
+        return DATASETS[self.config.dataset]
 
     @property
     def guessing(self) -> float:

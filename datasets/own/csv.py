@@ -54,7 +54,9 @@ def _frame(path: Path) -> pd.DataFrame:
         raise UserError(f"{path} has no first line with the columns' names; expected a CSV file")
     separator = max(_SEPARATORS, key=head[0].count)
     try:
-        names = pd.read_csv(path, sep=separator, header=None, nrows=1, dtype=str, encoding="utf-8-sig")
+        names = pd.read_csv(
+            path, sep=separator, header=None, nrows=1, dtype=str, skipinitialspace=True, encoding="utf-8-sig"
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows are longer than the first line
             frame = pd.read_csv(
@@ -87,6 +89,8 @@ def _frame(path: Path) -> pd.DataFrame:
             f"{path} has a column without a name, number {given.index('') + 1}; name it, or leave it out: "
             "pandas writes no index under to_csv(index=False)"
         )
+    if len(given) != len(frame.columns):
+        raise UserError(f"{path} has {len(given)} names for {len(frame.columns)} columns; write it again")
     frame.columns = given
     return frame
 

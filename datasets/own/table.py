@@ -20,7 +20,8 @@ __all__ = ["IGNORED", "ROLES", "read_tables"]
 ROLES = ("label", "client", "ignore")
 IGNORED = "+"  # between the columns of ``ignore=one+other``
 _SHOWN = 8  # columns that messages list
-_WRITTEN = r"[-+]?[\d.,' ]*\d ?%?"  # numbers with decimal commas, groups of digits or per cent
+# Numbers that are not read as such: with a decimal comma, groups of three digits, or per cent.
+_WRITTEN = r"[-+]?(\d+,\d+|\d{1,3}([.,']\d{3})+([.,]\d+)?|\d+([.,]\d+)? ?%)"
 _MANY = 100  # categories of a column that may be ids or free text
 
 
@@ -60,7 +61,7 @@ def read_tables(
     clients = (
         _names(root, whole[places["client"]], "client", places["client"]) if "client" in places else None
     )
-    x, features, numeric = _features(root, whole.drop(columns=[*places.values()]))
+    x, features, numeric = _features(root, whole.drop(columns=[*places.values()]), sizes)
     test = np.repeat([False, True], sizes) if len(files) > 1 else None
     measured = f"{len(numeric)} measured"
     categories = whole.shape[1] - len(places) - len(numeric)
@@ -127,8 +128,21 @@ def _names(root: Path, column: pd.Series, role: str, name: str) -> list[str]:
     return texts
 
 
-def _features(root: Path, table: pd.DataFrame) -> tuple[np.ndarray, tuple[str, ...], tuple[int, ...]]:
-    """Rows as numbers float64 [N, F], the features' names, and which are measured."""
+def _is_count(values: np.ndarray) -> bool:
+    """Whether rows are numbered, from 0 or from 1 or on from those of a file before."""
+    counted = len(values) > _SHOWN and (np.diff(values) == 1).all()
+    return bool(counted and values[0] in (0, 1))
+
+
+def _features(
+    root: Path, table: pd.DataFrame, sizes: Sequence[int]
+) -> tuple[np.ndarray, tuple[str, ...], tuple[int, ...]]:
+    """Rows as numbers float64 [N, F], the features' names, and which are measured.
+
+    sizes: of the files that the rows are from.
+    """
+    import pandas as pd
+
     parts: list[np.ndarray] = []
     names: list[str] = []
     numeric: list[int] = []
@@ -140,7 +154,7 @@ def _features(root: Path, table: pd.DataFrame) -> tuple[np.ndarray, tuple[str, .
                 f"nothing can be learned of it; leave it out by --columns ignore={name}"
             )
         if (values := _numbers(root, name, column)) is not None:
-            if len(values) > _SHOWN and (np.diff(values) == 1).all():
+            if all(_is_count(part) for part in np.split(values, np.cumsum(sizes)[:-1])):
                 raise UserError(
                     f"{root}: the column {name} counts the rows from {values[0]:g} to {values[-1]:g}, "
                     f"and tells their order alone; leave it out by --columns ignore={name}"
@@ -151,8 +165,8 @@ def _features(root: Path, table: pd.DataFrame) -> tuple[np.ndarray, tuple[str, .
             continue
         texts = column.astype(str).str.strip()
         found = sorted(set(texts))
-        numbers = [text for text in found if re.fullmatch(_WRITTEN, text)]
-        if len(found) > _SHOWN and 2 * len(numbers) > len(found):
+        numbers = [text for text in texts if re.fullmatch(_WRITTEN, text)]
+        if 2 * len(numbers) > len(texts) and not isinstance(column.dtype, pd.CategoricalDtype):
             raise UserError(
                 f"{root}: the column {name} holds numbers such as {numbers[0]!r}; write them as 1234.5, or "
                 f"leave the column out by --columns ignore={name}"

@@ -23,7 +23,7 @@ def test_the_network_that_its_dataset_names(asked, monkeypatch):
 
 def test_no_network_at_all(monkeypatch):
     monkeypatch.setitem(DATASETS, "bars", dataclasses.replace(DATASETS["digits"], name="bars", network=""))
-    with pytest.raises(UserError, match="'bars' has no network: name one as `network` of its DatasetInfo"):
+    with pytest.raises(UserError, match="'bars' has no network that fits: choose one by --network"):
         network_of(RunConfig(dataset="bars"))
 
 

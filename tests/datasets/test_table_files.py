@@ -225,9 +225,9 @@ BAD = {
         lambda frame: frame.assign(hue=frame["hue"].map(lambda value: f"{value:.2f}".replace(".", ","))),
         ["the column hue holds numbers such as '", "write them as 1234.5", "ignore=hue"],
     ),
-    "mostly unknown": (
-        lambda frame: frame.assign(hue=frame["hue"].astype(str).where(frame.index < 80, "unknown")),
-        ["the column hue holds numbers such as '"],
+    "per cent": (
+        lambda frame: frame.assign(hue=[f"{n % 7} %" for n in range(len(frame))]),
+        ["the column hue holds numbers such as '0 %'"],
     ),
     "labels that are measured": (
         lambda frame: frame.assign(label=frame["label"] + 0.5),
@@ -248,6 +248,21 @@ BAD = {
 def test_bad_tables(case, form, tmp_path, capsys):
     change, parts = BAD[case]
     refused(capsys, tmp_path, write(change(table()), tmp_path / "wine", form), parts)
+
+
+KEPT = {
+    "years": lambda frame: np.arange(1800, 1800 + len(frame)),
+    "dates": lambda frame: [f"{1 + n % 28:02}.01.2020" for n in range(len(frame))],
+    "postal codes": lambda frame: [f"1{n % 10}0 110" for n in range(len(frame))],
+    "grades": lambda frame: [f"{1 + n % 12}" if n % 4 == 0 else "abcdefg"[n % 7] for n in range(len(frame))],
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_columns_that_look_like_others(case, tmp_path):
+    frame = table().assign(hue=KEPT[case])
+    info, _ = loaded(write(frame, tmp_path / "wine", "csv"))
+    assert len(info.features) > 12
 
 
 COLUMNS = {

@@ -1,10 +1,13 @@
 """Functions that a run calls, and what is left when one of them ends it."""
 
 import dataclasses
+import signal
+import sys
 
 import pytest
 
 from pfl_benchmark import compare_records, load_records, run
+from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.present.page.command import command
 from pfl_benchmark.records.record import read_record
@@ -67,6 +70,24 @@ def test_a_stopped_run_is_no_whole_one_and_takes_no_place_of_it(tmp_path):
     assert len(blocks_of([found, whole[1]]).blocks) == 1, "a tuned method is compared in the same setting"
     assert command(whole[0].config)
     assert command(stopped.config) == ""
+
+
+def test_an_exit_of_a_callback_is_meant(tmp_path):
+    with pytest.raises(SystemExit, match="3"):
+        run("fedavg", results_dir=tmp_path, on_round=lambda line: sys.exit(3), **TINY)
+
+
+def test_an_exit_of_a_scripts_own_handler_is_meant(tmp_path, monkeypatch):
+    def told_to_end(self, round):
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(ALGORITHMS["fedavg"], "phases", told_to_end)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with pytest.raises(SystemExit, match="143"):
+            run("fedavg", results_dir=tmp_path, **TINY)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_only_true_ends_a_run(tmp_path):

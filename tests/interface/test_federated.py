@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 from torch.utils.data import TensorDataset
 
 from pfl_benchmark import federated, grid, load_model, run
@@ -122,6 +123,19 @@ def test_standardised_rows_may_drift(tmp_path):
     assert np.isfinite(record.losses).all()
 
 
+class Short(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(60, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def test_series_that_are_too_short_need_a_network_of_ones_own(tmp_path):
+    x = np.random.default_rng(0).normal(size=(120, 3, 20)).astype(np.float32)
+    data = federated(clients=of_three(x, labels(120)))
+    with pytest.raises(UserError, match=f"'{data.name}' has no network that fits: choose one"):
+        run("fedper", dataset=data, results_dir=tmp_path, **RUN)
+    assert run("fedper", dataset=data, network=Short, results_dir=tmp_path, **RUN).config.network == "short"
+
+
 def test_series_of_one_dataset_of_which_a_channel_is_constant(tmp_path):
     x, y = FORMS["series"]
     x = np.concatenate([x, np.full_like(x[:, :1], 7)], 1)
@@ -204,7 +218,7 @@ def whole(**_):
         ({"clients": of_three(X, ["a", "b", float("nan")] * 40)}, "classes are missing in some places"),
         ({"clients": [*of_three(X, Y)[:2], of_three(X, [f"{y}" for y in Y])[2]]}, "in words, others numbers"),
         ({"clients": of_three(np.full((120, 4), 1e39), labels(120))}, "expected numbers of float32"),
-        ({"dataset": pd.DataFrame({"x": [1.0, 2.0]})}, "DataFrame has no item 0"),
+        ({"dataset": pd.DataFrame({"x": [1.0, 2.0]})}, "a DataFrame of pandas holds no pairs"),
         ({"clients": of_three(X, Y), "name": 5}, "name is 5; expected text"),
     ],
     ids=range(34),

@@ -11,8 +11,10 @@ import pytest
 
 import pfl_benchmark
 from pfl_benchmark import compare_records, load_records, run
+from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
 from pfl_benchmark.engine.algorithm import Algorithm
+from pfl_benchmark.engine.local import Phase
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.interface.keywords import in_keywords
 from pfl_benchmark.records.record import read_record
@@ -141,6 +143,21 @@ def test_a_method_in_a_cell(without_cells, tmp_path, capsys):
 @dataclass
 class NoMethod:
     name: str = "x"
+
+
+def test_a_refused_class_is_not_known(tmp_path):
+    def made(rate):
+        class Logged(ALGORITHMS["fedavg"]):
+            name, title, reference = "logged", "Logged", "a test"
+
+            def phases(self, round):
+                return [Phase.of(self.network.names, rate, epochs=1)]
+
+        return Logged
+
+    with pytest.raises(UserError, match="Logged takes 'rate' from the function around it"):
+        run(made(0.1), results_dir=tmp_path, **TINY)
+    assert "logged" not in ALGORITHMS
 
 
 def test_bad_input(records, tmp_path, without_cells):

@@ -82,6 +82,19 @@ def test_a_value_of_the_function_around_it(tmp_path):
 
         return Wide
 
+    def by_a_static_method(width):
+        class Wide(nn.Sequential):
+            @staticmethod
+            def layers():
+                return nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10)
+
+            def __init__(self):
+                super().__init__(*self.layers())
+
+        return Wide
+
+    with pytest.raises(UserError, match="Wide takes 'width' from the function around it"):
+        run("fedavg", network=by_a_static_method(8), results_dir=tmp_path, **TINY)
     with pytest.raises(UserError, match="Wide takes 'width' from the function around it"):
         run("fedavg", network=made(8), results_dir=tmp_path, **TINY)
     assert not list(tmp_path.iterdir())
