@@ -39,7 +39,7 @@ Finished runs are not repeated; the same command continues. Its folder has table
 HTML), figures/ (SVG, PNG, PDF) and report.html at the end."""
 
 _LONG = "--dry-run shows the plan; add --yes to run it all the same, or --jobs for several at a time"
-_TAKEN = ("quick", "lite", "paper", "runs", "tune")  # folders of other commands
+_TAKEN = ("quick", "lite", "paper", "runs", "tune", "report")  # folders of other commands, and the page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +93,7 @@ def execute(arguments: argparse.Namespace) -> None:
             raise UserError(f"{entries['plugins'].where}{error}") from error
 
     from pfl_benchmark.launch.grid import fill_grid, parts_of, refuse_long
+    from pfl_benchmark.present.render import drop_others
     from pfl_benchmark.present.required import refuse_impossible
     from pfl_benchmark.studies.own_grid import make_grid, possible
 
@@ -108,6 +109,7 @@ def execute(arguments: argparse.Namespace) -> None:
         refuse_long(search, runs, _LONG)
     own, batch, failed = fill_grid(own, batch, not arguments.render_only)
     shown = [study for study in (own.study, own.search) if study]
+    drop_others(batch.store.root, own.study.name, shown)
     write(batch, shown, [study.name for study in shown])
     _print(batch, own)
     if failed:

@@ -86,7 +86,7 @@ def execute(arguments: argparse.Namespace) -> None:
     execution = execution_of(arguments)
     execution.pick_device()
     wanted = arguments.trials
-    found = earlier(open_store(execution.results_dir), config)
+    found = earlier(open_store(execution.results_dir), config, space)
     here: list[Trial] = []
     if old := sum(trial.outdated for trial in found.values()):
         say(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,23 +120,26 @@ def _suggested(trial: Any, name: str, space: Space, default: Any) -> str:
     return f"{trial.suggest_float(name, space.low, space.high, log=space.log):.{_DIGITS}g}"
 
 
-def earlier(root: Path, config: RunConfig) -> dict[str, Trial]:
-    """Trials in a results folder, by hash: runs that differ from `config` only in what can be tuned.
+def earlier(root: Path, config: RunConfig, space: Container[str]) -> dict[str, Trial]:
+    """Trials in a results folder, by hash: runs that differ from `config` only in what is searched.
 
     Those that diverged are among them, as far as their configuration can be read.
     """
     found = [
         Trial(record.config, record.summary["accuracy"], outdated(record.config, record.summary))
         for record in Store.scan(root).records()
-        if _untuned(record.config) == _untuned(config)
+        if _fixed(record.config, space) == _fixed(config, space)
     ]
     for path in sorted(root.glob("*/failed.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, UserError):
             failed = RunConfig.from_dict(read_json(path.with_name("config.json"))["config"])
-            if not path.with_name("done").exists() and _untuned(failed) == _untuned(config):
+            if not path.with_name("done").exists() and _fixed(failed, space) == _fixed(config, space):
                 found.append(Trial(failed, None))
     return {trial.config.hash: trial for trial in found}
 
 
-def _untuned(config: RunConfig) -> str:
-    return dataclasses.replace(config, lr=1.0, hyper={}, tuning_trials=0).identity
+def _fixed(config: RunConfig, space: Container[str]) -> str:
+    """All of a run but what is searched."""
+    hyper = {name: value for name, value in config.hyper.items() if name not in space}
+    rate = 1.0 if RATE in space else config.lr
+    return dataclasses.replace(config, lr=rate, hyper=hyper, tuning_trials=0).identity

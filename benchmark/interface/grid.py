@@ -17,6 +17,7 @@ from pfl_benchmark.interface.run import Method
 from pfl_benchmark.launch.batch import Batch
 from pfl_benchmark.launch.grid import fill_grid, parts_of, refuse_long
 from pfl_benchmark.present.page.page import write_all
+from pfl_benchmark.present.render import drop_others
 from pfl_benchmark.present.required import refuse_impossible
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.records.store import Store
@@ -114,7 +115,9 @@ def grid(
                 *parts_of(own, batch), "give yes=True to run it all the same, or jobs for several at a time"
             )
         own, batch, failed = fill_grid(own, batch)
-    write_all([study for study in (own.study, own.search) if study], own.profile, batch.store, seen)
+    shown = [study for study in (own.study, own.search) if study]
+    drop_others(execution.results_dir, own.study.name, shown)
+    write_all(shown, own.profile, batch.store, seen)
     if failed:
         raise UserError(f"{failed} runs have failed, as told above; the same call runs them again")
     found = [batch.store.find(run.config) for run in batch.runs]

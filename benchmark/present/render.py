@@ -90,6 +90,11 @@ class RenderedFiles:
         self._studies[study] = {"fingerprint": fingerprint, "files": digests}
         write_json(self._path, self._studies)
 
+    def drop(self, study: str) -> None:
+        """Delete what a study has left."""
+        if study in self._studies:
+            self.write(study, "", {})
+
     def _inside(self, name: str) -> bool:
         """Whether a name leads to a place below `root`, links included."""
         root = self.root.resolve()
@@ -216,3 +221,9 @@ def _files(
             files[f"figures/{picture.name}.pdf"] = picture.to_pdf()
     files[section_file(study.name)] = section(study, tables, drawn, records, common)
     return files
+
+
+def drop_others(root: Path, name: str, shown: Sequence[Study]) -> None:
+    """Delete what the search of an earlier grid `name` has left in its folder, if it is not `shown` again."""
+    if (search := f"{name}-validation") not in [study.name for study in shown]:
+        RenderedFiles(root).drop(search)

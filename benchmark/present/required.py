@@ -14,6 +14,12 @@ from pfl_benchmark.studies.papers import makers
 
 def refuse_impossible(own: OwnGrid) -> None:
     """Raise UserError for a table or a figure that there is none of, or that cannot be made of this grid."""
+    titles = [row.title for row in own.grid.variants]
+    for key, title in (("reference", own.study.reference), ("highlight", own.study.highlight)):
+        if title and title not in titles:
+            raise unknown(f"row ({key})", title, titles)
+    if len(own.grid.columns) < tables.LEAST and "over-settings" in own.study.tables:
+        raise UserError(f"table 'over-settings': expected {tables.LEAST} settings or more")
     for kind, known, names in (
         ("table", tables.GENERAL, own.study.tables),
         ("figure", figures.GENERAL, own.study.figures),
@@ -31,11 +37,8 @@ def _nothing(study: Study, grid: Grid) -> str:
 
 
 def _reference(study: Study, grid: Grid) -> str:
-    titles = [row.title for row in grid.variants]
-    if study.reference in titles:
-        return ""
-    found = f"reference is '{study.reference}'" if study.reference else "there is no reference"
-    return f"{found}; expected the title of a row: {', '.join(titles)}"
+    titles = ", ".join(row.title for row in grid.variants)
+    return "" if study.reference else f"there is no reference; expected the title of a row: {titles}"
 
 
 def _default_rate(study: Study, grid: Grid) -> str:
@@ -55,6 +58,12 @@ def _one_of_equal_rounds(study: Study, grid: Grid) -> str:
     return "expected a column of equal rounds, and others of other budgets: vary budget alone"
 
 
+def _axis(study: Study, grid: Grid) -> str:
+    if len({column.x for column in grid.columns}) > 1 or any(row.x is not None for row in grid.variants):
+        return ""
+    return "no row and no column has a place on its axis; vary a number, or give x"
+
+
 def _claims(study: Study, grid: Grid) -> str:
     return "it is of a paper's study of its claims; leave it out"
 
@@ -63,6 +72,7 @@ _ASKED: Mapping[str, Callable[[Study, Grid], str]] = {
     "claims": _claims,
     "differences": _reference,
     "rates": _default_rate,
+    "sweep": _axis,
     "points": _one_setting,
     "budgets-bytes": _one_of_equal_rounds,
     "budgets-samples": _one_of_equal_rounds,

@@ -13,6 +13,7 @@ STRONG = 1.8  # points, the line that a figure is about
 
 SETTINGS: dict[Any, Any] = {
     "font.size": 7.5,
+    "text.parse_math": False,  # titles may have $
     "axes.titlesize": 8,
     "axes.labelsize": 7.5,
     "xtick.labelsize": 7,

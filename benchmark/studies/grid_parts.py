@@ -102,6 +102,8 @@ def told(entries: Entries) -> dict[str, Any]:
     """What a file tells of its study besides rows and columns, as fields of `Study`."""
     found: dict[str, Any] = {key: one(entries, key) for key in TEXTS if one(entries, key)}
     found |= {key: entries[key].values for key in LISTS if key in entries}
+    if not found.get("tables", ["one"]):
+        raise UserError(f"{entries['tables'].where}tables is empty; expected one or more, such as accuracy")
     found |= {key: True for key in SWITCHES if yes(entries, key)}
     if "printed" in entries:
         if "printed_file" not in entries:

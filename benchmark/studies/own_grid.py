@@ -83,6 +83,10 @@ def make_grid(name: str, entries: Entries, file: str = "") -> OwnGrid:
     settings = expanded(entries, "setting", f"settings, such as digits-s2: {', '.join(SETTINGS)}")
     selects = yes(entries, "select_on_validation")
     share = fixed.pop("validation", _VALIDATION) if selects else 0.0
+    if selects and not share:
+        raise UserError(
+            "--validation is 0, but values are selected on a validation split; give a share above 0"
+        )
     found = varied(entries, [base.algo for base in bases], fixed)
     of_rows = [each for each in found if each.method or (selects and each.name in CHOSEN)]
     of_columns = [each for each in found if each not in of_rows]
@@ -136,8 +140,14 @@ def make_grid(name: str, entries: Entries, file: str = "") -> OwnGrid:
         prints=True,
     )
     _check(search.grids[name].variants, held_out, profile)
+    for place in places:
+        if both := next((title for title in candidates if title in place.chosen), None):
+            raise UserError(
+                f"'{place.title}' fixes the values of '{both}', which are selected; drop one of them"
+            )
     first = {title: own[0] for title, own in rows.items()}
-    return with_values(OwnGrid(profile, study, search, candidates), lambda row, _: first[row])
+    own = OwnGrid(profile, study, search, candidates)
+    return with_values(own, lambda row, column: column.chosen.get(row, first[row]))
 
 
 def possible(own: OwnGrid) -> list[Study]:
@@ -182,9 +192,10 @@ def _refuse_both(
     rows: Sequence[Variant], columns: Sequence[Column], common: Container[tuple[str, str]]
 ) -> None:
     """UserError for what a row or column sets itself that is also `common`, by method and name."""
-    parts: tuple[Variant | Column, ...] = (*rows, *columns)
-    own = [(part.title, "", name) for part in parts for name in part.changes]
-    own += [(row.title, row.algo, name) for row in rows for name in row.hyper]
+    every = [*rows, *(row for column in columns for row in column.chosen.values())]
+    own = [(row.title, "", name) for row in every for name in row.changes]
+    own += [(column.title, "", name) for column in columns for name in column.changes]
+    own += [(row.title, row.algo, name) for row in every for name in row.hyper]
     for title, method, name in own:
         if (method, name) in common:
             raise UserError(
@@ -199,7 +210,7 @@ def _points(base: Variant, varied: Sequence[Varied], drawn: Varied | None) -> It
         pairs = [*zip(own, values, strict=True)]
         words = [f"{each.name}={as_typed(value)}" for each, value in pairs]
         on_axis = [(base.title, value) for each, value in pairs if each is drawn]
-        group, x = on_axis[0] if on_axis else ("", None)
+        group, x = on_axis[0] if on_axis else (base.group, base.x)
         yield replace(
             base,
             title=", ".join([base.title, *words]),
@@ -275,9 +286,9 @@ def _has_flag(key: str) -> bool:
 
 
 def _command(entries: Entries, file: str) -> str:
-    """The command line that makes the same grid; with the file only where flags cannot tell what it has."""
+    """The command line that makes the same grid: the file, by which its folder is called, and flags."""
     words = ["python", "-m", "benchmark", "grid"]
-    if any(entry.where and not _has_flag(key) for key, entry in entries.items()):
+    if file:
         words.append(file)
         entries = {key: entry for key, entry in entries.items() if not entry.where}
     for plugin in LOADED:

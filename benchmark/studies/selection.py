@@ -9,6 +9,7 @@ from pfl_benchmark.records.store import Store
 from pfl_benchmark.studies.grid import Column, Variant
 from pfl_benchmark.studies.own_grid import OwnGrid, with_values
 from pfl_benchmark.studies.results import Results, collect
+from pfl_benchmark.studies.statistics import DIGITS
 
 
 def selected(own: OwnGrid, store: Store) -> OwnGrid:
@@ -48,4 +49,4 @@ def _best(results: Results, candidates: Sequence[Variant], column: str, seeds: i
         for row in candidates
         if len(results.at(row.title, column)) == seeds and not results.diverged(row.title, column)
     ]
-    return max(done, key=lambda row: results.mean(row.title, column) or 0.0, default=None)
+    return max(done, key=lambda row: round(results.mean(row.title, column) or 0.0, DIGITS), default=None)

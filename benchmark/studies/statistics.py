@@ -138,7 +138,7 @@ def ranks_by_column(figures: pd.DataFrame) -> pd.DataFrame:
     Methods without any figure are left out, then columns in which one of the others has none: ranks among
     different numbers of methods cannot be averaged.
     """
-    complete = figures.dropna(how="all").dropna(axis=1)
+    complete = figures.dropna(how="all").dropna(axis=1).round(DIGITS)
     ranks = complete.rank(ascending=False)
     ranks["average"] = ranks.mean(axis=1) if len(complete.columns) else np.nan
     return ranks

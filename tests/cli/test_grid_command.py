@@ -86,6 +86,25 @@ def test_values_are_selected_on_validation_and_reported_on_test_data(grid, tmp_p
     assert grid(words, TINY)[1].count("Selected on the validation split") == 1, "also where all is known"
 
 
+def test_what_another_grid_has_left_in_the_folder_goes(grid, tmp_path):
+    grid(f"{BASE} --vary ditto.lam=0.1,1 --select-on-validation", TINY)
+    assert (tmp_path / "out/tables/grid-validation.md").exists()
+    code, _, err = grid(BASE, TINY)
+    assert code == 0, err
+    assert not list((tmp_path / "out/tables").glob("grid-validation*"))
+    assert (tmp_path / "out/tables/grid.md").exists()
+
+
+def test_a_file_that_is_called_as_the_page(grid, tmp_path):
+    more = '[rows]\n"Ours $\\\\small$" = { algo = "ditto", lam = 2.0 }\n'
+    (tmp_path / "report.toml").write_text(TOML.replace('"ditto"', '"Ours $\\\\small$"') + more)
+    code, _, err = grid(f"{tmp_path / 'report.toml'}", TINY)
+    assert code == 0, err
+    assert (tmp_path / "out/tables/grid-report.md").exists()
+    assert "benchmark grid " in (page := (tmp_path / "out/report.html").read_text())
+    assert "report.toml" in page
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -170,6 +189,7 @@ FLAGS = [
     (f"{BASE} --vary lr=1,2 --lr 1", ["also set for all runs"]),
     (f"{BASE} --vary crop_padding=1,2", ["without augmentation"]),
     (f"{BASE} --vary clients=10,20 --select-on-validation", ["nothing to select"]),
+    (f"{BASE} --vary ditto.lam=1,2 --select-on-validation --validation 0", ["--validation is 0"]),
     (f"{BASE} --set seeds=2", ["there is none"]),
     ("nowhere.yaml", ["nowhere.yaml cannot be read"]),
     ("grid.json", ["ends in .yaml, .yml or .toml"]),
@@ -196,6 +216,10 @@ FILES = [
     ("yaml", f"{YAML}rounds: 2.5\n", ["line 3", "a whole number"]),
     ("yaml", f"{YAML}rounds: true\n", ["line 3", "a whole number"]),
     ("yaml", f"{YAML}augment: 3\n", ["line 3", "true or false"]),
+    ("yaml", f"{YAML}tables: []\n", ["line 3", "tables is empty"]),
+    ("yaml", f"{YAML}highlight: Lokal\n", ["unknown row (highlight) 'Lokal'"]),
+    ("yaml", f"{YAML}tables: over-settings\n", ["expected 4 settings or more"]),
+    ("yaml", f"{YAML}figures: sweep\n", ["no row and no column has a place on its axis"]),
     ("yaml", f"{YAML}vary: 3\n", ["line 3", "a list of values for each name"]),
     ("yaml", f"{YAML}vary:\n  lr: {{a: 1}}\n", ["line 4", "expected values of lr"]),
     ("yaml", f"{YAML}vary:\n  lr: [0.1, 0.1]\n", ["line 4", "twice"]),
@@ -252,7 +276,7 @@ def test_a_file_with_titles_of_its_own_ends_in_its_tables(grid, tmp_path):
             "--profile quick --set tables=differences",
             ["table 'differences': there is no reference", "title of a row"],
         ),
-        ("--profile quick --set tables=differences --set reference=owl", ["reference is 'owl'"]),
+        ("--profile quick --set tables=differences --set reference=owl", ["unknown row (reference) 'owl'"]),
         ("--profile quick --set tables=rates --vary lr=0.01,0.2", ["all columns change lr"]),
         (
             "--profile quick --set figures=budgets-bytes --vary budget=bytes,samples",

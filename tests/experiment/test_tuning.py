@@ -191,7 +191,8 @@ def test_other_runs_of_the_folder_are_no_trials(tiny, launch, tmp_path):
     launch(tiny("fedprox"), tmp_path)
     launch(tiny("fedavg", validation=0.2), tmp_path)
     launch(tiny("fedprox", {"mu": 0.3}, validation=0.2, lr=0.01), tmp_path)
-    assert len(earlier(tmp_path, config)) == 2
+    assert len(earlier(tmp_path, config, ("lr", "mu"))) == 2
+    assert [*earlier(tmp_path, config, ("mu",))] == [config.hash], "another rate is another search"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pfl_benchmark.config.settings import SETTINGS
 from pfl_benchmark.records.bundle import unpacked, write_bundle, write_verdicts
 from pfl_benchmark.records.seal import write_verdict
 from pfl_benchmark.records.store import gather
+from pfl_benchmark.resolve.run import with_hyper
 
 BY = {"verdict": "bit-equal", "rounds": 3, "of": 8, "by": "A. Smith", "code": "c" * 64}
 
@@ -87,6 +88,16 @@ def test_the_best_of_a_column_is_bold(board):
         bold += [float(text) for text in re.findall(r"<strong>([\d.]+)</strong>", first)]
     assert len(values) == 5
     assert bold == [round(100 * max(values), 2)] * values.count(max(values))
+
+
+def test_configurations_whose_names_are_cut_are_two_rows(tmp_path, board):
+    long = {"personal_start": "average", "T": 2, "stage_rounds": (3, 1), "body_rate": (1.0, 0.5), "heads": 1}
+    for space in ("vote", "probability"):
+        config = with_hyper(configured("ppfe", rounds=4), {**long, "ens_space": space})
+        write_record(tmp_path / "two", config)
+    found = rows(board(str(tmp_path / "two")))
+    assert len(found) == 2
+    assert not any("seeds" in cells[0] for cells in found.values())
 
 
 def test_nothing_is_bold_under_a_budget_whose_runs_may_stand_elsewhere(folders, tmp_path, board):

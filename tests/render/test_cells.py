@@ -89,6 +89,11 @@ def test_numbers_sort_by_their_value_and_words_by_themselves():
     assert "↳ Ditto" in html_cell(CELLS["again"])
 
 
+def test_a_name_keeps_its_mark_in_html():
+    table = Table("t", "", (Head("method", words=True),), ((Cell("Ditto", diverged=True),),))
+    assert 'Ditto<span class="marks"> §' in str(html_table(table))
+
+
 def test_nothing_in_a_cell_head_title_or_note_is_markup():
     text = CELLS["words"].value
     table = Table(text, text, (Head(text, words=True),), ((CELLS["words"],),), notes=(text,))
@@ -99,7 +104,7 @@ def test_nothing_in_a_cell_head_title_or_note_is_markup():
         assert not re.search(r"(?<!\\)(<i>|\*)", line)
     assert markdown(table).count(r"\|") == 5
     assert (
-        r"of \& with $<$i$>$, 50 \% \textbar{} * \_ \# \$ \{ \} \textasciitilde{} \textasciicircum{} "
+        r"of \& with $<$i$>$, 50 \% \textbar{} {*} \_ \# \$ \{ \} \textasciitilde{} \textasciicircum{} "
         r"\textbackslash{} $\lambda$ $\pm$ “ü” \\"
     ) in latex(table)
 

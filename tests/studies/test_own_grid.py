@@ -8,7 +8,7 @@ from record_folders import write_record
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.studies.grid import configure, plan
-from pfl_benchmark.studies.grid_file import Entry, listed
+from pfl_benchmark.studies.grid_file import Entry, listed, read_entries
 from pfl_benchmark.studies.own_grid import make_grid, possible
 from pfl_benchmark.studies.selection import selected
 
@@ -101,6 +101,44 @@ def test_the_command_of_the_page_makes_the_same_grid(vary):
 def test_what_makes_no_grid_is_refused(more, told):
     with pytest.raises(UserError, match=told):
         own(**more)
+
+
+def in_a_file(tmp_path, text):
+    (tmp_path / "mine.toml").write_text(text)
+    return make_grid("mine", read_entries(tmp_path / "mine.toml"), "mine.toml")
+
+
+FAR = """
+algo = ["fedprox", "ditto"]
+setting = ["A"]
+rounds = 2
+rows."far" = {{ algo = "ditto", lam = 7.0, x = 3.0, group = "Ditto" }}
+columns.A = {{ setting = "digits-s2", rows = ["far"] }}
+{}
+"""
+
+
+def test_a_row_that_a_column_names_stays_where_others_are_selected(tmp_path):
+    for more in ("", 'select_on_validation = true\nvary."fedprox.mu" = [0.01, 0.1]'):
+        found = in_a_file(tmp_path, FAR.format(more))
+        (row,) = (row for row in found.grid.variants if row.title == "Ditto")
+        (column,) = found.grid.columns
+        assert configure(row, column, found.profile).hyper["lam"] == 7.0
+    with pytest.raises(UserError, match="'A' fixes the values of 'Ditto', which are selected"):
+        in_a_file(tmp_path, FAR.format("select_on_validation = true\nvary.lr = [0.1, 1.0]"))
+
+
+def test_a_row_of_a_file_keeps_its_place_and_line(tmp_path):
+    text = 'algo = ["far"]\nsetting = "digits-s2"\n'
+    text += 'rows.far = { algo = "ditto", lam = 7.0, x = 3.0, group = "D" }'
+    (row,) = in_a_file(tmp_path, text).grid.variants
+    assert (row.x, row.group) == (3.0, "D")
+
+
+def test_what_a_named_row_sets_is_not_said_of_all(tmp_path):
+    text = FAR.format("").replace("lam = 7.0", "lr = 0.02").replace("rounds = 2", "lr = 0.05")
+    with pytest.raises(UserError, match="'far' has its own lr, which is also set or varied for all"):
+        in_a_file(tmp_path, text)
 
 
 def test_the_best_on_validation_is_reported_with_the_number_of_trials(tmp_path):

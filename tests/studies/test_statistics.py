@@ -149,6 +149,13 @@ def test_ranks_by_column_of_nothing():
     assert ranks_by_column(pd.DataFrame({"one": [np.nan]}, index=["a"])).empty
 
 
+def test_floats_do_not_decide_ranks():
+    one, other = (np.mean([n / 400 for n in counts]) for counts in ((276, 271, 275), (277, 270, 275)))
+    assert one != other
+    ranks = ranks_by_column(pd.DataFrame({"a": [one, other]}, index=["Ditto", "FedPer"]))
+    assert ranks["a"].tolist() == [1.5, 1.5]
+
+
 def test_mean_and_std():
     assert mean_and_std([0.5]) == (0.5, None)
     assert mean_and_std([1, 2, 3]) == (2.0, 1.0)

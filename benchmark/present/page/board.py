@@ -18,6 +18,7 @@ from pfl_benchmark.present.page.mixtures import UNKNOWN
 from pfl_benchmark.records.bundle import Bundle, read_verdicts
 from pfl_benchmark.records.record import Record
 from pfl_benchmark.records.seal import DIFFERENT, DRIFTED
+from pfl_benchmark.records.store import family
 from pfl_benchmark.render.forms import percent, size
 from pfl_benchmark.render.markup import template
 from pfl_benchmark.render.table import Head
@@ -178,10 +179,16 @@ def _columns(records: Iterable[Record]) -> dict[str, str]:
 
 def _numbers(sources: Sequence[Source], columns: Mapping[str, str]) -> list[_Number]:
     """All cells, by method, setting and source."""
-    groups: dict[tuple[str, str, int], list[Record]] = defaultdict(list)
+    families: dict[tuple[str, str, int], dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for place, source in enumerate(sources):
         for record in source.records:
-            groups[_method(record.config), columns[record.digest], place].append(record)
+            found = families[_method(record.config), columns[record.digest], place]
+            found[family(record.config)].append(record)
+    groups = {  # names of many hyper-parameters are cut
+        (f"{method}, {name[:6]}" if len(found) > 1 else method, setting, place): records
+        for (method, setting, place), found in families.items()
+        for name, records in found.items()
+    }
     return [
         _Number(place, method, setting, sources[source], sorted(found, key=lambda run: run.config.seed))
         for place, ((method, setting, source), found) in enumerate(sorted(groups.items()))

@@ -97,7 +97,7 @@ def significance(results: Results) -> Table:
         f"{DEPENDENT}. The best is chosen by the same figures, which makes p somewhat too small."
     )
     title = results.study.title
-    if not title[:2].isupper():  # no abbreviation: small within a sentence
+    if title.split()[0][1:].islower():  # no abbreviation and no name: small within a sentence
         title = title[0].lower() + title[1:]
     return Table(
         title=f"Significance: {title}",

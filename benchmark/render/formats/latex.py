@@ -11,6 +11,7 @@ from pfl_benchmark.render.table import MISSING, Cell, Table, plain
 
 _TEX = {
     **{letter: f"\\{letter}" for letter in "&%_#${}"},
+    **{letter: f"{{{letter}}}" for letter in "[]*"},  # else an option of the line break before them
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"},
     **{"α": r"$\alpha$", "β": r"$\beta$", "ε": r"$\varepsilon$", "λ": r"$\lambda$", "ω": r"$\omega$"},
     **{"Σ": r"$\Sigma$", "²": "$^2$", "±": r"$\pm$", "≥": r"$\geq$", "≤": r"$\leq$", "<": "$<$", ">": "$>$"},
