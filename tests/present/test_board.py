@@ -90,6 +90,17 @@ def test_the_best_of_a_column_is_bold(board):
     assert bold == [round(100 * max(values), 2)] * values.count(max(values))
 
 
+def test_what_was_found_different_is_not_bold(tmp_path, board):
+    for algo, level in (("ditto", 0.9), ("fedper", 0.5)):
+        write_record(tmp_path / "two", configured(algo), level)
+    for record in gather([tmp_path / "two"]).records:
+        if record.config.algo == "ditto":
+            write_verdict(record.folder, verdict(record, verdict="different"))
+    table = re.search(r'<table class="sortable board".*?</table>', board(str(tmp_path / "two")), re.S)[0]
+    (bold,) = re.findall(r"<strong>([\d.]+)</strong>", table)
+    assert float(bold) < 80
+
+
 def test_configurations_whose_names_are_cut_are_two_rows(tmp_path, board):
     long = {"personal_start": "average", "T": 2, "stage_rounds": (3, 1), "body_rate": (1.0, 0.5), "heads": 1}
     for space in ("vote", "probability"):

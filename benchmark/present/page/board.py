@@ -101,6 +101,11 @@ class _Number:
         return any(record.diverged for record in self.records)
 
     @property
+    def sound(self) -> bool:
+        """Whether it may be the best: no run diverged, and none was verified and found different."""
+        return not self.diverged and self.state != "different"
+
+    @property
     def figures(self) -> tuple[tuple[str, float] | None, ...]:
         """Texts and values of the columns between source and state."""
         sent = fmean(record.bytes_sent for record in self.records)
@@ -139,7 +144,7 @@ def board_page(sources: Sequence[Source]) -> str:
     columns = _columns(record for source in sources for record in source.records)
     numbers = _numbers(sources, columns)
     # Under a budget, runs that come to the configured rounds are those of equal rounds, of another column.
-    whole = [number for number in numbers if number.records[0].config.budget == "rounds"]
+    whole = [number for number in numbers if number.records[0].config.budget == "rounds" and number.sound]
     best: dict[str, float] = {}
     for number in whole:
         best[number.setting] = max(number.accuracy, best.get(number.setting, 0.0))
