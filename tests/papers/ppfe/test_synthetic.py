@@ -228,6 +228,13 @@ def test_figures_show_every_method_and_the_floor(reference_run):
         assert len(floor) == 1
 
 
+def test_symbols_are_typeset(reference_run):
+    """In other figures dollars are printed, since titles of one's own may have them."""
+    written = ratio_picture(reference_run).figure.axes[0].xaxis.label
+    assert "$r_p$" in written.get_text()
+    assert written.get_parse_math()
+
+
 # -- the command ----------------------------------------------------------------------------------------
 
 

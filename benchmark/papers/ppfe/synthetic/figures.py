@@ -68,7 +68,7 @@ def ratio_picture(errors: pd.DataFrame) -> Picture:
 def _axes(label: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(COLUMN, 2.7), layout="constrained")
     axes = figure.subplots()
-    axes.set_xlabel(label)
+    axes.set_xlabel(label, parse_math=True)
     axes.set_ylabel("test MSE, mean over clients")
     return figure, axes
 
