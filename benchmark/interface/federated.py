@@ -11,14 +11,13 @@ import numpy as np
 import torch
 
 from pfl_benchmark.config.own_data import register_own
-from pfl_benchmark.datasets.own.describe import describe_found
+from pfl_benchmark.datasets.own.describe import HELD_OUT, describe_found
 from pfl_benchmark.datasets.own.found import Found, in_order, padded
 from pfl_benchmark.errors import UserError
 
 _PIXEL = 255
 _STEP = 0.01  # how far from a whole number a pixel may be
 _FEW = 16  # levels of grey, that something else than pixels may have
-_FIFTH = 5  # samples that a client needs where one in so many is held out
 _EXPECTED = "expected arrays (x_train, y_train, x_test, y_test), or (x, y)"
 
 
@@ -101,7 +100,7 @@ def _check_clients(users: Sequence[int], held_out: np.ndarray | None, clients: i
     """Refuse clients that could not take part: all others would get other numbers."""
     owners = np.array(users, dtype=np.int64)
     parts = [owners] if held_out is None else [owners[~held_out], owners[held_out]]
-    least = _FIFTH if held_out is None else 1
+    least = HELD_OUT if held_out is None else 1
     counts = np.min([np.bincount(part, minlength=clients) for part in parts], axis=0)
     if poor := np.flatnonzero(counts < least).tolist():
         expected = "some of both halves" if least == 1 else f"{least}, of which a fifth are for testing,"

@@ -29,10 +29,10 @@ def keep_source(defined: Any) -> None:
         UserError: the text cannot be found, or does not say all: a value is taken from a function around it.
     """
     functions = _functions(defined)
-    for name in [name for function in functions for name in _values_around(function)]:
+    if taken := [name for function in functions for name in _values_around(function)]:
         raise UserError(
-            f"{defined.__name__} takes '{name}' from the function around it, which no record tells: make it "
-            "a hyper-parameter of a method; of a network, define a class for each value"
+            f"{defined.__name__} takes '{taken[0]}' from the function around it, which no record tells: make "
+            "it a hyper-parameter of a method; of a network, define a class for each value"
         )
     if getattr(sys.modules.get(defined.__module__), "__file__", None) is not None:
         return

@@ -18,8 +18,6 @@ def refuse_impossible(own: OwnGrid) -> None:
     for key, title in (("reference", own.study.reference), ("highlight", own.study.highlight)):
         if title and title not in titles:
             raise unknown(f"row ({key})", title, titles)
-    if len(own.grid.columns) < tables.LEAST and "over-settings" in own.study.tables:
-        raise UserError(f"table 'over-settings': expected {tables.LEAST} settings or more")
     for kind, known, names in (
         ("table", tables.GENERAL, own.study.tables),
         ("figure", figures.GENERAL, own.study.figures),
@@ -58,6 +56,10 @@ def _one_of_equal_rounds(study: Study, grid: Grid) -> str:
     return "expected a column of equal rounds, and others of other budgets: vary budget alone"
 
 
+def _many_settings(study: Study, grid: Grid) -> str:
+    return "" if len(grid.columns) >= tables.LEAST else f"expected {tables.LEAST} settings or more"
+
+
 def _axis(study: Study, grid: Grid) -> str:
     if len({column.x for column in grid.columns}) > 1 or any(row.x is not None for row in grid.variants):
         return ""
@@ -71,6 +73,7 @@ def _claims(study: Study, grid: Grid) -> str:
 _ASKED: Mapping[str, Callable[[Study, Grid], str]] = {
     "claims": _claims,
     "differences": _reference,
+    "over-settings": _many_settings,
     "rates": _default_rate,
     "sweep": _axis,
     "points": _one_setting,

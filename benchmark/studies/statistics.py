@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+PandasT = TypeVar("PandasT", pd.Series, pd.DataFrame)
 LEVEL = 0.05  # of significance
 DIGITS = 9  # of accuracies and their differences: floats must not decide ties
 
@@ -129,6 +130,11 @@ def compare_with(samples: Mapping[str, Mapping[Any, np.ndarray]], reference: str
     return comparisons
 
 
+def ranked(figures: PandasT) -> PandasT:
+    """Ranks of methods, by column: 1 is the largest, ties share their mean and are not decided by floats."""
+    return figures.round(DIGITS).rank(ascending=False)
+
+
 def ranks_by_column(figures: pd.DataFrame) -> pd.DataFrame:
     """Ranks (1 is best, ties share their mean) by column, and their mean over columns as ``average``.
 
@@ -138,7 +144,7 @@ def ranks_by_column(figures: pd.DataFrame) -> pd.DataFrame:
     Methods without any figure are left out, then columns in which one of the others has none: ranks among
     different numbers of methods cannot be averaged.
     """
-    complete = figures.dropna(how="all").dropna(axis=1).round(DIGITS)
-    ranks = complete.rank(ascending=False)
+    complete = figures.dropna(how="all").dropna(axis=1)
+    ranks = ranked(complete)
     ranks["average"] = ranks.mean(axis=1) if len(complete.columns) else np.nan
     return ranks

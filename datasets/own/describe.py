@@ -23,7 +23,7 @@ from pfl_benchmark.datasets.own.pfllib import read_pfllib
 from pfl_benchmark.datasets.own.place import LEAST, parts
 from pfl_benchmark.errors import UserError
 
-__all__ = ["OWN_DATA", "describe_found", "describe_own"]
+__all__ = ["HELD_OUT", "OWN_DATA", "describe_found", "describe_own"]
 
 OWN_DATA = "PFL_OWN_DATA"  # of the environment: what a process has read, one a line
 
@@ -36,7 +36,7 @@ _READERS: dict[str, Callable[..., Found]] = {
     "pfllib": read_pfllib,
 }
 _COARSE = 20  # test samples of a client below which its accuracy has coarse steps
-_TEST = 5  # one in so many samples is for testing where the data do not say
+HELD_OUT = 5  # one in so many samples is for testing where the data do not say
 _SMALL = 16  # pixels a side: below the first the network for digits is the default
 _ONE = {"images": "image", "rows": "row"}  # what one sample is called
 _TITLES = {"rows": "table", "words": "text", "characters": "text"}
@@ -154,7 +154,7 @@ def _pooled(
     if test is None:
         test, told = (
             _held_out(y, len(found.class_names)),
-            f"{told}; one {_ONE.get(info.kind, 'sample')} in {_TEST} held out for testing",
+            f"{told}; one {_ONE.get(info.kind, 'sample')} in {HELD_OUT} held out for testing",
         )
     halves = Samples(found.x[~test], y[~test]), Samples(found.x[test], y[test])
     classes = len(found.class_names)
@@ -199,11 +199,11 @@ def _few(tested: int, many: str) -> str:
 
 
 def _held_out(y: np.ndarray, classes: int) -> np.ndarray:
-    """One in `_TEST` images of each class and at least one, at even distances, bool [N]."""
+    """One in `HELD_OUT` images of each class and at least one, at even distances, bool [N]."""
     test = np.zeros(len(y), dtype=bool)
     for label in range(classes):
         where = np.flatnonzero(y == label)
-        count = min(len(where) - 1, max(1, len(where) // _TEST))
+        count = min(len(where) - 1, max(1, len(where) // HELD_OUT))
         test[where[(2 * np.arange(count) + 1) * len(where) // max(1, 2 * count)]] = True
     return test
 
@@ -249,27 +249,27 @@ def _with_clients(
     if found.test is not None:
         return _as_given(info, path, found, y, told, list(map(str, names)), users.astype(np.int64))
     owned = np.bincount(users)
-    clients = int((owned >= _TEST).sum())
+    clients = int((owned >= HELD_OUT).sum())
     if clients < 2:
         raise UserError(
-            f"{path} has {len(names)} client{'s' * (len(names) != 1)}, of whom {clients} have {_TEST} "
+            f"{path} has {len(names)} client{'s' * (len(names) != 1)}, of whom {clients} have {HELD_OUT} "
             f"{_many(info)} or more; expected two or more such clients"
         )
     listed = ", ".join(str(name) for name in names[:5]) + ", …" * (len(names) > 5)
     told += f"; {len(names)} clients ({listed})"
     if clients < len(names):
-        told += f", of whom {len(names) - clients} have fewer than {_TEST} {_many(info)} and are left out"
+        told += f", of whom {len(names) - clients} have fewer than {HELD_OUT} {_many(info)} and are left out"
     info = _named(info, path, found, [found.x, y, users], list(map(str, names)))
     reader = _Theirs(Samples(found.x, y), users.astype(np.int64), info.name, vectors=found.vectors)
     info = dataclasses.replace(info, reader=reader, origin=told)
     return info, {
         **_embedding(found),
         "partition": "natural",
-        "test_share": 1 / _TEST,
+        "test_share": 1 / HELD_OUT,
         "least_test": 1,
         "clients": clients,
-        "samples_per_client": max(1, len(y) * (_TEST - 1) // _TEST // len(names)),
-        "test_samples_per_client": max(1, len(y) // _TEST // len(names)),
+        "samples_per_client": max(1, len(y) * (HELD_OUT - 1) // HELD_OUT // len(names)),
+        "test_samples_per_client": max(1, len(y) // HELD_OUT // len(names)),
         **_protocol(clients),
     }
 

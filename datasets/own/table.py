@@ -22,6 +22,7 @@ IGNORED = "+"  # between the columns of ``ignore=one+other``
 _SHOWN = 8  # columns that messages list
 # Numbers that are not read as such: with a decimal comma, groups of three digits, or per cent.
 _WRITTEN = r"[-+]?(\d+,\d+|\d{1,3}([.,']\d{3})+([.,]\d+)?|\d+([.,]\d+)? ?%)"
+_FEW = 8  # rows that may count up by chance
 _MANY = 100  # categories of a column that may be ids or free text
 
 
@@ -130,7 +131,7 @@ def _names(root: Path, column: pd.Series, role: str, name: str) -> list[str]:
 
 def _is_count(values: np.ndarray) -> bool:
     """Whether rows are numbered, from 0 or from 1 or on from those of a file before."""
-    counted = len(values) > _SHOWN and (np.diff(values) == 1).all()
+    counted = len(values) > _FEW and (np.diff(values) == 1).all()
     return bool(counted and values[0] in (0, 1))
 
 

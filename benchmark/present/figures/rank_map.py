@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.render.style import PAGE, SMALL
 from pfl_benchmark.studies.results import Results
-from pfl_benchmark.studies.statistics import DIGITS
+from pfl_benchmark.studies.statistics import ranked
 
 _ROW, _AROUND = 0.19, 1.9  # inches: a setting, and what stands around all of them
 _WIDE = 0.46  # of the palest to the darkest colour, from which on digits are white
@@ -23,7 +23,7 @@ def rank_map(results: Results) -> Picture | None:
     if not rows or not columns:
         return None
     found = means.loc[rows, columns]
-    ranks = found.round(DIGITS).rank(ascending=False).to_numpy().T
+    ranks = ranked(found).to_numpy().T
     order = np.argsort(np.nanmean(ranks / np.nanmax(ranks, axis=1, keepdims=True), axis=0), kind="stable")
     ranks = ranks[:, order]
     with styled():

@@ -16,7 +16,7 @@ from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import MISSING, Cell, Plain, Table
 from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
-from pfl_benchmark.studies.statistics import DIGITS
+from pfl_benchmark.studies.statistics import ranked
 
 Scores = Mapping[str, float]  # by method
 _ORDER = ("pairs in the same order", "methods at the same rank", "largest move", "first stays first")
@@ -155,7 +155,7 @@ def _line(column: str, change: str, pairs: Sequence[tuple[Scores, Scores]]) -> t
 def _ranked(values: Mapping[str, object]) -> dict[str, float]:
     """1 is the best; equal ones share the mean of their ranks; without those that have no figure."""
     known = pd.Series({name: value for name, value in values.items() if value is not None}, dtype=float)
-    return {str(name): float(rank) for name, rank in known.round(DIGITS).rank(ascending=False).items()}
+    return {str(name): float(rank) for name, rank in ranked(known).items()}
 
 
 def _concordant(a: Scores, b: Scores) -> float:

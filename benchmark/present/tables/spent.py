@@ -9,7 +9,7 @@ from pfl_benchmark.present.tables.places import heads, rules_between
 from pfl_benchmark.render.table import MISSING, Cell, Head, Table
 from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
-from pfl_benchmark.studies.statistics import DIGITS, mean_and_std
+from pfl_benchmark.studies.statistics import mean_and_std, ranked
 
 _FIELDS = ("setting", "method", "budget", "rounds", "bytes", "samples", "accuracy", "std", "seeds", "rank")
 
@@ -76,8 +76,8 @@ def _ranks(results: Results, group: list[Column]) -> dict[str, dict[str, float]]
     """
     titles = [column.title for column in group]
     complete = [row for row in results.rows if all(results.at(row, title) for title in titles)]
-    means = results.restricted([(row, title) for row in complete for title in titles]).means().round(DIGITS)
-    ranks = {title: means[title].dropna().rank(ascending=False) for title in titles}
+    means = results.restricted([(row, title) for row in complete for title in titles]).means()
+    ranks = {title: ranked(means[title].dropna()) for title in titles}
     return {title: {str(row): float(rank) for row, rank in of.items()} for title, of in ranks.items()}
 
 
