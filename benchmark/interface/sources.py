@@ -18,6 +18,7 @@ from pfl_benchmark.records.sources import SOURCES
 
 CELL = "cell_"  # begins the modules of what has no file
 _VALUES = (int, float, str, tuple, np.ndarray, Tensor)
+_KNOWN: dict[tuple[str, str], dict[str, str]] = {}  # `_fixed` of what was used, by file or text, and name
 
 
 def keep_source(defined: Any) -> None:
@@ -26,7 +27,8 @@ def keep_source(defined: Any) -> None:
     What a file defines is left as it is: the file's text counts.
 
     Raises:
-        UserError: the text cannot be found, or does not say all: a value is taken from a function around it.
+        UserError: the text cannot be found, or does not say all: a value is taken from a function around it,
+            or differs from that of an earlier run in this process.
     """
     functions = _functions(defined)
     if taken := [name for function in functions for name in _values_around(function)]:
@@ -34,16 +36,38 @@ def keep_source(defined: Any) -> None:
             f"{defined.__name__} takes '{taken[0]}' from the function around it, which no record tells: make "
             "it a hyper-parameter of a method; of a network, define a class for each value"
         )
-    if getattr(sys.modules.get(defined.__module__), "__file__", None) is not None:
-        return
+    file = getattr(sys.modules.get(defined.__module__), "__file__", None)
     lines = [line for function in functions for line in linecache.getlines(function.__code__.co_filename)]
-    if not lines:
+    if not (file or lines):
         raise UserError(
             f"the code of {defined.__name__} cannot be found: define it in a cell of a notebook, or in a file"
         )
-    source = "".join(lines).encode()
-    defined.__module__ = f"{CELL}{hashlib.sha256(source).hexdigest()[:10]}"
-    SOURCES[f"plugins/{defined.__module__}/{defined.__module__}.py"] = source
+    text, fixed = "".join(lines), _fixed(defined)
+    known = _KNOWN.setdefault((file or text, defined.__name__), fixed)
+    if other := sorted(name for name in known | fixed if known.get(name) != fixed.get(name)):
+        raise UserError(
+            f"{defined.__name__} is another than in an earlier run ({other[0]} differs), but records know it "
+            "by its name: give each a name of its own, or start anew"
+        )
+    if file is None:
+        source = f"{text}\n_fixed = {fixed}\n".encode()
+        defined.__module__ = f"{CELL}{hashlib.sha256(source).hexdigest()[:10]}"
+        SOURCES[f"plugins/{defined.__module__}/{defined.__module__}.py"] = source
+
+
+def _fixed(defined: Any) -> dict[str, str]:
+    """Values of a class (or function) that its text may take from elsewhere: of attributes and defaults."""
+    found = {"its place": defined.__qualname__}
+    values: list[tuple[str, Any]] = [each for each in vars(defined).items() if not each[0].startswith("__")]
+    for function in _functions(defined):
+        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        values += [(f"{function.__name__}(), default {i}", value) for i, value in enumerate(defaults)]
+    for name, value in values:
+        if isinstance(value, type) and value.__qualname__.startswith(f"{defined.__qualname__}."):
+            found |= {f"{name}.{inner}": text for inner, text in _fixed(value).items()}
+        elif isinstance(value, _VALUES) and " at 0x" not in repr(value):  # a tuple may hold functions
+            found[name] = repr(value.tolist() if isinstance(value, np.ndarray | Tensor) else value)
+    return found
 
 
 def _functions(defined: Any) -> list[FunctionType]:
