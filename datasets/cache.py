@@ -72,12 +72,14 @@ def cached(
     return arrays
 
 
-def _key(sources: Iterable[Path]) -> str:
-    """A hash of names and contents."""
+def _key(sources: Sequence[Path]) -> str:
+    """A hash of contents, and of names below the folder that holds all: a folder may tell a class."""
     facts = [f"version {_VERSION}"]
+    root = os.path.commonpath([path.parent for path in sources])
     for path in sources:
+        name = path.relative_to(root).as_posix()
         with path.open("rb") as file:
-            facts.append(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}")
+            facts.append(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}")
     return hashlib.sha256("\n".join(facts).encode(errors="surrogateescape")).hexdigest()[:16]
 
 

@@ -111,6 +111,15 @@ class Dataset:
         return before, after
 
     @property
+    def halves(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The rows for training and those for testing, int64; None: all are one, which each run divides."""
+        if self.held_out is not None:
+            return np.flatnonzero(~self.held_out), np.flatnonzero(self.held_out)
+        if self.train is self.test:
+            return None
+        return np.arange(len(self.train)), np.arange(len(self.test))
+
+    @property
     def unit(self) -> str:
         """What a sample is, in the plural."""
         return _UNITS[self.kind]

@@ -35,7 +35,7 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
         if len(rows) < 2:
             raise Unlucky(
                 f"client {client} has {len(rows)} training sample, too few to hold some out; drop "
-                "--validation or give more --samples-per-client"
+                "--validation, or give clients more samples"
             )
         count = min(max(1, round(share * len(rows))), len(rows) - 1)
         if dataset.groups is None:
@@ -45,11 +45,12 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
         if not len(kept):
             raise Unlucky(
                 f"client {client} has no training sample that shares no measurements with the {count:,} held "
-                "out; drop --validation, give a smaller one, or more --samples-per-client"
+                "out; drop --validation, give a smaller one, or clients more samples"
             )
         train.append(kept)
         held.append(out)
-    return dataclasses.replace(dataset, test=dataset.train), Split(tuple(train), tuple(held), new=split.new)
+    made = dataclasses.replace(split, train=tuple(train), test=tuple(held), digest="")
+    return dataclasses.replace(dataset, test=dataset.train), made
 
 
 def _random(rows: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

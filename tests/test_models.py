@@ -19,6 +19,7 @@ from pfl_benchmark.models import (
     build_network,
     cnn,
 )
+from pfl_benchmark.models.catalogue import adapt
 from pfl_benchmark.models.sequences import Conv1d, Embedding
 
 IMAGES = {  # channels, height, width; classes
@@ -397,3 +398,11 @@ def test_a_layer_may_draw_its_own_beginning(rng):
     assert (params["gain.weight"] == 1).all()
     plain = Network((Linear("fc1", 4, 3), Linear("fc2", 3, 2))).init(np.random.default_rng(0))
     assert all((params[key] == values).all() for key, values in plain.items())
+
+
+def test_what_a_network_of_ones_own_has_stays_at_the_defaults():
+    layers = (Recurrent("rnn", 16, 8, "gru"), Linear("fc2", 8, 8, dropout=0.5), Linear("fc3", 8, 2))
+    network = Network(layers)
+    assert adapt(network, "mine").layers == layers
+    changed = adapt(network, "mine", dropout=0.1).layers
+    assert (changed[0].cell, changed[1].dropout) == ("gru", 0.1)

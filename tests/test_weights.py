@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
-from pfl_benchmark.models import ARCHITECTURES
+from pfl_benchmark.models import ARCHITECTURES, network_from_module
 from pfl_benchmark.models.architectures import resnet8
 from pfl_benchmark.models.weights import fit_weights, read_weights
 from pfl_benchmark.resolve.run import resolve
@@ -61,15 +62,17 @@ def record_in(root):
 # What a network takes
 
 
+@pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "module._orig_mod."])
 @pytest.mark.parametrize("ending", [".pt", ".safetensors"])
-def test_a_file_gives_the_tensors_that_were_written(ending, tmp_path):
+def test_a_file_gives_the_tensors_that_were_written(ending, prefix, tmp_path):
     network = ARCHITECTURES["resnet8-bn"].build((1, 8, 8), 10)
     module = resnet8.build(1, 10, resnet8.NORMS["bn"][0], 16)
     file = tmp_path / f"some{ending}"
+    tensors = {f"{prefix}{name}": tensor for name, tensor in module.state_dict().items()}
     if ending == ".pt":
-        torch.save({"state_dict": {f"module.{k}": v for k, v in module.state_dict().items()}}, file)
+        torch.save({"state_dict": tensors}, file)
     else:
-        pytest.importorskip("safetensors.torch").save_file(module.state_dict(), file)
+        pytest.importorskip("safetensors.torch").save_file(tensors, file)
     fitted = fit_weights(network, read_weights(file), file.name)
     assert {*fitted.tensors} == {*network.shapes()}
     assert fitted.note(file.name) == ""
@@ -96,6 +99,17 @@ def test_names_within_a_layer_are_none_of_a_file():
     fitted = fit_weights(network, found, "some.pt")
     assert dict(fitted.fresh) == {"layer1": "layer1.0.conv1.weight is not in the file"}
     assert "0.conv1.weight" in fitted.unused
+
+
+@pytest.mark.parametrize("classes", [10, 9])
+def test_a_network_of_one_layer(classes):
+    network = network_from_module(lambda: nn.Sequential(OrderedDict(fc=nn.Linear(64, 10))), ["fc"], (64,))
+    found = {"fc.weight": torch.ones(classes, 64), "fc.bias": torch.ones(classes)}
+    if classes == 10:
+        assert not fit_weights(network, found, "some.pt").fresh
+    else:
+        with pytest.raises(UserError, match="expected 10 x 64"):
+            fit_weights(network, found, "some.pt")
 
 
 @pytest.mark.parametrize("adapters", ["", "head", "lora:r=2"])
@@ -135,12 +149,25 @@ def test_the_same_seed_gives_the_same_weights(backbone, tmp_path):
     assert not any(torch.equal(first[name], different[name]) for name in first)
 
 
+def test_what_is_for_testing_is_not_trained_on(tmp_path, capsys):
+    """Of data that say it; of others a tenth is held out."""
+    words = "data --dataset digits --clients 5 --samples-per-client 60 --test-samples-per-client 20"
+    assert main(f"{words} --export pfllib {tmp_path / 'made'} --out {tmp_path / 'x.png'}".split()) == 0
+    for dataset, sizes in ((f"pfllib:{tmp_path / 'made'}", [300, 100]), ("synth-tweets", [1133, 125])):
+        out = tmp_path / f"{sizes[0]}.pt"
+        assert main(f"pretrain --dataset {dataset} --epochs 1 --no-augment --out {out}".split()) == 0
+        card = json.loads(out.with_suffix(".json").read_text())
+        assert [card["training_samples"], card["test_samples"]] == sizes
+        assert card["network"] in ("cnn-digits", "rnn-tweets")
+    capsys.readouterr()
+
+
 def test_verify_works_with_the_checksum_and_refuses_other_weights(
     backbone, told, tmp_path, capsys, monkeypatch
 ):
     code, notes = told("--weights", str(backbone), "--adapters", "lora:r=2")
     assert code == 0
-    assert "warning: digits.pt was trained on all training samples of digits" in notes
+    assert "warning: digits.pt was trained on the training samples of digits" in notes
     folder = record_in(tmp_path / "runs")
     content = json.loads((folder / "config.json").read_text())
     assert content["weights"]["fresh_layers"] == []
@@ -180,6 +207,31 @@ def test_weights_of_the_package_are_found_by_name_and_by_records(tiny):
         assert fitted.tensors
     with pytest.raises(UserError, match=f"known: .*{files[0].stem}"):
         tiny("fedavg", weights="pretrained:resnet9").settled()
+
+
+@pytest.mark.parametrize("ending", [".pt", ".safetensors"])
+def test_weights_or_a_card_that_cannot_be_written_are_one_line(ending, tmp_path, monkeypatch, capsys):
+    if ending == ".safetensors":
+        package = pytest.importorskip("safetensors.torch")
+        monkeypatch.setattr(package, "save_file", lambda *_: _full())
+    else:
+        monkeypatch.setattr(torch, "save", lambda *_: _full())
+    out = tmp_path / f"x{ending}"
+    words = f"pretrain --dataset digits --epochs 1 --no-augment --out {out}".split()
+    assert main(words) == 2
+    assert "No space left" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr("pfl_benchmark.experiment.pretrain.write_json", lambda *_: refuse())
+    assert main(words) == 2
+    assert not [*tmp_path.iterdir()], "the next try finds no name taken"
+
+
+def _full():
+    raise RuntimeError("No space left on device")
+
+
+def refuse():
+    raise UserError("the card cannot be written")
 
 
 def test_half_precision_halves_the_file(backbone, tmp_path):

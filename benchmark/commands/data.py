@@ -96,8 +96,11 @@ def execute(arguments: argparse.Namespace) -> None:
             images_picture(split, dataset, images)
     except OSError as error:
         reason = why(error)
-        raise UserError(f"cannot write the picture {picture}: {reason}; choose another --out") from error
-    table = split_table(split, dataset)
+        done = f" (--export has written {exported})" * bool(exported)
+        raise UserError(
+            f"cannot write the picture {picture}: {reason}; choose another --out{done}"
+        ) from error
+    table, halves = split_table(split, dataset), loaded.halves
     facts = {
         "setting": setting,
         "changed": changes(setting, config, DATA_FIELDS),
@@ -107,8 +110,8 @@ def execute(arguments: argparse.Namespace) -> None:
         "source": dataset.source,
         "licence": info.licence,
         "citation": info.citation,
-        "train_samples": len(loaded.train),
-        "test_samples": len(loaded.test),
+        "train_samples": len(halves[0]) if halves else len(loaded.train),
+        "test_samples": len(halves[1]) if halves else 0,
         "dataset_classes": dataset.classes,
         "unit": dataset.unit,
         "shape": list(info.shape),
@@ -137,9 +140,9 @@ def execute(arguments: argparse.Namespace) -> None:
 def _overview(facts: dict[str, Any], table: pd.DataFrame, told: str) -> str:
     changed = "".join(f" {flag(name)} {value}" for name, value in facts["changed"].items())
     unit = facts["unit"]
-    samples = f"{facts['train_samples']:,} training, {facts['test_samples']:,} test"
-    if facts["users"]:  # a user's own are divided
-        samples = f"{facts['train_samples']:,}"
+    samples = f"{facts['train_samples']:,}"
+    if facts["test_samples"]:  # else a user's own are divided
+        samples += f" training, {facts['test_samples']:,} test"
     rows = [
         ("setting", f"{facts['setting']}{changed}, seed {facts['seed']}"),
         ("source", f"{facts['dataset']}, {facts['source']}"),

@@ -35,6 +35,8 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.out is None:
         raise UserError("--out is required; give the bundle's name, such as --out results.zip")
 
+    from pfl_benchmark.algorithms import ALGORITHMS
+    from pfl_benchmark.config.network import knows_network
     from pfl_benchmark.console.terminal import say, say_left_out, shown_path
     from pfl_benchmark.records.bundle import plugins_of, write_bundle
     from pfl_benchmark.records.store import gather
@@ -43,9 +45,16 @@ def execute(arguments: argparse.Namespace) -> None:
 
     gathered = gather(arguments.results)
     say_left_out(gathered.left_out)
-    made = write_bundle(gathered.records, arguments.out)
     own = [record for record in gathered.records if plugins_of(record)]
-    if other := [r for r in own if outdated(r.config, r.summary, r.verified)]:
+    known = [record for record in own if record.config.algo in ALGORITHMS and knows_network(record.config)]
+    other = [record for record in known if outdated(record.config, record.summary, record.verified)]
+    made = write_bundle(gathered.records, arguments.out)
+    if unknown := len(own) - len(known):
+        say(
+            f"note: whether {unknown} records of plugins were made by the plugin files as they are now is "
+            "not known: their method, data or network is not here"
+        )
+    if other:
         say(
             f"note: {len(other)} records of plugins, such as {other[0].folder.name}, were made by other "
             "code, perhaps by another version of the plugin file than is packed; `verify` them, or run them "

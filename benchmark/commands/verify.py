@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pfl_benchmark.config.flags import add_data_dir, add_flag, count, path
 from pfl_benchmark.config.weights import checksum_of, file_of_weights
 from pfl_benchmark.console.terminal import say, say_left_out, shown_path
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, printable
 from pfl_benchmark.experiment.flags import add_execution, execution_of
 
 if TYPE_CHECKING:
@@ -107,11 +107,17 @@ def _trusted(bundle: Bundle, trusted: bool) -> Gathered:
         content = plugin.read_bytes()
         what = f"{len(content):,} bytes, SHA-256 {hashlib.sha256(content).hexdigest()}"
         say(f"{'runs' if trusted else 'not run'}: plugins/{plugin.name} of the bundle ({what})")
-    if trusted:
-        load_plugins([str(plugin) for plugin in bundle.plugins])
-        return Gathered([*bundle.records])
     loaded = {Path(plugin).name for plugin in LOADED}
     here = {Path(plugin).name: Path(plugin) for plugin in LOADED if Path(plugin).is_file()}
+    if trusted:
+        for plugin in bundle.plugins:
+            if plugin.name in here and here[plugin.name].read_bytes() != plugin.read_bytes():
+                raise UserError(
+                    f"--plugin {plugin.name} is another file than the bundle's, which --trust-plugins would "
+                    "run; drop one of the two flags (PFL_PLUGINS of the environment names plugins, too)"
+                )
+        load_plugins([str(plugin) for plugin in bundle.plugins if plugin.name not in here])
+        return Gathered([*bundle.records])
     for plugin in bundle.plugins:
         if plugin.name in here and here[plugin.name].read_bytes() != plugin.read_bytes():
             say(f"warning: {plugin.name} of --plugin is another file than the bundle's; yours is used")
@@ -199,6 +205,7 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
 def _known(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
     """The records that can be repeated, and lines about others; all of a kind where none can."""
     from pfl_benchmark.algorithms import ALGORITHMS
+    from pfl_benchmark.config.network import knows_network
     from pfl_benchmark.datasets.api import DATASETS
 
     lines = []
@@ -213,6 +220,12 @@ def _known(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
         if not known:
             return records, lines[:-1]  # whatever is done with one of them says so
         records = known
+    records = [record for record in known if knows_network(record.config)]
+    if gone := sorted({record.config.network for record in known} - {r.config.network for r in records}):
+        count = len(known) - len(records)
+        lines.append(f"{count} of networks that are not here ({', '.join(gone)}); give --plugin FILE.py")
+        if not records:
+            return known, lines[:-1]
     begun = [record for record in records if _has_weights(record)]
     if begun and len(begun) < len(records):
         count = len(records) - len(begun)
@@ -256,11 +269,13 @@ def _lines(name: str, verdict: Verdict) -> list[str]:
             f"  a run from weights a rounding error away drifts by {largest:.3g} tolerances in as many rounds"
         )
     if verdict.gaps:
-        lines += [f"  {gap}" for gap in verdict.beyond[:_SHOWN]]
+        lines += [f"  {printable(gap)}" for gap in verdict.beyond[:_SHOWN]]
         lines.append(f"  {len(verdict.gaps)} not bit-equal, {len(verdict.beyond)} of them beyond tolerance")
-        lines.append(f"  largest: {verdict.largest}")
+        lines.append(f"  largest: {printable(verdict.largest)}")
         if verdict.suspicious:
             lines.append("  by the same code on the same kind of machine: were some changed?")
         else:
-            lines.append(f"  besides the code: {'; '.join(verdict.elsewhere) or 'made on the same'}")
+            lines.append(
+                f"  besides the code: {printable('; '.join(verdict.elsewhere)) or 'made on the same'}"
+            )
     return lines

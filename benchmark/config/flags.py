@@ -282,10 +282,11 @@ def config_from(
             f"--setting {name} uses the dataset '{values['dataset']}', not '{dataset}'; "
             "give one of the two flags"
         )
+    asked = {**values, **given}
     for field, budget in _OF_BUDGETS.items():
-        if field in given and given.get("budget", RunConfig.budget) != budget:
+        if field in given and asked.get("budget", RunConfig.budget) != budget:
             raise UserError(f"{flag(field)} has an effect only under --budget {budget}; add that flag")
-    if "adapt_epochs" in given and not given.get("new_clients"):
+    if "adapt_epochs" in given and not asked.get("new_clients"):
         raise UserError("--adapt-epochs has an effect only under --new-clients; add that flag")
     if "standardise" in given and DATASETS[values["dataset"]].kind != "rows":
         raise UserError(
@@ -322,17 +323,19 @@ def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     if not fitting:
         words = " and ".join(flag(name) for name in OPTIONS if name in options)
         raise UserError(f"{words} belong to different partitions; give only one of them")
-    usual = values["partition"]
-    partition = given.get("partition", usual if usual in fitting else fitting[0])
+    usual, info = values["partition"], DATASETS[values["dataset"]]
+    usable = [name for name in fitting if PARTITIONERS[name].by_user == info.by_users]
+    partition = given.get("partition", usual if usual in fitting else [*usable, *fitting][0])
     partitioner = find_partitioner(partition)
     for name in given:
         if name in partitioner.ignores or name in options - {*partitioner.options()}:
             raise UserError(f"{flag(name)} has no effect under --partition {partition}; remove it")
     try:
-        partitioner.check(values["dataset"], users=DATASETS[values["dataset"]].by_users)
+        partitioner.check(values["dataset"], users=info.by_users)
     except UserError as error:
         if partition in (usual, given.get("partition")):
             raise
         asked = " and ".join(flag(name) for name in OPTIONS if name in options)
-        raise UserError(f"{error}; {asked} asks for that partition: drop it") from error
+        ask, it = ("ask", "them") if len(options) > 1 else ("asks", "it")
+        raise UserError(f"{error}; {asked} {ask} for that partition: drop {it}") from error
     return partition

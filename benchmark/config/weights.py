@@ -70,8 +70,9 @@ def seen(file: Path, dataset: str) -> str:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         if json.loads(file.with_suffix(".json").read_text(encoding="utf-8")).get("dataset") == dataset:
             return (
-                f"warning: {file.name} was trained on all training samples of {dataset}, those of these "
-                "clients included; to compare methods take a backbone of other data"
+                f"warning: {file.name} was trained on the training samples of {dataset}: clients train on "
+                "them and, with --validation or where a client's own samples are divided, are tested on "
+                "them; to compare methods take a backbone of other data"
             )
     return ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,8 @@ from pfl_benchmark.engine.local import LocalCall, Phase, StackedModel
 from pfl_benchmark.engine.params import expand, row
 from pfl_benchmark.engine.streams import Streams
 from pfl_benchmark.errors import UserError, optional
-from pfl_benchmark.models import OWN, Params
-from pfl_benchmark.records.files import write_file, write_json
+from pfl_benchmark.models import Params
+from pfl_benchmark.records.files import save_safetensors, save_tensors, write_json
 
 Told = Callable[[int, float, float], None]  # is given the epoch, its loss and the test accuracy after it
 
@@ -40,6 +41,8 @@ def pretrain(
     half: bool = False,
 ) -> dict[str, Any]:
     """Train the configuration's network on all training data of its dataset, and write its weights.
+
+    Of data that do not say which samples are for testing a random tenth is.
 
     Mini-batch steps are those of local training; the momentum begins anew with every epoch, and the learning
     rate falls to 0 along a cosine. The same seed gives the same weights on the same machine.
@@ -60,12 +63,17 @@ def pretrain(
         raise UserError(f"--out {out}: {taken} is there already; give another name, or remove it")
     if not out.parent.is_dir():
         raise UserError(f"--out {out}: there is no folder {out.parent}; create it, or give another name")
+    if not os.access(out.parent, os.W_OK):
+        raise UserError(f"--out {out}: {out.parent} cannot be written to; choose another folder")
     if out.suffix == ".safetensors":
         optional("safetensors.torch", "--out with a name in .safetensors", "; or give a name in .pt")
     streams, network = Streams(config.seed), network_of(config)
     dataset = datasets.load(config.dataset, data_dir, embedding=config.embedding)
-    checksum = dataset.checksum
-    split = datasets.Split((np.arange(len(dataset.train)),), (np.arange(len(dataset.test)),))
+    checksum, halves = dataset.checksum, dataset.halves
+    if halves is None:  # each run divides every client's samples anew
+        order = streams.get("partition").permutation(len(dataset.train))
+        halves = np.sort(order[len(order) // 10 :]), np.sort(order[: len(order) // 10])
+    split = datasets.Split((halves[0],), (halves[1],))
     if dataset.kind == "rows":
         dataset, split = standardise(dataset, split, datasets.DATASETS[config.dataset].numeric, each=False)
     data = FederatedData(dataset, split, device)
@@ -88,11 +96,13 @@ def pretrain(
         accuracy = float((scores.argmax(1) == data.labels(0, "test")).double().mean())
         told(epoch, loss, accuracy)
     _write(out, {name: tensor.half() for name, tensor in params.items()} if half else params)
+    own = datasets.DATASETS[config.dataset].network or config.network
     card = {
         "dataset": config.dataset,
         "data_checksum": checksum,
-        "training_samples": len(dataset.train),
-        "network": OWN.get(config.dataset, "dataset") if config.own_network else config.network,
+        "training_samples": len(halves[0]),
+        "test_samples": len(halves[1]),
+        "network": own if config.own_network else config.network,
         "epochs": epochs,
         "test_accuracy": round(accuracy, 6),
         "training_loss": round(loss, 6),
@@ -102,7 +112,11 @@ def pretrain(
         "sha256": checksum_of(str(out)).partition(":")[2],
         "versions": {"pfl_benchmark": __version__, "torch": str(torch.__version__)},
     }
-    write_json(card_file, card)
+    try:
+        write_json(card_file, card)
+    except UserError:
+        out.unlink(missing_ok=True)  # else the next try would find a name taken
+        raise
     return card
 
 
@@ -120,7 +134,6 @@ TRAINED_WITH = {
 def _write(out: Path, params: Params) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in params.items()}
     if out.suffix == ".safetensors":
-        save = optional("safetensors.torch", "--out").save_file
-        write_file(out, lambda path: save(tensors, path))
+        save_safetensors(out, tensors, {})
     else:
-        write_file(out, lambda path: torch.save(tensors, path))
+        save_tensors(out, tensors)

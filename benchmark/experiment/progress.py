@@ -50,8 +50,7 @@ class RunProgress:
 
     def start(self, rounds: int, done: int) -> None:
         """Say what is run and begin to count its rounds."""
-        if self._status is not None:
-            self._status.stop()
+        self.__exit__()  # of what was counted before: a run may be followed twice, as a control run
         taken_over = " | its first rounds are taken over from a run that shares them"
         beginning = f" | resumes after round {done}" if self._resumes else taken_over
         print(self._headline + beginning * bool(done), file=sys.stderr, flush=True)

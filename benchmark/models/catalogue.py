@@ -31,17 +31,19 @@ NETWORKS: dict[str, Network] = {
 
 
 def adapt(network: Network, name: str, dropout: float = 0.0, cell: str = "lstm", width: int = 0) -> Network:
-    """A network, in messages called `name`, with what a run may change in it.
+    """A network, in messages called `name`, with what a run may change in it; at the defaults it is as it is.
 
     That is the rate of dropout after fc2 (FedRep's CIFAR-100 net has 0.6; UserError where no fully connected
-    layer fc2 stands before the last), the recurrent cell, and the width of word vectors (0: as it is).
+    layer fc2 stands before the last), the recurrent cell, and the width of word vectors.
     """
     changed: dict[str, Layer] = {}
     for layer in network.layers:
         if isinstance(layer, Recurrent):
-            changed[layer.name] = replace(layer, cell=cell, inputs=width or layer.inputs)
+            changed[layer.name] = replace(
+                layer, cell=layer.cell if cell == "lstm" else cell, inputs=width or layer.inputs
+            )
         elif isinstance(layer, Linear) and layer.name == "fc2" and layer is not network.layers[-1]:
-            changed[layer.name] = replace(layer, dropout=dropout)
+            changed[layer.name] = replace(layer, dropout=dropout or layer.dropout)
     if dropout and "fc2" not in changed:
         raise UserError(
             f"--dropout {dropout:g} goes behind a fully connected layer fc2, and the network of '{name}' "

@@ -193,9 +193,13 @@ class ModuleLayer(Layer):
 
 @dataclass(frozen=True)
 class ModuleLinear(Linear):
-    """A fully connected layer of a module, with the module's own initial values."""
+    """A fully connected layer of a module, with the module's own initial values.
+
+    inside: what a package's module calls it, where that is another name.
+    """
 
     make: Make = field(kw_only=True, repr=False)
+    inside: str = field(default="", kw_only=True, repr=False)
 
     def draw(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """The module's own initial values."""
@@ -320,6 +324,11 @@ def _fed(name: str, piece: Chain, inputs: Tensor) -> Tensor:
             raise UserError(
                 f"{where} of the layer '{name}' cannot take {shape} values: {reason:.120}"
             ) from error
+        if not isinstance(x, Tensor):
+            raise UserError(
+                f"'{part_name}' ({type(part).__name__}) of the layer '{name}' gives a {type(x).__name__}, "
+                "and the next child takes one tensor; put both into a child of their own"
+            )
     return x
 
 
@@ -340,14 +349,13 @@ def _pieces(whole: nn.Module, splits: Sequence[str]) -> dict[str, Chain]:
             known = ", ".join(children) or "none"
             raise UserError(f"the split point '{name}' is no child{nearest(name, children)}; known: {known}")
     ordered = [name for name in children if name in splits]
-    first = next((name for name, child in children.items() if any(True for _ in child.parameters())), None)
-    if ordered != list(splits) or first not in splits[:1]:
+    if ordered != list(splits) or not splits or splits[0] != next(iter(split_points(whole)), None):
         raise UserError(
             f"the split points are {', '.join(splits) or 'none'}; expected children in the order "
-            f"{', '.join(children)}, from the first with parameters on, each once"
+            f"{', '.join(children)}, from the first with parameters (normalisation aside) on, each once"
         )
     groups: dict[str, OrderedDict[str, nn.Module]] = {name: OrderedDict() for name in splits}
-    current = splits[0]  # to which a flattening before it belongs
+    current = splits[0]  # to which a flattening or normalisation before it belongs
     for name, child in children.items():
         current = name if name in splits else current
         groups[current][name] = child

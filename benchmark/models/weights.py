@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pfl_benchmark.errors import UserError, optional, why
 from pfl_benchmark.models.layers import Layer, Params
-from pfl_benchmark.models.module import ModuleLayer
+from pfl_benchmark.models.module import ModuleLayer, ModuleLinear
 from pfl_benchmark.models.network import Network
 
 _EXPECTED = "expected safetensors, or a state dict that torch.save has written"
@@ -54,7 +54,7 @@ def read_weights(path: Path) -> Params:
     except OSError as error:
         raise UserError(f"--weights {path}: {why(error)}; {_EXPECTED}") from error
     if start[8:] == b"{":
-        return _safetensors(path)
+        return _plain_names(_safetensors(path))
     try:
         with warnings.catch_warnings():  # of the pickle's version, as if that were what is wrong
             warnings.simplefilter("ignore", UserWarning)
@@ -66,7 +66,7 @@ def read_weights(path: Path) -> Params:
         ) from error
     except Exception as error:  # whatever PyTorch makes of a file that is none of its own
         raise UserError(f"--weights {path}: it cannot be read as weights; {_EXPECTED}") from error
-    return _state_dict(found, path)
+    return _plain_names(_state_dict(found, path))
 
 
 def _safetensors(path: Path) -> Params:
@@ -83,9 +83,15 @@ def _state_dict(found: Any, path: Path) -> Params:
             found = found[name]
     if not (isinstance(found, dict) and found and all(isinstance(name, str) for name in found)):
         raise UserError(f"--weights {path}: it holds no tensors by name; {_EXPECTED}")
-    tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
-    parallel = bool(tensors) and all(name.startswith("module.") for name in tensors)
-    return {name.removeprefix("module.") if parallel else name: t for name, t in tensors.items()}
+    return {name: value for name, value in found.items() if isinstance(value, Tensor)}
+
+
+def _plain_names(tensors: Params) -> Params:
+    """Tensors without what `DataParallel` and `torch.compile` put before all names."""
+    for prefix in ("module.", "_orig_mod.", "module."):
+        if all(name.startswith(prefix) for name in tensors):
+            tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    return tensors
 
 
 def fit_weights(network: Network, found: Mapping[str, Tensor], name: str) -> Fitted:
@@ -120,7 +126,7 @@ def fit_weights(network: Network, found: Mapping[str, Tensor], name: str) -> Fit
             own[key] = tensor.to(torch.float32).reshape(shape)
         else:
             tensors |= own
-    if not any(layer.name not in fresh for layer in network.layers[:-1]):
+    if fresh and not any(layer.name not in fresh for layer in network.layers[:-1]):
         examples = ", ".join(f"{key} {_size(tensor.shape)}" for key, tensor in [*found.items()][:3])
         first, reason = next(iter(fresh.items()))
         raise UserError(
@@ -148,6 +154,9 @@ def _names(network: Network, layer: Layer) -> dict[str, list[str]]:
             names.append(inner)
             if len(network.layers) == 2 and inner.startswith(prefix):
                 names.append(inner.removeprefix(prefix))
+    if isinstance(layer, ModuleLinear) and layer.inside:
+        for key, names in found.items():
+            names.append(f"{layer.inside}.{key.removeprefix(prefix)}")
     return found
 
 

@@ -14,7 +14,9 @@ who wants them run has to load them. What is read goes to a temporary folder.
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import graphlib
 import hashlib
 import io
 import json
@@ -32,7 +34,7 @@ from typing import Any
 
 from pfl_benchmark import __version__
 from pfl_benchmark.config.loaded import LOADED
-from pfl_benchmark.errors import UserError
+from pfl_benchmark.errors import UserError, why
 from pfl_benchmark.installation import requirements
 from pfl_benchmark.records.environment import commit
 from pfl_benchmark.records.files import make_folder_of, parse_json, read_json, write_bytes, write_json
@@ -124,8 +126,37 @@ def _plugin_files(records: Sequence[Record]) -> dict[str, bytes]:
                     f"{record.folder.name} was made with the plugin {plugin}, a module; bundles hold plugins "
                     "of one file each: leave its records out"
                 )
-            found[f"plugins/{plugin}"] = SOURCES[f"plugins/{name}/{name}.py"]
+            source = found[f"plugins/{plugin}"] = SOURCES[f"plugins/{name}/{name}.py"]
+            if helper := _helper(source, Path(path).parent):
+                raise UserError(
+                    f"the plugin {plugin} imports {helper}, a file beside it, and bundles hold plugins of "
+                    "one file each: put what it needs into the plugin"
+                )
     return found
+
+
+def _helper(source: bytes, folder: Path) -> str:
+    """The name of a module in a plugin's folder that the plugin imports; empty: none."""
+    nodes = [*ast.walk(ast.parse(source))]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    own = sorted({name.partition(".")[0] for name in names})
+    return next((name for name in own if any(p.is_file() for p in _files(folder, name))), "")
+
+
+def _files(folder: Path, module: str) -> tuple[Path, Path]:
+    return folder / f"{module}.py", folder / module / "__init__.py"
+
+
+def _in_order(plugins: Sequence[Path]) -> list[Path]:
+    """Plugin files, those that others import (as ``plugin_NAME``) before these."""
+    names = {f"plugin_{plugin.stem}": plugin for plugin in plugins}
+    words = {plugin: re.findall(r"\bplugin_\w+", plugin.read_text("utf-8", "replace")) for plugin in plugins}
+    needed = {plugin: {names[w] for w in found if w in names} - {plugin} for plugin, found in words.items()}
+    try:
+        return [*graphlib.TopologicalSorter(needed).static_order()]
+    except graphlib.CycleError:
+        return [*plugins]
 
 
 def _about(records: Sequence[Record], content: Mapping[str, bytes]) -> dict[str, Any]:
@@ -208,9 +239,15 @@ def _unpack(path: Path, root: Path) -> Bundle:
             if hashlib.sha256(content).hexdigest() != listed[name]:
                 raise ValueError(f"{name} is not as it was packed")
             target = root / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-    plugins = sorted((root / "plugins").glob("*.py"))
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+            except OSError as error:
+                raise UserError(
+                    f"{path} cannot be unpacked into {root.parent}: {why(error)}; free space there, or name "
+                    "another folder by the environment's TMPDIR"
+                ) from error
+    plugins = _in_order(sorted((root / "plugins").glob("*.py")))
     store = Store.scan(root / "records")
     if store.damaged:
         raise ValueError(f"record {store.damaged[0].folder.name}: {store.damaged[0].reason}")

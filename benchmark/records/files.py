@@ -11,13 +11,14 @@ import stat
 import sys
 import uuid
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from pfl_benchmark.errors import UserError, why
+from pfl_benchmark.errors import UserError, optional, why
 
 _LARGEST = 2**28  # bytes of a file that is read whole
 _DEEPEST = 20  # containers in each other in a JSON file
@@ -153,6 +154,19 @@ def save_tensors(path: Path, value: Any, durable: bool = False) -> None:
             raise OSError(str(error).splitlines()[0]) from error
 
     write_file(path, write, durable)
+
+
+def save_safetensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+    """Write tensors as safetensors, atomically, with texts `about` them; UserError where that fails."""
+    package = optional("safetensors.torch", f"{path.name}")
+
+    def write(temporary: Path) -> None:
+        try:
+            package.save_file({**tensors}, temporary, {**about})
+        except Exception as error:  # of the package's own kind: a full disk, among others
+            raise OSError(str(error)) from error
+
+    write_file(path, write)
 
 
 def load_tensors(path: Path, device: torch.device) -> Any:

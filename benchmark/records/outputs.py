@@ -11,7 +11,7 @@ without them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from pfl_benchmark.errors import optional
-from pfl_benchmark.records.files import write_file
+from pfl_benchmark.records.files import save_safetensors, write_file
 
 PREDICTIONS, MODELS = "predictions.npz", "models.safetensors"
 
@@ -40,8 +40,9 @@ class SavedOutputs:
     """What is kept of the final evaluation; UserError where models are, and safetensors is not installed."""
 
     def __init__(self, predictions: bool = False, models: bool = False) -> None:
-        self._safetensors = optional("safetensors.torch", "--save-models") if models else None
-        self._predictions = predictions
+        if models:
+            optional("safetensors.torch", "--save-models")
+        self._models, self._predictions = models, predictions
         self._parts: dict[str, list[np.ndarray]] = {"logits": [], "labels": [], "client": []}
         self._members: list[list[tuple[dict[str, Tensor], Tensor | None]]] = []
         self._common: list[Mapping[str, Tensor]] = []  # of each member
@@ -60,7 +61,7 @@ class SavedOutputs:
             self._parts["logits"] += halves
             self._parts["labels"] += [own.cpu().numpy() for own in labels]
             self._parts["client"] += [np.full(len(own), k) for k, own in zip(clients, halves, strict=True)]
-        if self._safetensors is not None:
+        if self._models:
             whole = [each.merged() for each in members]
             params = [{name: _copy(tensor) for name, tensor in own.items()} for own, _ in whole]
             self._common = [common for _, common in whole]
@@ -75,10 +76,9 @@ class SavedOutputs:
         if self._predictions:
             arrays = {name: np.concatenate(parts) for name, parts in self._parts.items()}
             write_file(folder / PREDICTIONS, lambda path: _save_arrays(path, arrays))
-        if self._safetensors is not None:
-            save, tensors = self._safetensors.save_file, self._tensors()
-            write_file(folder / MODELS, lambda path: _save_models(save, path, tensors, about))
-        names = [PREDICTIONS] * self._predictions + [MODELS] * (self._safetensors is not None)
+        if self._models:
+            save_safetensors(folder / MODELS, self._tensors(), about)
+        names = [PREDICTIONS] * self._predictions + [MODELS] * self._models
         return {name: described(folder / name) for name in names}
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -106,17 +106,6 @@ def _copy(tensor: Tensor) -> Tensor:
 def _save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     with path.open("wb") as file:  # to a name of another ending NumPy would add its own
         np.savez_compressed(file, allow_pickle=False, **arrays)
-
-
-def _save_models(
-    save: Callable[..., None], path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]
-) -> None:
-    from safetensors import SafetensorError
-
-    try:
-        save(tensors, path, {**about})
-    except SafetensorError as error:  # a full disk, among others
-        raise OSError(str(error)) from error
 
 
 def described(path: Path) -> dict[str, Any]:

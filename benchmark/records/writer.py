@@ -258,7 +258,7 @@ def _clients(metrics: ClientMetrics) -> str:
 
 def slug(config: RunConfig) -> str:
     """The setting and seed as a person would say them; the hash behind it makes the folder unique."""
-    network = "" if config.own_network else f"-{config.network}"
+    network = "" if config.own_network else "-" + re.sub(r"[^\w.+=,-]", "-", config.network)
     shifts = "".join("-" + re.sub(r"[^\w.]+", "-", shift.text) for shift in config.shifts)
     return f"{config.dataset}{network}-{config.partitioner.slug}{shifts}-seed{config.seed}"
 

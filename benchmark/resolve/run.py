@@ -26,6 +26,7 @@ from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.engine.hyper import parse_hyper, recorded
 from pfl_benchmark.errors import NotDefined, UserError, flag, nearest, unknown
 from pfl_benchmark.models import Network
+from pfl_benchmark.models.registry import PACKAGES
 
 _UNPLACED = torch.device("cpu")
 
@@ -128,9 +129,11 @@ def check_data(config: RunConfig) -> None:
     info = datasets.DATASETS[config.dataset]
     holds = f"and '{info.name}' holds {info.unit}; drop it"
     config.partitioner.check(info.name, users=info.by_users)
-    about = About(info.name, info.kind, info.unit, info.shape, info.classes, config.clients, config.rounds)
-    for shift in config.shifts:
+    rounds = config.rounds if config.budget == "rounds" else None
+    about = About(info.name, info.kind, info.unit, info.shape, info.classes, config.clients, rounds)
+    for shift in (shifts := config.shifts):
         shift.check(about)
+        shift.check_others([other for other in shifts if other is not shift])
     if config.augment and info.kind != "images":
         raise UserError(f"--augment is for images, {holds}")
     if info.kind != "rows" and config.standardise != RunConfig.standardise:
@@ -164,6 +167,11 @@ def with_hyper(config: RunConfig, given: Mapping[str, Any], ablation: str | None
 def _known_network(config: RunConfig) -> Network | None:
     """None where the dataset or the network is gone, as in old records."""
     return network_of(config) if knows_network(config) else None
+
+
+def _light_network(config: RunConfig) -> Network | None:
+    """None, too, for networks of packages: a stranger's record may name one that no machine can hold."""
+    return None if config.network.partition(":")[0] in PACKAGES else _known_network(config)
 
 
 def _parsed(
@@ -205,7 +213,7 @@ def differences(config: RunConfig) -> dict[str, dict[str, Any]]:
     """By ablation of its method, the hyper-parameters in which a run differs; "": the plain method."""
     method = find(config.algo)
     hyper = parse_hyper(method.Hyper, config.hyper, config.algo)  # tuples again, after JSON
-    return _differences(method, hyper, _known_network(config))
+    return _differences(method, hyper, _light_network(config))
 
 
 def _differences(method: type[Algorithm], hyper: Any, network: Network | None) -> dict[str, dict[str, Any]]:
@@ -219,7 +227,7 @@ def _differences(method: type[Algorithm], hyper: Any, network: Network | None) -
 def method_label(config: RunConfig) -> str:
     """`Run.label` of a configuration that need not be one of a run, such as an old record's."""
     method = find(config.algo)
-    return _label(method, parse_hyper(method.Hyper, config.hyper, config.algo), _known_network(config))
+    return _label(method, parse_hyper(method.Hyper, config.hyper, config.algo), _light_network(config))
 
 
 def titled(label: str, algo: str) -> str:

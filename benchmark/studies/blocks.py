@@ -16,6 +16,7 @@ import numpy as np
 
 from pfl_benchmark.algorithms import called
 from pfl_benchmark.config.fields import DATA_FIELDS, PROTOCOL_FIELDS, setting_in_words
+from pfl_benchmark.datasets.shifts import NO_SHIFT
 from pfl_benchmark.errors import UserError, unknown
 from pfl_benchmark.records.store import Record
 
@@ -42,9 +43,10 @@ class Block:
 
     @property
     def split(self) -> tuple[str, str]:
-        """Of which dataset and with which checksum."""
+        """Of which dataset and with which checksum; of what a shift draws the checksum says nothing."""
         record = next(iter(self.records.values()))
-        return record.config.dataset, record.split
+        drawn = f" {record.config.shift}, seed {self.seed}" * (record.config.shift != NO_SHIFT)
+        return record.config.dataset, record.split + drawn
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Found:
 def in_order(names: Sequence[str]) -> list[str]:
     """Different names, by their numbers if they are whole numbers, else by the alphabet."""
     if all(name.removeprefix("-").isdecimal() for name in names):
-        return sorted({*names}, key=int)
+        return sorted({*names}, key=lambda name: (int(name), name))
     return sorted({*names})
 
 

@@ -78,8 +78,9 @@ class Partitioner(ABC):
 
     @classmethod
     def options(cls) -> dict[str, dataclasses.Field[Any]]:
-        """The options by name."""
-        return {spec.name: spec for spec in dataclasses.fields(cls) if "doc" in spec.metadata}
+        """The options by name, but for those that it ignores."""
+        own = (spec for spec in dataclasses.fields(cls) if spec.name not in cls.ignores)
+        return {spec.name: spec for spec in own if "doc" in spec.metadata}
 
     @property
     def slug(self) -> str:

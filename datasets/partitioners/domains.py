@@ -27,6 +27,7 @@ class Domains(Natural):
     """
 
     name: ClassVar[str] = "domains"
+    ignores: ClassVar[tuple[str, ...]] = (*Natural.ignores, "user_pool")
     sizes: ClassVar[str] = "they differ by domain"
 
     @property
@@ -40,6 +41,14 @@ class Domains(Natural):
         few, many = facts["fewest_clients"], facts["most_clients"]
         each = f"{few:,}" if few == many else f"{few:,} or {many:,}"
         return f"{facts['domains']:,} domains, {each} client{'s' * (many > 1)} each"
+
+    def _too_few(self, found: int, dataset: Dataset) -> str:
+        least = max(1, self.least_test)
+        return (
+            f"{found:,} of the {self.clients:,} clients would have at least {least} test "
+            f"sample{'s' * (least > 1)} of {dataset.source} (--test-share {self.test_share:g}): give fewer "
+            "--clients, or a larger --test-share"
+        )
 
     def held_out(self, dataset: Dataset) -> np.ndarray:
         counts = super().held_out(dataset)

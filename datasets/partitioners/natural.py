@@ -38,7 +38,7 @@ class Natural(Partitioner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if 0 < self.user_pool < self.clients:
+        if 0 < self.user_pool < self.clients and "user_pool" in self.options():
             raise UserError(
                 f"--clients is {self.clients:,}, but they are drawn among the {self.user_pool:,} users with "
                 "most samples: give fewer clients, a larger --user-pool, or --user-pool 0 for all users"
@@ -50,7 +50,8 @@ class Natural(Partitioner):
 
     def describe(self) -> str:
         drawn = f" (of the {self.user_pool} with most samples)" * (self.user_pool > self.clients)
-        kept = f"{100 * self.test_share:g} % of a user's samples, {self.least_test} or more, for testing"
+        least = max(1, self.least_test)
+        kept = f"{100 * self.test_share:g} % of a user's samples, {least} or more, for testing"
         return f"one user each{drawn}, {kept}"
 
     def tell(self, facts: Mapping[str, int]) -> str:
@@ -91,6 +92,11 @@ class Natural(Partitioner):
         self, dataset: Dataset, chosen: np.ndarray, held_out: np.ndarray, rng: np.random.Generator
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The training and the test samples of each chosen user."""
+        if dataset.overlap:
+            raise UserError(
+                f"--partition {self.name} draws test samples at random, and samples of '{dataset.name}' "
+                "share measurements with those before and after them; use --partition chronological"
+            )
         users, labels = _users(dataset), dataset.train.y
         owned = np.bincount(users)
         counts = np.zeros((len(owned), dataset.classes), dtype=np.int64)

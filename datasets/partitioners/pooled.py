@@ -70,6 +70,12 @@ class Pooled(Partitioner):
                 f"{self.clients:,} clients: "
                 + (f"give at most {most:,}" if most else "use fewer clients or another dataset")
             )
+        if wanted < 2 * self.clients:
+            raise UserError(
+                f"{flag('samples_per_client')} is {self.samples_per_client:,}, so that there are {wanted:,} "
+                f"{dataset.unit} for {self.clients:,} clients, and each needs one for training and one for "
+                "testing: give more"
+            )
         chosen = rng.permutation(len(labels))[:wanted]
         train, test = [], []
         for rows in self._dealt(chosen, labels[chosen], dataset.classes, rng):
@@ -102,5 +108,5 @@ class Pooled(Partitioner):
                     return [chosen[owner == client] for client in range(self.clients)]
         raise Unlucky(
             f"--dirichlet {self.dirichlet:g} left some client with fewer than {least} images in each of "
-            f"{_TRIES} tries: use a larger one, or fewer --clients"
+            f"{_TRIES} tries: use a larger one, fewer --clients, or more --samples-per-client"
         )

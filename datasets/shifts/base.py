@@ -49,7 +49,7 @@ class About:
     shape: tuple[int, ...]
     classes: int
     clients: int
-    rounds: int
+    rounds: int | None  # None: a budget decides
 
 
 def option(default: float, doc: str, within: str) -> Any:
@@ -72,6 +72,7 @@ class Shift(ABC):
         other.
     images_only: it changes pixels.
     resizes: it changes numbers of samples.
+    replaces: it gives clients other samples of the dataset, which no other shift has changed.
     """
 
     kind: ClassVar[str]
@@ -79,6 +80,7 @@ class Shift(ABC):
     place: ClassVar[int]
     images_only: ClassVar[bool] = False
     resizes: ClassVar[bool] = False
+    replaces: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
@@ -129,6 +131,9 @@ class Shift(ABC):
         while len(values) > 1 and values[-1][0] == values[-1][1]:
             values.pop()
         return ":".join([self.key(), *(plain_text(value) for value, _ in values)])
+
+    def check_others(self, others: Sequence[Shift]) -> None:  # noqa: B027 - most refuse none
+        """Refuse shifts of other kinds that stand beside it. Raises UserError."""
 
     def check(self, about: About) -> None:
         """Refuse data that it cannot change. Raises UserError."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -68,20 +69,34 @@ class Drift(Shift):
     def text(self) -> str:
         return f"drift={self.round}:{plain_text(self.share)}:{self.shift.text}"
 
+    def check_others(self, others: Sequence[Shift]) -> None:
+        for other in others:
+            if other.kind == self.shift.kind:
+                raise UserError(
+                    f"--shift {self.text}: the clients' data are under {other.text} from the beginning, and "
+                    f"{self.shift.kind} cannot change twice; give one of the two shifts"
+                )
+            if self.shift.replaces and not other.resizes:
+                raise UserError(
+                    f"--shift {self.text}: the samples that clients get are not under {other.text}, so that "
+                    "more than one thing would change at once; give one of the two shifts"
+                )
+
     def check(self, about: About) -> None:
-        if not 2 <= self.round <= about.rounds:
-            raise UserError(
-                f"--shift {self.text}: the run has {about.rounds} rounds; expected a drift in one of the "
-                f"rounds 2 to {about.rounds}"
-            )
-        self.shift.check(about)
+        if about.rounds == 1:
+            raise UserError(f"--shift {self.text}: the run has one round, so nothing can drift; drop it")
+        if self.round < 2 or (about.rounds and self.round > about.rounds):
+            allowed = f"the run has {about.rounds} rounds; expected" if about.rounds else "expected"
+            last = f"rounds 2 to {about.rounds}" if about.rounds else "rounds from 2 on"
+            raise UserError(f"--shift {self.text}: {allowed} a drift in one of the {last}")
+        self.shift.check(dataclasses.replace(about, clients=self._count(about.clients)))
 
     def describe(self) -> str:
         return f"from round {self.round} on {self.shift.describe()} for {100 * self.share:g} % of clients"
 
     def apply(self, samples: ClientSamples, draw: Draw) -> Mapping[str, Any]:
         order = draw("drift", 0).permutation(samples.everyone)
-        count = max(1, round(self.share * len(order)))
+        count = self._count(len(order))
         drifting = [client for client, number in enumerate(samples.numbers) if order[number] < count]
         found: dict[str, Any] = {}
 
@@ -90,3 +105,7 @@ class Drift(Shift):
 
         samples.later(self.round, drifting, change)
         return {"drifting": drifting, **found}
+
+    def _count(self, clients: int) -> int:
+        """How many of the clients have data that drift."""
+        return max(1, round(self.share * clients))

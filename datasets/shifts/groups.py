@@ -42,8 +42,8 @@ class Groups(Shift):
         super().check(about)
         if self.groups > about.clients:
             raise UserError(
-                f"--shift {self.text} has {self.groups:,} groups, and there are {about.clients:,} clients; "
-                "give at most one group a client"
+                f"--shift {self.text} has {self.groups:,} groups for {about.clients:,} clients; give at most "
+                "one group a client"
             )
         if about.classes < self.least:
             classes = f"{about.classes} class{'es' * (about.classes != 1)}"
@@ -59,7 +59,8 @@ class Groups(Shift):
     def apply(self, samples: ClientSamples, draw: Draw) -> Mapping[str, Any]:
         classes, rng = samples.dataset.classes, draw(f"concept-{self.name}", 0)
         order = rng.permutation(samples.everyone)
-        members = [int(order[number]) % self.groups for number in samples.numbers]
+        places = np.argsort(np.argsort(order[samples.numbers]))  # among those that are here
+        members = [int(place) % self.groups for place in places]
         names = self.first(classes)
         while len(names) < self.groups:
             found = self.labels(classes, rng)

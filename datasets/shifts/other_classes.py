@@ -24,6 +24,7 @@ class OtherClasses(Shift):
     kind: ClassVar[str] = "classes"
     name: ClassVar[str] = "other"
     place: ClassVar[int] = 15
+    replaces: ClassVar[bool] = True
 
     def describe(self) -> str:
         return "other classes"

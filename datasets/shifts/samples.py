@@ -45,11 +45,14 @@ class ClientSamples:
         """The rows of the dataset that a client may be given in a half, each once.
 
         Where both halves are of one array they are those that some client has in this one, so that nothing
-        that is tested has been trained on.
+        that is tested has been trained on. New clients' training samples are not among them.
         """
-        if self.dataset.train is not self.dataset.test:
-            return np.arange(len(getattr(self.dataset, half)))
-        return np.unique(np.concatenate(getattr(self._split, half)))
+        rows = np.arange(len(getattr(self.dataset, half)))
+        if self.dataset.train is self.dataset.test:
+            rows = np.unique(np.concatenate(getattr(self._split, half)))
+        if half == "train" and (new := self._split.new):
+            rows = np.setdiff1d(rows, np.concatenate(self._split.train[-new:]))
+        return rows
 
     def put(self, client: int, half: Half, x: np.ndarray | None = None, y: np.ndarray | None = None) -> None:
         """Give a client other samples or labels; None: those that it has."""

@@ -43,7 +43,8 @@ def read_tweets(path: Path) -> tuple[pd.DataFrame, int]:
 
     Raises UserError for a file that is damaged or lacks columns.
     """
-    table = (_parquet(path) if path.suffix == ".parquet" else _csv(path)).astype(str).fillna("")
+    table = _parquet(path) if path.suffix == ".parquet" else _csv(path)
+    table = table.astype(object).where(table.notna(), "").astype(str)
     total = len(table)
     label = table["target"].str.strip()
     bad = ~label.isin([_NEGATIVE, _NEUTRAL, _POSITIVE]) | (table["id"] == "") | (table["user"] == "")

@@ -10,6 +10,7 @@ import pytest
 from own_images import answer, restored  # noqa: F401
 from PIL import Image
 
+from pfl_benchmark.cli import main
 from pfl_benchmark.datasets.api import DATASETS, PARTITIONERS, load
 from pfl_benchmark.datasets.people.pacs import DOMAINS
 from pfl_benchmark.errors import UserError
@@ -188,6 +189,17 @@ def test_pacs_in_every_form(form, tmp_path):
     assert (dataset.train.x[3] == np.asarray(image).transpose(2, 0, 1)).all()
 
 
+def test_a_picture_that_moves_to_another_class_is_read_anew(tmp_path):
+    folders("pacs")(tmp_path)
+    before = load("pacs", tmp_path)
+    (moved,) = (tmp_path / "pacs" / DOMAINS[0] / CLASSES[0]).glob("*001.png")
+    moved.rename(moved.parent.parent / CLASSES[1] / moved.name)
+    after = load("pacs", tmp_path)
+    assert np.bincount(before.train.y)[:2].tolist() == [8, 8]
+    assert np.bincount(after.train.y)[:2].tolist() == [7, 9]
+    assert after.checksum != before.checksum
+
+
 @pytest.mark.parametrize(("side", "network"), [(16, "cnn-cifar10"), (8, "cnn-digits"), (48, "cnn-cifar10")])
 def test_pacs_of_another_side(side, network, tmp_path, capsys):
     tables(True)(tmp_path)
@@ -221,9 +233,27 @@ def test_fewer_clients_than_domains(tmp_path):
     assert [{*dataset.users[rows]} for rows in split.train] == [{0}, {1}, {2}]
 
 
+def test_domains_have_no_pool_of_users(tmp_path, capsys):
+    words = [
+        "data",
+        "--setting",
+        "synth-tweets",
+        "--partition",
+        "domains",
+        "--clients",
+        "30",
+        "--least-test",
+        "1",
+    ]
+    found = answer(capsys, *words, "--test-share", "0.2", "--json", "--out", tmp_path / "x.png")
+    assert found["users"]["domains"] == 24
+    assert main([*words, "--user-pool", "20"]) == 2
+    assert "--user-pool has no effect under --partition domains" in capsys.readouterr().err
+
+
 def test_more_clients_than_pictures(tmp_path):
     tables(True)(tmp_path)
-    with pytest.raises(UserError, match="--clients"):
+    with pytest.raises(UserError, match=r"0 of the 60 clients would have .* give fewer --clients"):
         PARTITIONERS["domains"](60, 1, 1, test_share=0.2, least_test=1).split(
             load("pacs", tmp_path), np.random.default_rng(0)
         )
@@ -266,7 +296,6 @@ def test_odd_files_of_pacs(case, tmp_path):
 
 @pytest.mark.parametrize("text", ["pacs@0", "pacs@x", "pacs@99999", "digits@16"])
 def test_bad_sides(text, capsys):
-    from pfl_benchmark.cli import main
 
     assert main(["data", "--dataset", text]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -71,6 +71,14 @@ def test_hapt_is_divided_in_time_without_overlap(tmp_path):
             assert not shared.any()
 
 
+@pytest.mark.parametrize("name", ["natural", "domains"])
+def test_windows_that_overlap_are_not_divided_at_random(name, tmp_path):
+    write_hapt(tmp_path)
+    other = PARTITIONERS[name](6, 500, 500, test_share=0.3)
+    with pytest.raises(UserError, match=r"share measurements .* use --partition chronological"):
+        other.split(load("hapt", tmp_path), np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(("name", "activities"), [("hapt", 6), ("hapt12", 12)])
 def test_the_postural_transitions_are_read_on_request(name, activities, tmp_path):
     write_hapt(tmp_path, people=2, labels=range(1, 13))

@@ -22,6 +22,13 @@ def pooled(samples, clients=5, alpha=0.3, share=0.25):
     return PARTITIONERS["pooled"](clients, samples, 1, dirichlet=alpha, test_share=share)
 
 
+def test_too_few_samples_for_two_each(digits):
+    with pytest.raises(
+        UserError, match="--samples-per-client is 1, so that there are 7 images for 5 clients"
+    ):
+        pooled(1).split(digits, np.random.default_rng(0))
+
+
 @pytest.mark.parametrize("share", [0.25, 0.5])
 def test_every_sample_of_both_parts_has_one_place(digits, share):
     total = len(digits.train) + len(digits.test)

@@ -49,6 +49,8 @@ def test_arrays(info, dataset):
         assert samples.y.max() < info.classes
     assert dataset.source
     assert "\n" not in dataset.source
+    if not info.needs_files:
+        assert info.sizes == (len(dataset.train), 0 if info.by_users else len(dataset.test))
     if not info.by_users:
         assert ("partial" in dataset.source) == ((len(dataset.train), len(dataset.test)) != info.sizes)
 

@@ -84,8 +84,16 @@ def test_order_spelling_and_separators_make_no_other_run():
     assert found == {"labels=noise:0.2+feature=corruption:3"}
 
 
-@pytest.mark.parametrize("text", [text for text in EVERY if "drift" not in text])
-@pytest.mark.parametrize("new", [0.0, 0.25])
+@pytest.mark.parametrize(
+    ("text", "new"),
+    # others are not given what new clients train on, so that they draw from fewer samples of other classes
+    [
+        (text, new)
+        for text in EVERY
+        for new in (0.0, 0.25)
+        if "drift" not in text and not (new and "other" in text)
+    ],
+)
 def test_a_client_is_changed_alike_whether_it_trains_or_not(digits, text, new):
     """New clients come last in a split, and draw as if they were in their old places."""
     from pfl_benchmark.engine.streams import Streams
@@ -308,6 +316,26 @@ def test_other_classes_where_there_are_none_are_refused(text):
         shifted(config, tweets, split_of(config, tweets))
 
 
+def test_new_clients_training_samples_are_theirs(digits):
+    from pfl_benchmark.experiment.prepare import _divided
+
+    config = config_under("drift=7:1:classes=other", new_clients=0.25)
+    made = shifted(config, *_divided(config, digits))
+    own = {x.tobytes() for rows in made.split.train[-3:] for x in made.dataset.train.x[rows]}
+    later = {x.tobytes() for rows, _ in made.split.later.values() for x in made.dataset.train.x[rows]}
+    alike = Counter(x.tobytes() for x in digits.train.x)
+    assert not [image for image in own & later if alike[image] == 1]
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_of_those_that_drift_are_of_equal_size(digits, share, seed):
+    made, _ = under(digits, f"drift=7:{share}:concept=permute:2", seed=seed)
+    (facts,) = made.facts.values()
+    zeros = facts["groups"].count(0)
+    assert abs(2 * zeros - len(facts["groups"])) <= 1
+
+
 def test_data_that_drift_to_other_numbers_of_samples_are_refused(digits):
     split = split_of(config_under("none"), digits)
     samples = base.ClientSamples(digits, split, range(12))
@@ -343,6 +371,9 @@ REFUSED = {
     "drift=5:quantity=power": "another kind",
     "drift=5:drift=6:concept=permute": "another kind",
     "drift=5:concept=permute:99": "at most one group a client",
+    "drift=5:0.25:concept=permute:4": "4 groups for 3 clients",
+    "labels=noise+drift=5:labels=pairwise": "labels cannot change twice",
+    "labels=noise+drift=5:classes=other": "are not under labels=noise:0.2",
     "none+labels=noise": "--shift none stands alone",
 }
 

@@ -172,6 +172,22 @@ def test_test_parts_are_disjoint_where_they_suffice(digits):
     assert len(np.unique(images)) == len(images)
 
 
+@pytest.mark.parametrize("samples", [10, 11])
+def test_no_test_image_twice_where_a_class_has_none(samples):
+    spec = spec_for(
+        "distinct", clients=4, samples_per_client=20, test_samples_per_client=samples, classes_per_client=2
+    )
+
+    def split():
+        return spec.divide(labels_of([50] * 4), labels_of([10] * 3), 4, np.random.default_rng(0))
+
+    if samples == 10:
+        assert all(len(np.unique(rows)) == 10 for rows in split().test)
+    else:
+        with pytest.raises(UserError, match="give at most 10"):
+            split()
+
+
 @pytest.mark.parametrize("partition", ["distinct", "iid"])
 def test_shared_test_images_are_used_evenly(partition):
     labels = labels_of([12] * 5)

@@ -32,8 +32,7 @@ MANY = (
     "quantity=power:0.5",
     "concept=permute:2",
     "labels=noise:0.1",
-    "feature=corruption:2",
-    "drift=3:classes=other",
+    "drift=3:feature=corruption:2",
 )
 ALONE = [shift.usage().replace("=20:", "=3:") for shift in SHIFTS.values()]
 

@@ -147,6 +147,23 @@ def test_a_strangers_code_runs_only_if_it_is_trusted(run, foreign):
     assert "runs: plugins/mine.py" in err
 
 
+def test_a_plugin_that_is_loaded_already_is_not_loaded_twice(run, foreign, tmp_path):
+    bundle, marker, _ = foreign
+    (same := tmp_path / "elsewhere" / "mine.py").parent.mkdir()
+    same.write_text(PLUGIN.format(marker=str(marker)))
+    code, out, _ = run("verify", bundle, "--rounds", 1, "--trust-plugins", "--plugin", same)
+    assert (code, out.count("bit-equal")) == (0, 2)
+
+
+def test_another_plugin_of_that_name_is_refused(run, foreign, tmp_path):
+    bundle, marker, _ = foreign
+    (other := tmp_path / "elsewhere" / "mine.py").parent.mkdir()
+    other.write_text(PLUGIN.format(marker=str(marker)) + "\n# mine\n")
+    code, _, err = run("verify", bundle, "--rounds", 1, "--trust-plugins", "--plugin", other)
+    assert code == 2
+    assert "drop one of the two flags" in err
+
+
 def test_a_plugin_of_ones_own_in_place_of_the_bundles_is_said(run, foreign, tmp_path):
     bundle, marker, _ = foreign
     other = tmp_path / "elsewhere" / "mine.py"

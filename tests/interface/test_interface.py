@@ -181,7 +181,10 @@ def test_bad_input(records, tmp_path, without_cells):
         (lambda: run("fedavg", new_clients=0.9, **TINY), "^new_clients=0.9 leaves 0 of 4"),
         (lambda: run("fedavg", **{**TINY, "rounds": "3"}), "rounds is '3'; expected int"),
         (lambda: run("fedavg", **{**TINY, "rounds": 0}), "^rounds is 0"),
-        (lambda: run("fedavg", **{**TINY, "test_share": 0.2}), "^samples_per_client has no effect"),
+        (
+            lambda: run("fedavg", **{**TINY, "test_share": 0.2}),
+            "^test_samples_per_client has no effect",
+        ),
         (lambda: run("ditto", hyper={"lam": True}, **TINY), "lam=True does not fit"),
         (lambda: run("fedavg", lr=True, **TINY), "lr is True; expected float"),
         (lambda: run("ditto", hyper={"lamb": 1}, **TINY), "did you mean 'lam'"),

@@ -47,9 +47,24 @@ def test_it_is_a_network_like_others(make, name, tmp_path):
     assert model(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
 
 
+def normalised():
+    return nn.Sequential(nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+
+
+def test_normalisation_may_come_first(tmp_path):
+    record = run("fedper", network=normalised, results_dir=tmp_path, **TINY)
+    assert record.config.network == "normalised"
+
+
+class Tuples(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.LSTM(64, 8), nn.Linear(8, 10))
+
+
 @pytest.mark.parametrize(
     ("network", "part"),
     [
+        (Tuples, "gives a tuple, and the next child takes one tensor"),
         (Small(), "a module, not what makes it"),
         (lambda: Small(), "expected a name, or a class or function"),
         (no_module, "no_module returns 'a network'; expected a torch.nn.Module"),

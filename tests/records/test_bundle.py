@@ -1,5 +1,6 @@
 """Bundles: what they hold, and what is refused in a stranger's."""
 
+import errno
 import hashlib
 import json
 import stat
@@ -315,6 +316,50 @@ def test_packing_says_that_a_plugin_may_have_changed_since(of_plugin, plugin, tm
     answer = capsys.readouterr()
     assert "1 records, 1 plugin file" in answer.out
     assert f"1 records of plugins, such as {folder.name}, were made by other code" in answer.err
+
+
+def test_what_a_plugin_may_be_is_told_before_anything_is_written(
+    of_plugin, plugin, tmp_path, capsys, monkeypatch
+):
+    """Its record's data are not here: packed all the same, with a note."""
+    monkeypatch.setattr("pfl_benchmark.config.network.knows_network", lambda _: False)
+    out = tmp_path / "some.zip"
+    assert main(["pack", str(of_plugin[0].folder), "--out", str(out)]) == 0
+    assert "their method, data or network is not here" in capsys.readouterr().err
+
+
+def test_a_plugin_with_a_file_beside_it_is_refused(of_plugin, plugin, tmp_path, monkeypatch):
+    (tmp_path / "my_helper.py").touch()
+    monkeypatch.delitem(LOADED, "somewhere/mine.py")
+    monkeypatch.setitem(LOADED, str(tmp_path / "mine.py"), "mine")
+    monkeypatch.setitem(SOURCES, "plugins/mine/mine.py", b"import os\nfrom my_helper import x\n")
+    with pytest.raises(UserError, match="imports my_helper, a file beside it"):
+        write_bundle(of_plugin, tmp_path / "some.zip")
+
+
+def test_plugins_come_after_those_that_they_import(tmp_path):
+    texts = {
+        "amine": "from plugin_zbase import Z",
+        "middle": "import plugin_amine",
+        "zbase": "plugin_zbase = 1",
+    }
+    files = [tmp_path / f"{name}.py" for name in texts]
+    for file in files:
+        file.write_text(texts[file.stem])
+    assert [file.stem for file in archive._in_order(files)] == ["zbase", "amine", "middle"]
+    files[2].write_text("import plugin_middle")
+    assert archive._in_order(files) == files
+
+
+def test_a_full_temporary_folder_is_said(bundle, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    found = reason(bundle)
+    assert "cannot be unpacked into" in found
+    assert "No space left on device" in found
+    assert "TMPDIR" in found
 
 
 def test_verdicts_stand_beside_the_pack_and_are_about_these_records(records, bundle):

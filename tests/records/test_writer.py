@@ -18,7 +18,7 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.records import files, schema
 from pfl_benchmark.records.metrics import ClientMetrics
 from pfl_benchmark.records.seal import read_sealed, seal_of
-from pfl_benchmark.records.writer import FORMAT, RunRecord, open_store
+from pfl_benchmark.records.writer import FORMAT, RunRecord, open_store, slug
 
 
 @pytest.fixture
@@ -236,3 +236,8 @@ def test_a_file_keeps_its_permissions(tmp_path):
 def test_the_costs_of_a_round_are_those_that_are_counted():
     """Records lie below the engine, and name what its ledger counts."""
     assert tuple(dataclasses.asdict(Ledger())) == schema.COSTS
+
+
+def test_names_of_packages_networks_fit_every_folder():
+    config = RunConfig(algo="fedavg", dataset="digits", network="timm:resnet18.a1_in1k")
+    assert slug(config) == "digits-timm-resnet18.a1_in1k-s2-seed0"

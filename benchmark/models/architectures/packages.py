@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from pfl_benchmark.datasets.vision import import_torchvision
 from pfl_benchmark.errors import UserError, nearest, optional
-from pfl_benchmark.models.module import network_from_module, split_points
+from pfl_benchmark.models.module import ModuleLinear, network_from_module, split_points
 from pfl_benchmark.models.network import Network
 from pfl_benchmark.models.registry import PACKAGES, Architecture, Shape
 
@@ -38,7 +39,10 @@ def network(module: Module, shape: Shape, classes: int) -> Network:
     except UserError:
         classifier = _classifier(whole, classes)
         layers = ("features", "fc" if "." in classifier else classifier)
-        return network_from_module(partial(_cut, make, classifier, layers), layers, shape)
+        made = network_from_module(partial(_cut, make, classifier, layers), layers, shape)
+        last = made.layers[-1]
+        assert isinstance(last, ModuleLinear)
+        return made.with_layers({last.name: replace(last, inside=classifier)})
 
 
 def _plain(module: Module, shape: Shape, classes: int) -> nn.Module:
