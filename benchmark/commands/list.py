@@ -284,8 +284,18 @@ def _network(network: Entry) -> Shown:
 
 def _partition(partitioner: Entry) -> Shown:
     options = partitioner["options"].items()
-    rows = [(f"{flag(name)} {spec['such_as'] or spec['default']}", spec["doc"]) for name, spec in options]
+    rows = [
+        (f"{flag(name)} {spec['default']}" if spec["such_as"] is None else flag(name), _option(spec))
+        for name, spec in options
+    ]
     return partitioner["doc"], "", rows
+
+
+def _option(spec: Entry) -> str:
+    """What an option is, and, where it has no default, an example."""
+    return spec["doc"] + (
+        f" (no default; such as {spec['such_as']:g})" if spec["such_as"] is not None else ""
+    )
 
 
 def _shift(shift: Entry) -> Shown:
@@ -294,13 +304,17 @@ def _shift(shift: Entry) -> Shown:
 
 
 def _setting(setting: Entry) -> Entry:
+    from pfl_benchmark.datasets.partitioners import find_partitioner
+
     names = {"clients": "clients", "train": "samples_per_client", "test": "test_samples_per_client"}
+    partitioner = find_partitioner(setting["config"]["partition"])
+    ignored = () if partitioner.by_user else partitioner.ignores  # of users they are about the mean
     return {
         "name": setting["name"] + " *" * setting["default"],
         "title": setting["title"],
         "dataset": setting["config"]["dataset"],
         "split": setting["split"],
-        **{head: setting["config"][name] for head, name in names.items()},
+        **{head: "" if name in ignored else setting["config"][name] for head, name in names.items()},
         "rounds": setting["config"]["rounds"],
     }
 

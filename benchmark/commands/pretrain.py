@@ -6,6 +6,7 @@ import argparse
 import json
 
 from pfl_benchmark.config.flags import add_config_flags, add_data_dir, add_flag, config_from, count, file_of
+from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.errors import UserError
 
 HELP = "train a network on one whole dataset, for weights that runs begin with (--weights)"
@@ -19,6 +20,8 @@ All training data are pooled. SGD with momentum and weight decay, whose learning
 cosine; images are cropped and mirrored. A card, FILE with the ending .json, tells data, epochs, test
 accuracy, seed and checksum. The last epoch counts: nothing is chosen on the test data."""
 
+_USUAL = {"lr": 0.05, "batch_size": 64, "momentum": 0.9, "weight_decay": 5e-4, "augment": True}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
@@ -28,10 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "required: the weights to write; safetensors, or by torch.save where it ends in .pt"
     add_flag(parser, "--out FILE", text, file_of(*endings))
     add_flag(parser, "--half", "round the weights to float16: a file of half the size")
-    training = parser.add_argument_group(
-        "training (default: lr 0.05, batches of 64, momentum 0.9, weight decay 5e-4, images augmented)"
-    )
-    add_config_flags(training, ("lr", "batch_size", "momentum", "weight_decay", "augment", "embedding"))
+    training = parser.add_argument_group("training")
+    add_config_flags(training, (*_USUAL, "embedding"), _USUAL)
     add_data_dir(parser)
     add_flag(
         parser, "--device NAME", "cpu, cuda, cuda:N or mps (default: auto, an NVIDIA GPU if there is one)"
@@ -52,14 +53,14 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.console.terminal import percent, say, shown_path
     from pfl_benchmark.datasets.registry import DATASETS
     from pfl_benchmark.experiment.execution import Execution
-    from pfl_benchmark.experiment.pretrain import TRAINED_WITH, pretrain
+    from pfl_benchmark.experiment.pretrain import pretrain
     from pfl_benchmark.resolve.run import check_data
 
-    names = ("network", "seed", *TRAINED_WITH, "embedding")
+    names = ("network", "seed", *_USUAL, "embedding")
     given = {name: value for name in names if (value := getattr(arguments, name, None)) is not None}
     _, plain = config_from({"dataset": arguments.dataset})
     images = DATASETS[plain.dataset].kind == "images"
-    usual = {**TRAINED_WITH, "augment": images}
+    usual = {**_USUAL, "augment": images, "crop_padding": RunConfig.crop_padding}
     if not {**usual, **given}["augment"]:
         usual.pop("crop_padding")
     if given.get("network", "dataset") != "dataset":

@@ -22,8 +22,8 @@ from pfl_benchmark.errors import UserError, check_range, flag, is_plain
 _FIELDS = {spec.name: spec for spec in dataclasses.fields(RunConfig)}
 _KINDS = get_type_hints(RunConfig)
 _MORE_HELP = {
-    "dataset": ", or data of your own: folder:PATH, parquet:PATH, csv:PATH; without --setting, the first "
-    "setting with this dataset is used",
+    "dataset": ", or data of your own: folder:PATH, parquet:PATH, csv:PATH, leaf:PATH, pfllib:PATH or "
+    "hf:OWNER/NAME; without --setting, the first setting with this dataset is used",
     "partition": "; an option of only one partition selects that partition",
 }
 
@@ -73,7 +73,7 @@ def add_data(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
     text = f"dataset, split and protocol: {', '.join(SETTINGS)} (default: {DEFAULT_SETTING})"
     add_flag(group, "--setting NAME", text)
     add_config_flags(group, names)
-    text = "with parquet:PATH or csv:PATH: what its columns are called, such as image=img,label=fine_label"
+    text = "with parquet:, csv: or hf: what columns are called, such as image=img,label=fine_label"
     add_flag(group, "--columns NAMES", text, _columns)
     add_data_dir(group)
 
@@ -84,11 +84,15 @@ def add_data_dir(group: _Group) -> None:
     add_flag(group, "--data-dir DIR", text, path)
 
 
-def add_config_flags(group: _Group, names: Iterable[str]) -> None:
-    """Add the flags of some fields; a flag that is not given leaves None."""
+def add_config_flags(group: _Group, names: Iterable[str], usual: Mapping[str, Any] | None = None) -> None:
+    """Add the flags of some fields; a flag that is not given leaves None.
+
+    usual: defaults of this command that are not those of runs, by field.
+    """
     for name in names:
         spec, kind = _FIELDS[name], _KINDS[name]
-        text = spec.metadata["doc"] + _MORE_HELP.get(name, "") + f" (default: {_default(name)})"
+        default = _in_words(usual[name]) if usual and name in usual else _default(name)
+        text = spec.metadata["doc"] + _MORE_HELP.get(name, "") + f" (default: {default})"
         text = text.replace("%", "%%")
         if kind is bool:
             group.add_argument(flag(name), action=_YesOrNo, default=None, help=text)
@@ -103,8 +107,8 @@ def add_config_flags(group: _Group, names: Iterable[str]) -> None:
             )
             continue
         choices = spec.metadata.get("choices")
-        usual = spec.metadata.get("metavar") or {int: "N", float: "X", str: "NAME"}[kind]
-        metavar = f"{{{','.join(choices)}}}" if choices else usual
+        metavar = spec.metadata.get("metavar") or {int: "N", float: "X", str: "NAME"}[kind]
+        metavar = f"{{{','.join(choices)}}}" if choices else metavar
         group.add_argument(flag(name), type=partial(read_field, name), metavar=metavar, help=text)
 
 
@@ -129,9 +133,12 @@ class _YesOrNo(argparse.BooleanOptionalAction):
             raise UserError(f"{' and '.join(self.option_strings)} contradict each other; give one of them")
 
 
+def _in_words(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else f"{value}" or NONE
+
+
 def _default(name: str) -> str:
-    default = _FIELDS[name].default
-    text = ("yes" if default else "no") if isinstance(default, bool) else f"{default}" or NONE
+    text = _in_words(_FIELDS[name].default)
     if any(name in setting.values for setting in SETTINGS.values()):
         return f"the setting's, else {text}"
     return text

@@ -28,6 +28,7 @@ from pfl_benchmark.errors import UserError, optional
 from pfl_benchmark.models import Params
 from pfl_benchmark.records.files import save_safetensors, save_tensors, write_json
 
+_READ = ("lr", "batch_size", "momentum", "weight_decay", "augment", "crop_padding")  # of a configuration
 Told = Callable[[int, float, float], None]  # is given the epoch, its loss and the test accuracy after it
 
 
@@ -107,7 +108,7 @@ def pretrain(
         "test_accuracy": round(accuracy, 6),
         "training_loss": round(loss, 6),
         "seed": config.seed,
-        "training": {name: config[name] for name in TRAINED_WITH if name != "crop_padding" or config.augment},
+        "training": {name: config[name] for name in _READ if name != "crop_padding" or config.augment},
         "precision": "float16" if half else "float32",
         "sha256": checksum_of(str(out)).partition(":")[2],
         "versions": {"pfl_benchmark": __version__, "torch": str(torch.__version__)},
@@ -118,17 +119,6 @@ def pretrain(
         out.unlink(missing_ok=True)  # else the next try would find a name taken
         raise
     return card
-
-
-# What of a configuration central training reads, and its values where they are not given.
-TRAINED_WITH = {
-    "lr": 0.05,
-    "batch_size": 64,
-    "momentum": 0.9,
-    "weight_decay": 5e-4,
-    "augment": True,
-    "crop_padding": RunConfig.crop_padding,
-}
 
 
 def _write(out: Path, params: Params) -> None:

@@ -38,7 +38,7 @@ from pfl_benchmark.track.base import About, Followed
 
 def record_of(run: Run, results_dir: Path) -> RunRecord:
     """The record of a run in a results folder, whether there is one or not."""
-    return RunRecord(results_dir, run.config, run.label)
+    return RunRecord(results_dir, run.config, run.label[:80])  # names of files have at most 255 bytes
 
 
 def _finished(record: RunRecord, execution: Execution) -> dict[str, Any]:

@@ -241,7 +241,7 @@ def _label(method: type[Algorithm], hyper: Any, network: Network | None) -> str:
     for name, changed in found.items():
         if not changed:
             return f"{method.name}-{name}" if name else method.name
-    return "-".join([method.name, *(f"{name}={as_typed(value)}" for name, value in found[""].items())])[:80]
+    return "-".join([method.name, *(f"{name}={as_typed(value)}" for name, value in found[""].items())])
 
 
 _KINDS = get_type_hints(RunConfig)

@@ -95,7 +95,7 @@ def make() -> Site:
     }
     for name in registries.DOCUMENTS:
         if (ROOT / name).exists():
-            raw[registries.DOCUMENTS[name]] = f"<!-- include {name} -->\n{registries.made_by(name)}"
+            raw[registries.DOCUMENTS[name]] = f"<!-- include {name} -->\n"
     raw |= registries.pages(ROOT)
     places: dict[tuple[str, str], tuple[str, str]] = {}  # (file, anchor) of the checkout: (page, anchor)
     pages = {path: _expand(path, text, places) for path, text in sorted(raw.items())}

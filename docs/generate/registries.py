@@ -23,26 +23,14 @@ from pfl_benchmark.models.layers import Layer
 
 from . import methods, parity
 
-__all__ = ["DOCUMENTS", "LANDING", "Change", "made_by", "navigation", "pages"]
+__all__ = ["DOCUMENTS", "LANDING", "Change", "navigation", "pages"]
 
 Change = Callable[[str], str]
 
-# Pages of results and the runs behind them.
-_RESULTS = {
-    "calibration": "--profile paper --only calibration",
-    "protocols": "--profile paper --only protocols",
-    "ppfe": "--profile paper --only readings",
-    "tuning": "--profile paper --only tuned rates points",
-    "methods": "--profile paper --only methods",
-    "budgets": "--profile paper --only budgets targets",
-    "natural": "--profile paper --only natural",
-    "new-clients": "--profile paper --only new-clients",
-    "synthetic": "--profile paper --only synthetic",
-    "lite": "--profile lite",
-    "shifts": "--profile lite --only shifts",
-    "adapters": "--profile lite --only adapters",
-    "pfllib": "--profile lite --only pfllib",
-}
+_RESULTS = (
+    "adapters", "budgets", "calibration", "lite", "methods", "natural", "new-clients", "pfllib", "ppfe",
+    "protocols", "shifts", "synthetic", "tuning",
+)  # fmt: skip
 # Documents of the checkout that are a page as they are, by their place.
 DOCUMENTS = {
     "CHANGELOG.md": "changelog.md",
@@ -106,17 +94,6 @@ def navigation(made: Mapping[str, str]) -> list[Any]:
         {"Extending": [*all_of("extend"), {"API": all_of("api")}]},
     ]
     return menu
-
-
-def made_by(document: str) -> str:
-    """The commands that plan and make the tables of a document of results; empty for others."""
-    name = document.removeprefix("results/").removesuffix(".md")
-    if name not in _RESULTS:
-        return ""
-    return (
-        "\n## The runs behind this page\n\nThe plan, with what is there and what is missing; without "
-        f"`--dry-run` it is carried out:\n\n```\npython -m benchmark tables {_RESULTS[name]} --dry-run\n```\n"
-    )
 
 
 # -- datasets -----------------------------------------------------------------------------------------
@@ -208,7 +185,7 @@ def _networks() -> dict[str, str]:
         rows.append(f"| [{name}]({name}.md) | {one.title} | {one.fits} |")
         found[f"networks/{name}.md"] = _network(name)
     example = "```\npython -m benchmark list networks\n```"
-    intro = "`--network NAME` trains any method with any network that fits the data."
+    intro = "`--network NAME` trains a method with a network that fits the data."
     packages = "`timm:NAME` and `torchvision:NAME` are [networks of these packages](../adapters.md#weights)."
     more = f"{packages} One of your own: [adding a network](../extend/network.md)."
     table = "\n".join(rows)
