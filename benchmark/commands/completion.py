@@ -17,8 +17,12 @@ _SCRIPT = """\
 # Completion of pfl-benchmark, for bash, and for zsh after bashcompinit. Made by: pfl-benchmark completion
 _pfl_benchmark() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}
-    local command=${{COMP_WORDS[1]}} words
+    local command=${{COMP_WORDS[1]}} words i
     case $command in -*|'') command=run;; esac
+    for ((i = COMP_CWORD - 1; i > 0; i--)); do  # a flag may take several values
+        case ${{COMP_WORDS[i]}} in -*) before=${{COMP_WORDS[i]}}; break;; esac
+    done
+    case $word in -*) before=;; esac
     case $before in
 {values}
     *) case $command in
@@ -46,6 +50,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.datasets.api import DATASETS
     from pfl_benchmark.errors import flag
     from pfl_benchmark.models import ARCHITECTURES
+    from pfl_benchmark.studies.catalogue import PROFILES, STUDIES
 
     values: dict[str, Sequence[str]] = {
         "--algo": sorted(ALGORITHMS),
@@ -59,6 +64,10 @@ def execute(arguments: argparse.Namespace) -> None:
             if (choices := spec.metadata.get("choices"))
         },
         "list": ["methods", "settings", "datasets", "networks", "partitions", "shifts", "studies"],
+        "methods": sorted(ALGORITHMS),
+        "--methods": sorted(ALGORITHMS),
+        "--only": [*STUDIES],
+        "--profile": [*PROFILES],
     }
     flags = {}
     for name in command_names():

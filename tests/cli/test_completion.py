@@ -38,6 +38,10 @@ def script(tmp_path_factory):
         ("pfl-benchmark run --budget b", ["bytes"]),
         ("pfl-benchmark list netw", ["networks"]),
         ("pfl-benchmark grid --setting digits-s", ["digits-s2"]),
+        ("pfl-benchmark grid --algo fedrep dit", ["ditto"]),
+        ("pfl-benchmark grid --algo fedrep --sett", ["--setting"]),
+        ("pfl-benchmark tables --only multi", ["multiverse"]),
+        ("pfl-benchmark list methods dit", ["ditto"]),
     ],
 )
 def test_it_completes(words, expected, script):

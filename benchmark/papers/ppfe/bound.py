@@ -151,6 +151,8 @@ def sizes_of(config: RunConfig, data_dir: Path | None) -> Sizes:
     try:
         dataset = datasets.load(config.dataset, data_dir, download=False, embedding=config.embedding)
     except UserError as error:
+        if "was not found" not in str(error):  # they are here, but damaged
+            raise
         if not config.partitioner.sizes:
             raise UserError(
                 f"the sizes of a {config.partition} split follow from the data, and '{config.dataset}' was "
