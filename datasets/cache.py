@@ -43,16 +43,18 @@ def cached(
     decode: Callable[[], dict[str, np.ndarray]],
     names: Sequence[str] = _ARRAYS,
     fits: Callable[[dict[str, np.ndarray]], bool] = lambda arrays: True,
+    root: Path | None = None,
 ) -> dict[str, np.ndarray]:
     """Return the arrays of these `names`: from a cache if there is one, else from `decode`.
 
     The cache is `<beside>/.pfl-cache/<name>-<key>.npz`, or in the user's cache folder where `beside` is None
     or read-only. The key is a hash of the content of `sources`: files of equal names, sizes and times may
-    differ. A cache that is damaged, or whose arrays do not fit, is rebuilt.
+    differ. Names of folders count below `root`, where they tell labels. A cache that is damaged, or whose
+    arrays do not fit, is rebuilt.
     """
     sources = [*sources]
     try:
-        key = _key(sources)
+        key = _key(sources, root)
     except OSError:
         return decode()  # which says what is wrong with a file
     file = f"{name}-{key}.npz"
@@ -64,7 +66,7 @@ def cached(
         if arrays is not None and fits(arrays):
             return arrays
     arrays = decode()
-    if _key(sources) != key:
+    if _key(sources, root) != key:
         return arrays  # files were changed meanwhile: nobody knows which of them were read
     for place in places:
         if _write(place, arrays):
@@ -72,12 +74,11 @@ def cached(
     return arrays
 
 
-def _key(sources: Sequence[Path]) -> str:
-    """A hash of contents, and of names below the folder that holds all: a folder may tell a class."""
+def _key(sources: Sequence[Path], root: Path | None) -> str:
+    """A hash of contents and of names, seen from `root` if there is one."""
     facts = [f"version {_VERSION}"]
-    root = os.path.commonpath([path.parent for path in sources])
     for path in sources:
-        name = path.relative_to(root).as_posix()
+        name = path.relative_to(root).as_posix() if root else path.name
         with path.open("rb") as file:
             facts.append(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}")
     return hashlib.sha256("\n".join(facts).encode(errors="surrogateescape")).hexdigest()[:16]

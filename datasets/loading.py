@@ -57,6 +57,7 @@ def load(name: str, data_dir: str | Path | None = None, download: bool = True, e
         (*files.train, *files.test),
         beside,
         lambda: _decode(info, layout, files, folder),
+        root=folder,
         fits=lambda found: (
             not any(_misfit(info, found[f"{half}_x"], found[f"{half}_y"]) for half in ("train", "test"))
         ),

@@ -11,7 +11,7 @@ from pfl_benchmark.datasets.pools import apportion
 from pfl_benchmark.datasets.splits import Split
 from pfl_benchmark.errors import Unlucky
 
-__all__ = ["hold_out"]
+__all__ = ["divided", "hold_out"]
 
 
 def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Generator) -> tuple[Dataset, Split]:
@@ -38,10 +38,7 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
                 "--validation, or give clients more samples"
             )
         count = min(max(1, round(share * len(rows))), len(rows) - 1)
-        if dataset.groups is None:
-            kept, out = _random(rows, count, rng)
-        else:
-            kept, out = _last(dataset, rows, count, rng)
+        kept, out = divided(dataset, rows, count, rng)
         if not len(kept):
             raise Unlucky(
                 f"client {client} has no training sample that shares no measurements with the {count:,} held "
@@ -51,6 +48,15 @@ def hold_out(dataset: Dataset, split: Split, share: float, rng: np.random.Genera
         held.append(out)
     made = dataclasses.replace(split, train=tuple(train), test=tuple(held), digest="")
     return dataclasses.replace(dataset, test=dataset.train), made
+
+
+def divided(
+    dataset: Dataset, rows: np.ndarray, count: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Some rows of a dataset [n]: those that stay, and `count` ones that are held out, as `hold_out` does."""
+    if dataset.groups is None:
+        return _random(rows, count, rng)
+    return _last(dataset, rows, count, rng)
 
 
 def _random(rows: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

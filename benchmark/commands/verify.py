@@ -202,6 +202,17 @@ def _verify(arguments: argparse.Namespace, gathered: Gathered, bundle: Bundle | 
         raise SystemExit(1)
 
 
+def _refusal(record: Record) -> str:
+    """Why this version cannot make a run of a record's data; empty: it can."""
+    from pfl_benchmark.resolve.run import check_data
+
+    try:
+        check_data(record.config)
+    except UserError as error:
+        return f"{record.folder.name} ({error})"
+    return ""
+
+
 def _known(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
     """The records that can be repeated, and lines about others; all of a kind where none can."""
     from pfl_benchmark.algorithms import ALGORITHMS
@@ -226,6 +237,12 @@ def _known(records: Sequence[Record]) -> tuple[Sequence[Record], list[str]]:
         lines.append(f"{count} of networks that are not here ({', '.join(gone)}); give --plugin FILE.py")
         if not records:
             return known, lines[:-1]
+    possible = {record.folder: _refusal(record) for record in records}
+    if reasons := [reason for reason in possible.values() if reason]:
+        lines.append(f"{len(reasons)} that this version refuses, such as: {reasons[0]}")
+        if len(reasons) == len(records):
+            return records, lines[:-1]
+        records = [record for record in records if not possible[record.folder]]
     begun = [record for record in records if _has_weights(record)]
     if begun and len(begun) < len(records):
         count = len(records) - len(begun)

@@ -331,8 +331,7 @@ def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
         words = " and ".join(flag(name) for name in OPTIONS if name in options)
         raise UserError(f"{words} belong to different partitions; give only one of them")
     usual, info = values["partition"], DATASETS[values["dataset"]]
-    usable = [name for name in fitting if PARTITIONERS[name].by_user == info.by_users]
-    partition = given.get("partition", usual if usual in fitting else [*usable, *fitting][0])
+    partition = given.get("partition", usual if usual in fitting else fitting[0])
     partitioner = find_partitioner(partition)
     for name in given:
         if name in partitioner.ignores or name in options - {*partitioner.options()}:
@@ -344,5 +343,7 @@ def _partition(values: Mapping[str, Any], given: Mapping[str, Any]) -> str:
             raise
         asked = " and ".join(flag(name) for name in OPTIONS if name in options)
         ask, it = ("ask", "them") if len(options) > 1 else ("asks", "it")
-        raise UserError(f"{error}; {asked} {ask} for that partition: drop {it}") from error
+        usable = [name for name in fitting if PARTITIONERS[name].by_user == info.by_users]
+        other = f", or give --partition {' or '.join(usable)}" * bool(usable)
+        raise UserError(f"{error}; {asked} {ask} for that partition: drop {it}{other}") from error
     return partition

@@ -18,6 +18,7 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.config.weights import checksum_of
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.datasets.standardise import standardise
+from pfl_benchmark.datasets.validation import divided
 from pfl_benchmark.engine.batches import check_batches
 from pfl_benchmark.engine.data import FederatedData
 from pfl_benchmark.engine.executors import LoopExecutor
@@ -43,7 +44,7 @@ def pretrain(
 ) -> dict[str, Any]:
     """Train the configuration's network on all training data of its dataset, and write its weights.
 
-    Of data that do not say which samples are for testing a random tenth is.
+    Of data that do not say which samples are for testing a tenth is, drawn at random or the last in time.
 
     Mini-batch steps are those of local training; the momentum begins anew with every epoch, and the learning
     rate falls to 0 along a cosine. The same seed gives the same weights on the same machine.
@@ -72,8 +73,8 @@ def pretrain(
     dataset = datasets.load(config.dataset, data_dir, embedding=config.embedding)
     checksum, halves = dataset.checksum, dataset.halves
     if halves is None:  # each run divides every client's samples anew
-        order = streams.get("partition").permutation(len(dataset.train))
-        halves = np.sort(order[len(order) // 10 :]), np.sort(order[: len(order) // 10])
+        rows = np.arange(len(dataset.train))
+        halves = divided(dataset, rows, len(rows) // 10, streams.get("partition"))
     split = datasets.Split((halves[0],), (halves[1],))
     if dataset.kind == "rows":
         dataset, split = standardise(dataset, split, datasets.DATASETS[config.dataset].numeric, each=False)

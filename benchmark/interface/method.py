@@ -25,14 +25,11 @@ def name_of(algo: str | type[Algorithm]) -> str:
     if not (isinstance(algo, type) and issubclass(algo, Algorithm)):
         raise UserError(f"algo is {algo!r:.60}; expected the name of a method, or a subclass of Algorithm")
     known = ALGORITHMS.get(getattr(algo, "name", ""))
-    if known is algo and algo.__module__.startswith(CELL):
-        return algo.name
-    if known is not None and known is not algo:
-        if not known.__module__.startswith((CELL, "__main__")):
-            raise UserError(f"there is a method '{algo.name}' already; give {algo.__name__} another name")
-        del ALGORITHMS[algo.name]
+    if known not in (None, algo) and not known.__module__.startswith((CELL, "__main__")):
+        raise UserError(f"there is a method '{algo.name}' already; give {algo.__name__} another name")
     keep_source(algo)
     if known is not algo:
+        ALGORITHMS.pop(algo.name if known else "", None)
         try:
             register(algo)
         except ValueError as error:

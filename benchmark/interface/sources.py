@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import hashlib
 import inspect
 import linecache
 import sys
-from types import FunctionType
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from pfl_benchmark.errors import UserError
-from pfl_benchmark.records.sources import SOURCES
+from pfl_benchmark.records.sources import SOURCES, TOLD
 
-CELL = "cell_"  # begins the modules of what has no file
-_VALUES = (int, float, str, tuple, np.ndarray, Tensor)
-_KNOWN: dict[tuple[str, str], dict[str, str]] = {}  # `_fixed` of what was used, by file or text, and name
+CELL = "cell_"  # begins the modules of what scripts and cells define
+_TEXTS: dict[str, str] = {}  # by such a module
+_AROUND = (int, float, str, tuple, np.generic, np.ndarray, Tensor)
+_UNKNOWN = "?"
 
 
 def keep_source(defined: Any) -> None:
-    """Make the cell that defines a class or function its module, whose text is among the sources of runs.
+    """Give a class or function of a script or cell a module of its own, which is among the sources of runs.
 
-    What a file defines is left as it is: the file's text counts.
+    It holds the text of the script or cell, and the plain values that this takes from elsewhere: attributes,
+    defaults and global variables. What an imported file defines is left as it is: the file's text counts.
 
     Raises:
-        UserError: the text cannot be found, or does not say all: a value is taken from a function around it,
-            or differs from that of an earlier run in this process.
+        UserError: the text cannot be found, or does not say all: a value is taken from a function around it.
     """
     functions = _functions(defined)
     if taken := [name for function in functions for name in _values_around(function)]:
@@ -36,38 +41,79 @@ def keep_source(defined: Any) -> None:
             f"{defined.__name__} takes '{taken[0]}' from the function around it, which no record tells: make "
             "it a hyper-parameter of a method; of a network, define a class for each value"
         )
-    file = getattr(sys.modules.get(defined.__module__), "__file__", None)
-    lines = [line for function in functions for line in linecache.getlines(function.__code__.co_filename)]
-    if not (file or lines):
+    if not _is_loose(defined):
+        return
+    text, values = _text(defined), dict(sorted(_values(defined)))
+    source = (f"{text}\n_values = {values}\n" if values else text).encode()
+    defined.__module__ = f"{CELL}{hashlib.sha256(source).hexdigest()[:10]}"
+    _TEXTS[defined.__module__] = text
+    SOURCES[f"plugins/{defined.__module__}/{defined.__module__}.py"] = source
+
+
+def _is_loose(defined: Any) -> bool:
+    """Whether a script or cell defines it, not a file that is imported."""
+    return defined.__module__ == "__main__" or defined.__module__ not in sys.modules
+
+
+def _text(defined: Any) -> str:
+    """Of the script or cell; UserError: it cannot be found."""
+    if defined.__module__ in _TEXTS:
+        return _TEXTS[defined.__module__]
+    if file := getattr(sys.modules.get(defined.__module__), "__file__", None):
+        return Path(file).read_text(encoding="utf-8", errors="replace")
+    files = dict.fromkeys(function.__code__.co_filename for function in _functions(defined))
+    lines = [line for file in files for line in linecache.getlines(file)]
+    if not lines:
         raise UserError(
             f"the code of {defined.__name__} cannot be found: define it in a cell of a notebook, or in a file"
         )
-    text, fixed = "".join(lines), _fixed(defined)
-    known = _KNOWN.setdefault((file or text, defined.__name__), fixed)
-    if other := sorted(name for name in known | fixed if known.get(name) != fixed.get(name)):
-        raise UserError(
-            f"{defined.__name__} is another than in an earlier run ({other[0]} differs), but records know it "
-            "by its name: give each a name of its own, or start anew"
-        )
-    if file is None:
-        source = f"{text}\n_fixed = {fixed}\n".encode()
-        defined.__module__ = f"{CELL}{hashlib.sha256(source).hexdigest()[:10]}"
-        SOURCES[f"plugins/{defined.__module__}/{defined.__module__}.py"] = source
+    return "".join(lines)
 
 
-def _fixed(defined: Any) -> dict[str, str]:
-    """Values of a class (or function) that its text may take from elsewhere: of attributes and defaults."""
-    found = {"its place": defined.__qualname__}
-    values: list[tuple[str, Any]] = [each for each in vars(defined).items() if not each[0].startswith("__")]
-    for function in _functions(defined):
-        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-        values += [(f"{function.__name__}(), default {i}", value) for i, value in enumerate(defaults)]
-    for name, value in values:
-        if isinstance(value, type) and value.__qualname__.startswith(f"{defined.__qualname__}."):
-            found |= {f"{name}.{inner}": text for inner, text in _fixed(value).items()}
-        elif isinstance(value, _VALUES) and " at 0x" not in repr(value):  # a tuple may hold functions
-            found[name] = repr(value.tolist() if isinstance(value, np.ndarray | Tensor) else value)
-    return found
+def _values(defined: Any) -> Iterator[tuple[str, str]]:
+    """What a class (with its bases) or function takes from elsewhere than its text, by name."""
+    if "<locals>" in defined.__qualname__:  # of which a text may have several
+        yield "place", defined.__qualname__
+    for part in inspect.getmro(defined) if isinstance(defined, type) else (defined,):
+        if part is not defined and not _is_loose(part):
+            continue
+        if part is not defined:
+            yield f"base {part.__name__}", hashlib.sha256(_text(part).encode()).hexdigest()
+        for name, value in vars(part).items():
+            if not name.startswith("__") and name not in TOLD and (plain := _plain(value)) != _UNKNOWN:
+                yield f"{part.__name__}.{name}", plain
+        for function in _functions(part):
+            defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+            used = {name: function.__globals__.get(name, function) for name in _globals(function.__code__)}
+            for name, value in (*enumerate(defaults), *sorted(used.items())):
+                if not isinstance(value, type) and (plain := _plain(value)) != _UNKNOWN:
+                    yield f"{part.__name__}.{function.__name__}() {name}", plain
+
+
+def _globals(code: CodeType) -> set[str]:
+    """The global variables that a function and those inside it read."""
+    found = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    return found.union(*(_globals(part) for part in code.co_consts if isinstance(part, CodeType)))
+
+
+def _plain(value: Any) -> str:
+    """A value in words that are the same in every process; `_UNKNOWN` for all but plain values."""
+    if isinstance(value, np.ndarray):
+        value = np.ascontiguousarray(value)
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, Tensor):
+        own = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return f"{value.dtype} {tuple(value.shape)} {hashlib.sha256(own.tobytes()).hexdigest()}"
+    if isinstance(value, dict):
+        return f"dict({', '.join(f'{_plain(key)}: {_plain(item)}' for key, item in value.items())})"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__}({', '.join(map(_plain, value))})"
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}({', '.join(sorted(map(_plain, value)))})"
+    if isinstance(value, type):
+        return value.__qualname__
+    value = value.item() if isinstance(value, np.generic) else value
+    return repr(value) if value is None or isinstance(value, bool | int | float | str) else _UNKNOWN
 
 
 def _functions(defined: Any) -> list[FunctionType]:
@@ -82,6 +128,6 @@ def _values_around(function: FunctionType) -> list[str]:
     found = []
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # nothing is in it yet
-            if isinstance(cell.cell_contents, _VALUES):
+            if isinstance(cell.cell_contents, _AROUND):
                 found.append(name)
     return found

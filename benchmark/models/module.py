@@ -349,7 +349,8 @@ def _pieces(whole: nn.Module, splits: Sequence[str]) -> dict[str, Chain]:
             known = ", ".join(children) or "none"
             raise UserError(f"the split point '{name}' is no child{nearest(name, children)}; known: {known}")
     ordered = [name for name in children if name in splits]
-    if ordered != list(splits) or not splits or splits[0] != next(iter(split_points(whole)), None):
+    trained = [name for name, child in children.items() if any(True for _ in child.parameters())]
+    if ordered != list(splits) or not {*trained[:1], *split_points(whole)[:1]}.intersection(splits[:1]):
         raise UserError(
             f"the split points are {', '.join(splits) or 'none'}; expected children in the order "
             f"{', '.join(children)}, from the first with parameters (normalisation aside) on, each once"

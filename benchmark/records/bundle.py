@@ -23,6 +23,7 @@ import json
 import re
 import stat
 import struct
+import sys
 import zipfile
 import zlib
 from collections import Counter
@@ -30,6 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pfl_benchmark import __version__
@@ -127,25 +129,30 @@ def _plugin_files(records: Sequence[Record]) -> dict[str, bytes]:
                     "of one file each: leave its records out"
                 )
             source = found[f"plugins/{plugin}"] = SOURCES[f"plugins/{name}/{name}.py"]
-            if helper := _helper(source, Path(path).parent):
+            if helper := _helper(source):
                 raise UserError(
-                    f"the plugin {plugin} imports {helper}, a file beside it, and bundles hold plugins of "
-                    "one file each: put what it needs into the plugin"
+                    f"the plugin {plugin} imports {helper}, a file of yours, and bundles hold plugins of one "
+                    "file each: put what it needs into the plugin"
                 )
     return found
 
 
-def _helper(source: bytes, folder: Path) -> str:
-    """The name of a module in a plugin's folder that the plugin imports; empty: none."""
+def _helper(source: bytes) -> str:
+    """A module that a loaded plugin imports and that no package or other plugin brings; empty: none."""
     nodes = [*ast.walk(ast.parse(source))]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
-    own = sorted({name.partition(".")[0] for name in names})
-    return next((name for name in own if any(p.is_file() for p in _files(folder, name))), "")
+    brought = {"pfl_benchmark", *LOADED.values(), *sys.stdlib_module_names}
+    own = sorted({name.partition(".")[0] for name in names} - brought)
+    return next((name for name in own if _is_own(sys.modules.get(name))), "")
 
 
-def _files(folder: Path, module: str) -> tuple[Path, Path]:
-    return folder / f"{module}.py", folder / module / "__init__.py"
+def _is_own(module: ModuleType | None) -> bool:
+    """Whether a module is of files that no installation has put there."""
+    places = [
+        str(place) for place in (getattr(module, "__file__", None), *getattr(module, "__path__", ())) if place
+    ]
+    return bool(places) and not {"site-packages", "dist-packages"}.intersection(Path(places[0]).parts)
 
 
 def _in_order(plugins: Sequence[Path]) -> list[Path]:

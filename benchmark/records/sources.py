@@ -131,14 +131,14 @@ def _meaning(source: bytes) -> str:
 # Of nodes: what is for readers and type checkers, and what not all versions of Python have.
 _FOR_READERS = {"annotation", "returns", "type_comment", "type_params", "kind", "simple"}
 
-_TOLD = ("group", "publication", "pseudocode")  # what a method says of itself
+TOLD = ("group", "publication", "pseudocode")  # what a method says of itself
 
 
 def _told(part: Any, inside: type | None = None) -> Any:
     """A part of a syntax tree as nested lists, without what decides no float.
 
     That is: docstrings, annotations, imports, ``__all__``, ``if TYPE_CHECKING``, what errors say, and what a
-    method says of itself (`_TOLD`). Any other field of a class keeps its name and default.
+    method says of itself (`TOLD`). Any other field of a class keeps its name and default.
     """
     if isinstance(part, list):
         return [_told(item) for item in part if not _decides_nothing(item, inside)]
@@ -162,7 +162,7 @@ def _decides_nothing(part: Any, inside: type | None) -> bool:
         case ast.AnnAssign(value=None):
             return inside is not ast.ClassDef
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            return name == "__all__" or (inside is ast.ClassDef and name in _TOLD)
+            return name == "__all__" or (inside is ast.ClassDef and name in TOLD)
         case ast.If(test=ast.Name(id=name) | ast.Attribute(attr=name), orelse=[]):
             return name == "TYPE_CHECKING"
     return False

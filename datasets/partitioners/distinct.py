@@ -45,8 +45,8 @@ class Distinct(ByLabels):
                 f"--samples-per-client is {self.samples_per_client}, fewer than the {per_client} classes "
                 "per client: give at least one image for each"
             )
-        # Where a class has no test samples, a client is tested on the others alone, or on one of them.
-        return (samples, reason), (tested * (per_client if test.all() else 1), test_reason)
+        untested = int((test == 0).sum())  # so many of a client's classes may have no test samples
+        return (samples, reason), (tested * max(1, per_client - untested), test_reason)
 
     def room_by_classes(self, train: np.ndarray, test: np.ndarray) -> tuple[tuple[int, str], tuple[int, str]]:
         """`room` where each of the S classes a client is dealt may be the same one."""

@@ -59,6 +59,7 @@ class Domains:
             place,
             lambda: self._decoded(_rows(tables) if tables else _of_folders(folders)),
             _ARRAYS,
+            root=place,
         )
         if lacking := [name for number, name in enumerate(DOMAINS) if number not in arrays["users"]]:
             raise UserError(

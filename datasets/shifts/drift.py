@@ -89,7 +89,15 @@ class Drift(Shift):
             allowed = f"the run has {about.rounds} rounds; expected" if about.rounds else "expected"
             last = f"rounds 2 to {about.rounds}" if about.rounds else "rounds from 2 on"
             raise UserError(f"--shift {self.text}: {allowed} a drift in one of the {last}")
-        self.shift.check(dataclasses.replace(about, clients=self._count(about.clients)))
+        drifting = self._count(about.clients)
+        try:
+            self.shift.check(dataclasses.replace(about, clients=drifting))
+        except UserError as error:
+            self.shift.check(about)  # what does not depend on the share
+            raise UserError(
+                f"--shift {self.text}: {drifting} of {about.clients:,} clients drift ({error}); give a "
+                "larger share"
+            ) from error
 
     def describe(self) -> str:
         return f"from round {self.round} on {self.shift.describe()} for {100 * self.share:g} % of clients"

@@ -273,7 +273,7 @@ CASES += [
     ),
     (f"{DIGITS} --partition non-iid", ["did you mean 'dirichlet'"]),
     (f"{DIGITS} --partition pathological", ["did you mean 'distinct'"]),
-    (f"{DIGITS} --test-share 0.2", ["--dirichlet", "under --partition pooled, such as 0.3"]),
+    (f"{DIGITS} --test-share 0.2", ["--test-share asks for that partition", "or give --partition pooled"]),
     (f"{DIGITS} --least-test 2", ["'digits' has none", "--least-test asks for that partition", "drop it"]),
     ("tables quick", ["--profile quick"]),
     ("tables --quick", ["--profile quick"]),

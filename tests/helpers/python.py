@@ -18,15 +18,16 @@ TINY = {
 }
 
 
-def cell(name, body, number):
-    """A class as a notebook would define it in its cell `number`."""
+def cell(name, body, number, attributes="", **scope):
+    """A class as a notebook would define it in its cell `number`; `scope` has what other cells define."""
     source = (
-        f"class {name}(Algorithm):\n"
+        f"class {name}({scope.pop('base', 'Algorithm')}):\n"
         "    name, title, reference = 'in-a-cell', 'In a cell', 'a notebook'\n"
+        f"    {attributes}\n"
         f"    def shared_layers(self):\n        return {body}\n"
     )
     file = f"<cell {number}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    scope = {"Algorithm": Algorithm, "__name__": "notebook"}
+    scope = {"Algorithm": Algorithm, "__name__": "notebook", **scope}
     exec(compile(source, file, "exec"), scope)
     return scope[name]

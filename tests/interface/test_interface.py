@@ -140,6 +140,52 @@ def test_a_method_in_a_cell(without_cells, tmp_path, capsys):
     assert fresh.summary["bytes_up"] < record.summary["bytes_up"]
 
 
+def by_global(value):
+    return cell("Mine", "self.network.names[:COUNT]", 3, COUNT=value)
+
+
+def by_attribute(value):
+    return cell("Mine", "self.network.names[: self.counts[0]]", 4, "counts = [COUNT]", COUNT=value)
+
+
+def by_default(value):
+    return cell(
+        "Mine", "self.network.names[: self.count()]", 5, "def count(self, n=COUNT): return n", COUNT=value
+    )
+
+
+def by_base(value):
+    return cell(
+        "Mine",
+        "super().shared_layers()",
+        7,
+        base="Base",
+        Base=cell("Base", f"self.network.names[:{value}]", 6),
+    )
+
+
+@pytest.mark.parametrize("made", [by_global, by_attribute, by_default, by_base])
+def test_what_a_cell_takes_from_others_is_code(made, without_cells, tmp_path, capsys):
+    def again(cls):
+        capsys.readouterr()
+        run(cls, results_dir=tmp_path, **TINY)
+        return "other code" in capsys.readouterr().err
+
+    first = made(1)
+    run(first, results_dir=tmp_path, **TINY)
+    assert [again(first), again(made(1)), again(made(2))] == [False, False, True]
+    assert not again(made(np.int64(1)))
+    first.more = 0.5
+    assert again(first), "the same class, changed"
+
+
+def test_a_refused_class_leaves_the_known_one(without_cells, tmp_path):
+    record = run(cell("Mine", "self.network.names[:1]", 8), results_dir=tmp_path, **TINY)
+    with pytest.raises(UserError, match="cannot be found"):
+        run(type("Other", (Algorithm,), {"name": "in-a-cell", "__module__": "none"}), **TINY)
+    assert run("in-a-cell", results_dir=tmp_path, **TINY).digest == record.digest
+
+
 @dataclass
 class NoMethod:
     name: str = "x"
@@ -183,7 +229,7 @@ def test_bad_input(records, tmp_path, without_cells):
         (lambda: run("fedavg", **{**TINY, "rounds": 0}), "^rounds is 0"),
         (
             lambda: run("fedavg", **{**TINY, "test_share": 0.2}),
-            "^test_samples_per_client has no effect",
+            "^samples_per_client has no effect",
         ),
         (lambda: run("ditto", hyper={"lam": True}, **TINY), "lam=True does not fit"),
         (lambda: run("fedavg", lr=True, **TINY), "lr is True; expected float"),

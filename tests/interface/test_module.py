@@ -115,29 +115,6 @@ def test_a_value_of_the_function_around_it(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_value_of_elsewhere(tmp_path):
-    """An attribute or a default: the text is the same, and so the record that would be read."""
-
-    def made(width, place="attribute"):
-        class Attribute(nn.Sequential):
-            size = width
-
-            def __init__(self):
-                super().__init__(nn.Flatten(), nn.Linear(64, self.size), nn.ReLU(), nn.Linear(self.size, 10))
-
-        class Default(nn.Sequential):
-            def __init__(self, size=width):
-                super().__init__(nn.Flatten(), nn.Linear(64, size), nn.ReLU(), nn.Linear(size, 10))
-
-        return {"attribute": Attribute, "default": Default}[place]
-
-    for place, what in (("attribute", "size differs"), ("default", "__init__.*default 0 differs")):
-        record = run("local", network=made(8, place), results_dir=tmp_path, **TINY)
-        assert run("local", network=made(8, place), results_dir=tmp_path, **TINY).digest == record.digest
-        with pytest.raises(UserError, match=f"is another than in an earlier run .{what}"):
-            run("local", network=made(9, place), results_dir=tmp_path, **TINY)
-
-
 def test_texts(tmp_path):
     with pytest.raises(UserError, match="cannot read texts"):
         run("fedper", dataset="synth-tweets", network=Small, results_dir=tmp_path)

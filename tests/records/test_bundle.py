@@ -4,7 +4,9 @@ import errno
 import hashlib
 import json
 import stat
+import sys
 import zipfile
+from types import ModuleType
 
 import pytest
 from answers import refused
@@ -318,23 +320,34 @@ def test_packing_says_that_a_plugin_may_have_changed_since(of_plugin, plugin, tm
     assert f"1 records of plugins, such as {folder.name}, were made by other code" in answer.err
 
 
-def test_what_a_plugin_may_be_is_told_before_anything_is_written(
-    of_plugin, plugin, tmp_path, capsys, monkeypatch
-):
-    """Its record's data are not here: packed all the same, with a note."""
+def test_nothing_is_written_where_the_code_cannot_be_told(of_plugin, plugin, tmp_path, monkeypatch):
+    def fail(*_):
+        raise UserError("something else")
+
+    monkeypatch.setattr("pfl_benchmark.resolve.code.outdated", fail)
+    assert main(["pack", str(of_plugin[0].folder), "--out", str(tmp_path / "some.zip")]) == 2
+    assert not (tmp_path / "some.zip").exists()
+
+
+def test_records_whose_data_are_not_here_are_packed(of_plugin, plugin, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("pfl_benchmark.config.network.knows_network", lambda _: False)
     out = tmp_path / "some.zip"
     assert main(["pack", str(of_plugin[0].folder), "--out", str(out)]) == 0
     assert "their method, data or network is not here" in capsys.readouterr().err
 
 
-def test_a_plugin_with_a_file_beside_it_is_refused(of_plugin, plugin, tmp_path, monkeypatch):
-    (tmp_path / "my_helper.py").touch()
-    monkeypatch.delitem(LOADED, "somewhere/mine.py")
-    monkeypatch.setitem(LOADED, str(tmp_path / "mine.py"), "mine")
-    monkeypatch.setitem(SOURCES, "plugins/mine/mine.py", b"import os\nfrom my_helper import x\n")
-    with pytest.raises(UserError, match="imports my_helper, a file beside it"):
+@pytest.mark.parametrize("place", ["here", "site-packages"])
+def test_a_plugin_that_imports_a_file_is_refused(place, of_plugin, plugin, tmp_path, monkeypatch):
+    helper = ModuleType("my_helper")
+    helper.__file__ = str(tmp_path / place / "my_helper.py")
+    monkeypatch.setitem(sys.modules, "my_helper", helper)
+    source = b"import os\nimport numpy\nfrom pfl_benchmark.method import register\nfrom my_helper import x\n"
+    monkeypatch.setitem(SOURCES, "plugins/mine/mine.py", source)
+    if place == "site-packages":
         write_bundle(of_plugin, tmp_path / "some.zip")
+    else:
+        with pytest.raises(UserError, match="imports my_helper, a file of yours"):
+            write_bundle(of_plugin, tmp_path / "some.zip")
 
 
 def test_plugins_come_after_those_that_they_import(tmp_path):
