@@ -139,10 +139,10 @@ def _draw(across: Across, out: Path) -> None:
     from pfl_benchmark.present.pictures import write_picture
     from pfl_benchmark.resolve.run import titled
 
-    blocks = len(across.scores)
     first = across.blocks.blocks[0].records
     methods = [titled(name, first[name].config.algo) for name in across.blocks.methods]
-    write_picture(critical_differences(methods, across.ranks, distance, blocks), out)
+    over = f"{len(across.means)} {across.over}"
+    write_picture(critical_differences(methods, across.ranks, distance, over), out)
 
 
 def _reference(group: Group, against: Sequence[Path]) -> Candidate | None:

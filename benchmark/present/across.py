@@ -25,7 +25,7 @@ class Standing:
     """How a method fares over all blocks.
 
     Attributes:
-        rank: mean of its ranks within blocks, 1 is the best.
+        rank: mean of its ranks within settings, 1 is the best.
         iqm, iqm_interval: interquartile mean of its accuracies (0..1); None where a setting has one seed.
         improvement, improvement_interval: probability that it is better than the reference; None of itself.
         p_holm: of the Wilcoxon test against the reference, corrected for the pairs tested; None of itself.
@@ -45,6 +45,9 @@ class Standing:
 class Across:
     """The comparison.
 
+    Ranks and tests take each setting once, with the mean over its seeds, as Demšar (JMLR 7, 2006) asks: seeds
+    of a setting are not independent. Where there is one setting alone they take its seeds.
+
     Args:
         blocks: at least two of at least two methods.
         reference: the method that others are compared with, chosen beforehand; empty: that of the best mean
@@ -52,6 +55,8 @@ class Across:
 
     Attributes:
         scores: accuracies [B, methods].
+        means: what ranks and tests take [N, methods].
+        over: what the N are, ``settings`` or ``seeds``.
         ranks: average ranks [methods].
         pairs: Wilcoxon tests, of all pairs or of those with the reference.
 
@@ -62,28 +67,25 @@ class Across:
     def __init__(self, blocks: Blocks, reference: str = "") -> None:
         _require_enough(blocks)
         self.blocks, self.scores = blocks, blocks.accuracies()
-        self.ranks = friedman.average_ranks(self.scores)
-        self.pairs = friedman.pairs(self.scores, blocks.methods.index(reference) if reference else None)
+        settings = np.array(blocks.settings)
+        names = list(dict.fromkeys(blocks.settings))
+        self.over, self.means = "seeds", self.scores
+        if len(names) > 1:
+            self.over = "settings"
+            self.means = np.array([self.scores[settings == name].mean(axis=0) for name in names])
+        self.ranks = friedman.average_ranks(self.means)
+        self.pairs = friedman.pairs(self.means, blocks.methods.index(reference) if reference else None)
         self.reference = reference or blocks.methods[int(np.argmin(self.ranks))]
 
     @cached_property
     def test(self) -> Friedman | None:
-        """The Friedman test over blocks; None of two methods."""
-        return friedman.friedman(self.scores) if len(self.blocks.methods) > 2 else None
-
-    @cached_property
-    def settings_test(self) -> Friedman | None:
-        """The Friedman test over settings, each with its mean over seeds; None where it is no other test."""
-        settings = np.array(self.blocks.settings)
-        means = np.array([self.scores[settings == name].mean(axis=0) for name in dict.fromkeys(settings)])
-        if self.test is None or not 2 <= len(means) < len(self.scores):
-            return None
-        return friedman.friedman(means)
+        """The Friedman test; None of two methods."""
+        return friedman.friedman(self.means) if len(self.blocks.methods) > 2 else None
 
     @cached_property
     def critical_difference(self) -> float | None:
         """Of average ranks, by Nemenyi; None of two methods."""
-        return friedman.critical_difference(len(self.ranks), len(self.scores)) if self.test else None
+        return friedman.critical_difference(len(self.ranks), len(self.means)) if self.test else None
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
@@ -128,8 +130,8 @@ class Across:
             "methods": [dataclasses.asdict(standing) for standing in self.standings],
             "reference": self.reference,
             "level": LEVEL,
+            "over": self.over,
             "friedman": _of(self.test),
-            "friedman_over_settings": _of(self.settings_test),
             "critical_difference": self.critical_difference,
             "groups": self.groups,
             "wilcoxon": [

@@ -40,9 +40,7 @@ def findings(found: Across) -> list[str]:
     """The tests of all methods at once, a line each."""
     if found.test is None or found.critical_difference is None:
         return ["Two methods: the Friedman test and the critical difference need three."]
-    lines = [f"Friedman test over blocks: {_words(found.test)}"]
-    if found.settings_test:
-        lines.append(f"over settings, means over seeds: {_words(found.settings_test)}")
+    lines = [f"Friedman test over {found.over}: {_words(found.test, found.over)}"]
     lines.append(f"critical difference of average ranks (Nemenyi, {LEVEL}): {found.critical_difference:.2f}")
     lines += [f"not significantly different: {', '.join(group)}" for group in found.groups]
     if not found.test.significant:
@@ -52,20 +50,20 @@ def findings(found: Across) -> list[str]:
     return lines
 
 
-def _words(test: Friedman) -> str:
+def _words(test: Friedman, over: str) -> str:
     return (
         f"χ² = {test.chi2:.2f} (p {told_p(test.p_chi2)}), Iman–Davenport F = {test.f:.2f} "
-        f"(p {told_p(test.p)}), {test.blocks} blocks"
+        f"(p {told_p(test.p)}), {test.blocks} {over}"
     )
 
 
 def remarks(found: Across) -> list[str]:
     """What readers should know of these very blocks."""
     lines = []
-    blocks = len(found.scores)
-    if (least := least_p(blocks, found.pairs)) >= LEVEL:
+    count, blocks = len(found.means), len(found.scores)
+    if (least := least_p(count, found.pairs)) >= LEVEL:
         lines.append(
-            f"{blocks} blocks are too few for the Wilcoxon tests: the smallest possible p is {least:.3f}"
+            f"{count} {found.over} are too few for the Wilcoxon tests: the smallest possible p is {least:.3f}"
         )
     if found.blocks.splits < blocks:
         lines.append(
@@ -73,7 +71,7 @@ def remarks(found: Across) -> list[str]:
         )
     counts = {found.blocks.settings.count(name) for name in found.blocks.settings}
     if len(counts) > 1:
-        lines.append("settings have different numbers of seeds: those with more count more in ranks and IQM")
+        lines.append("settings have different numbers of seeds: those with more count more in the IQM")
     if 1 in counts:
         lines.append("no bootstrap intervals: they need two seeds or more of every setting")
     if diverged := [record.folder.name for record in found.blocks.records if record.diverged]:

@@ -256,6 +256,6 @@ def test_figures_over_shifts(studied):
     assert [picture.name for picture in pictures] == [
         f"{study.name}-{name}" for name in ("ranks", "critical-difference")
     ]
-    assert "4 blocks" in pictures[1].caption
+    assert "4 settings" in pictures[1].caption
     few = dataclasses.replace(studied, records=dict([*studied.records.items()][:3]), study=study)
     assert len(make_figures(few)) == 1

@@ -76,11 +76,11 @@ def test_figures_are_those_of_the_records(tmp_path, across):
     first, *others = told["methods"]
     assert (first["improvement"], first["p_holm"], first["verdict"]) == (None, None, "")
     assert [row["improvement"] for row in others] == [0, 0]
-    assert [row["p_holm"] for row in others] == [3 * 2 / 2**6] * 2  # six differences of one sign, three pairs
-    assert told["friedman"]["p"] == pytest.approx(6.0**-5)  # the same order six times
+    assert [row["p_holm"] for row in others] == [3 * 2 / 2**3] * 2  # of one sign, three pairs
+    assert told["friedman"]["p"] == pytest.approx(6.0**-2)  # the same order three times
     assert told["friedman"]["f"] is None
-    assert told["friedman_over_settings"]["blocks"] == 3
-    assert told["critical_difference"] == pytest.approx(critical_difference(3, 6))
+    assert (told["over"], told["friedman"]["blocks"]) == ("settings", 3)
+    assert told["critical_difference"] == pytest.approx(critical_difference(3, 3))
     assert told["groups"] == [["ditto", "fedper"], ["fedper", "fedavg"]]
     assert (told["splits"], told["left_out"]) == (2, [])
 
@@ -96,8 +96,17 @@ def test_over_settings_takes_means_over_seeds(tmp_path, across):
         write_record(tmp_path, config_of(algo, seed, rounds=rounds), shares=np.full(20, level))
     told = numbers(across(tmp_path, "--json"))
     means = np.array([[0.75, 0.5625, 0.525]] * 3)
-    assert told["friedman_over_settings"]["chi2"] == pytest.approx(friedman(means).chi2)
-    assert told["friedman"]["chi2"] == pytest.approx(0)  # two opposite orders, three times each
+    assert told["friedman"]["chi2"] == pytest.approx(friedman(means).chi2)
+    assert [row["rank"] for row in told["methods"]] == [1, 2, 3]
+
+
+def test_seeds_count_where_there_is_one_setting(tmp_path, across):
+    for seed, algo in itertools.product((0, 1), ("ditto", "fedper", "fedavg")):
+        level = {"ditto": (0.6, 0.9), "fedper": (0.625, 0.5), "fedavg": (0.65, 0.4)}[algo][seed]
+        write_record(tmp_path, config_of(algo, seed, rounds=4), shares=np.full(20, level))
+    told = numbers(across(tmp_path, "--json"))
+    assert (told["over"], told["friedman"]["blocks"]) == ("seeds", 2)
+    assert told["friedman"]["chi2"] == pytest.approx(0)  # two opposite orders
 
 
 def test_a_reference_that_is_named_needs_less_correction(tmp_path, across):
@@ -107,10 +116,10 @@ def test_a_reference_that_is_named_needs_less_correction(tmp_path, across):
     assert len(told["wilcoxon"]) == 2
     rows = {row["method"]: row for row in told["methods"]}
     assert (rows["ditto"]["improvement"], rows["fedavg"]["improvement"]) == (1, 0)
-    assert rows["ditto"]["p_holm"] == 2 * 2 / 2**6
+    assert rows["ditto"]["p_holm"] == 2 * 2 / 2**3
     words = (tmp_path, "--against", folders["fedper", 5, 1], "--methods", "fedavg", "fedper", "--json")
     (row,) = [row for row in numbers(across(*words))["methods"] if row["method"] == "fedavg"]
-    assert (row["p_holm"], row["verdict"]) == (2 / 2**6, "worse")
+    assert (row["p_holm"], row["verdict"]) == (2 / 2**3, "undecided")
 
 
 def test_blocks_without_a_method_are_left_out_and_told(tmp_path, across):
@@ -171,7 +180,7 @@ def test_what_limits_the_figures_is_told(tmp_path, across):
     write_record(tmp_path, config_of("ditto", 1))
     code, _, err = across(tmp_path)
     assert code == 0
-    assert "note: 2 blocks are too few for the Wilcoxon tests: the smallest possible p is 1.000" in err
+    assert "note: 2 settings are too few for the Wilcoxon tests: the smallest possible p is 1.000" in err
     assert "note: 2 blocks have 1 splits" in err
     assert "note: no bootstrap intervals" in err
 

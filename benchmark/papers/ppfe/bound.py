@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.datasets import api as datasets
+from pfl_benchmark.engine.algorithm import Algorithm
 from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.prepare import split_of
 from pfl_benchmark.studies.dry_run import dry_run
@@ -165,6 +166,20 @@ def sizes_of(config: RunConfig, data_dir: Path | None) -> Sizes:
 
 
 def capacities_of(config: RunConfig) -> list[tuple[int, int]]:
-    """(shared, personal) parameters of each stage of the configured method, built but not trained."""
+    """(shared, personal) parameters of each stage of the configured method, built but not trained.
+
+    Raises:
+        UserError: the method does not say which parameters its clients are evaluated with.
+    """
     with dry_run(config, 1) as dry:
-        return dry.make(config.rounds).capacities()
+        method = dry.make(config.rounds)
+        made = type(method)
+        told = made.capacities is not Algorithm.capacities
+        usual = made.members is Algorithm.members and made.assemble is Algorithm.assemble
+        if not told and (method.adaptation() or not usual):
+            raise UserError(
+                f"clients of '{config.algo}' are evaluated with models of their own, whose parameters are "
+                "counted neither as shared nor as personal; expected a method that shares some layers and "
+                "keeps others, such as fedper, or one with `capacities`"
+            )
+        return method.capacities()

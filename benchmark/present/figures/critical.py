@@ -23,13 +23,13 @@ _BELOW = 0.45  # inches below a panel, where others have the label of their axis
 _HEAD = 0.42  # inches above the axis: tick labels and the critical difference
 
 
-def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: float, blocks: int) -> Picture:
+def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: float, over: str) -> Picture:
     """Average ranks on an axis, the best at the right; thick lines join methods that do not differ.
 
     Args:
         ranks: average ranks [methods], 1 is the best.
         distance: the critical difference.
-        blocks: over how many blocks ranks were averaged.
+        over: what ranks were averaged over, such as ``15 settings``.
     """
     order = np.argsort(ranks, kind="stable")
     joined = groups(ranks, distance)
@@ -50,7 +50,7 @@ def critical_differences(methods: Sequence[str], ranks: np.ndarray, distance: fl
             panel.plot(ends, [y, y], color="black", linewidth=3, solid_capstyle="butt")
         _labels(panel, [methods[place] for place in order], ranks[order], bars)
     caption = (
-        f"Average ranks by test accuracy over {blocks} blocks (a setting and a seed), 1 is the best. Thick "
+        f"Average ranks by test accuracy over {over}, 1 is the best. Thick "
         "lines join methods whose average ranks differ by less than the critical difference "
         f"CD = {distance:.2f} (Nemenyi test, {LEVEL}); it holds if the Friedman test finds a difference."
     )
@@ -65,7 +65,7 @@ def critical_difference(results: Results) -> Picture | None:
     found = Across(blocks)
     assert found.critical_difference is not None
     drawn = critical_differences(
-        found.blocks.methods, found.ranks, found.critical_difference, len(found.scores)
+        found.blocks.methods, found.ranks, found.critical_difference, f"{len(found.means)} {found.over}"
     )
     return replace(drawn, caption=results.profile.warned(drawn.caption))
 

@@ -11,6 +11,7 @@ from pfl_benchmark.studies.blocks import Block, Blocks
 from pfl_benchmark.studies.results import Results
 from pfl_benchmark.studies.statistics import LEVEL
 
+_MEANS = {"settings": " (means over seeds)", "seeds": ""}
 LEAST = 4  # settings; statistics over fewer say little
 HEADS = ("average rank", "interquartile mean", "interval", "P(better)", "p")
 _FIELDS = (
@@ -23,13 +24,15 @@ def over_settings(results: Results) -> Table:
     """As ``compare --across``; no figures where fewer than four settings have a record of every method."""
     blocks = blocks_of(results)
     settings = len(set(blocks.settings))
-    count = f"{settings} of {len(results.columns)} settings have a record of every method"
+    few = len(blocks.methods) < len(results.rows)
+    every = f"each of {len(blocks.methods)} methods" if few else "every method"
+    count = f"{settings} of {len(results.columns)} settings have a record of {every}"
     if settings < LEAST or len(blocks.methods) < 2:
         text = f"{count}; statistics over settings need {LEAST}."
         rows = [(Cell(name), *(Cell(reason=text) for _ in HEADS)) for name in results.rows]
     else:
         found = Across(blocks)
-        text = f"{count}: {len(blocks.blocks)} blocks of a setting and a seed. {explanation(found)}"
+        text = f"{count}, {len(blocks.blocks)} with their seeds. {explanation(found)}"
         rows = [row_of(standing) for standing in found.standings]
     return Table(
         title="Over settings",
@@ -58,11 +61,12 @@ def explanation(found: Across) -> str:
     methods = len(found.blocks.methods)
     corrected = "all pairs" if 2 * len(found.pairs) == methods * (methods - 1) else "the comparisons with it"
     text = (
-        f"Test accuracy {SELECTION}. Average rank: within blocks, 1 is best. Interquartile mean of accuracy "
-        "in %, with its 95 % bootstrap interval (runs drawn within settings, two seeds or more of each). "
+        f"Test accuracy {SELECTION}. Average rank: within {found.over}{_MEANS[found.over]}, 1 is best. "
+        "Interquartile mean of accuracy in %, not normalised by setting, with its 95 % bootstrap interval "
+        "(runs drawn within settings, two seeds or more of each). "
         f"P(better): probability in % that a run is better than one of {found.reference}, averaged over "
-        f"settings. p: Wilcoxon signed-rank test over blocks against {found.reference}, Holm-corrected for "
-        f"{corrected}; seeds of one setting are not independent."
+        f"settings. p: Wilcoxon signed-rank test over {found.over} against {found.reference}, Holm-corrected "
+        f"for {corrected}."
     )
     if found.test is None or found.critical_difference is None:
         return text

@@ -103,7 +103,7 @@ def run_studies(profile: Profile, seeds: Iterable[int], tie: float = TIE) -> pd.
 
 
 def summarise(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Mean and standard deviation over seeds (0 for a single one) of one study's rows, point by point.
+    """Mean and standard deviation over seeds (None for a single one) of one study's rows, point by point.
 
     Returns:
         Per point ``clients`` or ``r_p``, whichever is varied, and ``<method>_mean`` and ``<method>_std``.
@@ -115,7 +115,7 @@ def summarise(rows: pd.DataFrame) -> list[dict[str, Any]]:
         for method in METHODS:
             found = rows.loc[(rows[varied] == value) & (rows["method"] == method), "mse"].to_numpy()
             point[f"{method}_mean"] = float(found.mean())
-            point[f"{method}_std"] = float(found.std(ddof=1)) if len(found) > 1 else 0.0
+            point[f"{method}_std"] = float(found.std(ddof=1)) if len(found) > 1 else None
         points.append(point)
     return points
 

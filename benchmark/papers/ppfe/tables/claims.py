@@ -67,6 +67,8 @@ def claims(results: Results) -> Table:
     )
     if any(finding.found < finding.wanted for finding in findings):
         text += " (n of m): so many of the others have a record; such a claim can be reversed, not hold."
+    if any(finding.papers and finding.papers[1] < 0 for finding in findings):
+        text += " Where the paper's figure is negative, its table contradicts its text."
     if any(open_.values()):
         text += f" {sum(open_.values())} comparisons of the paper have no record here."
     several = len(results.seeds) > 1
