@@ -48,7 +48,9 @@ class Results:
         titles = [variant.title for variant in self.grid.variants]
         if not self.study.ranked:
             return titles
-        return sorted(titles, key=lambda title: self.mean(title, self.columns[0]) or 0.0, reverse=True)
+        begun = {row for row, _ in (*self.records, *self.failed)}
+        titles = [title for title in titles if title in begun] or titles
+        return sorted(titles, key=lambda title: self.level(title, self.columns[0]) or 0.0, reverse=True)
 
     @property
     def columns(self) -> list[str]:
@@ -97,9 +99,29 @@ class Results:
         values = self.values(row, column, metric)
         return mean_and_std(values)[0] if values else None
 
+    @cached_property
+    def shared(self) -> Mapping[str, set[int]]:
+        """By column the seeds that all of its rows with records have."""
+        found: dict[str, set[int]] = {}
+        for (_, column), records in self.records.items():
+            found[column] = found.get(column, {*records}) & {*records}
+        return found
+
+    def differs(self, column: str) -> bool:
+        """Whether some rows of a column have other seeds than others."""
+        seeds = self.shared.get(column, set())
+        return any({*found} != seeds for place, found in self.records.items() if place[1] == column)
+
+    def level(self, row: str, column: str, metric: str = "accuracy") -> float | None:
+        """Mean over the seeds that all rows of a column have, if any: what rows are compared by."""
+        found = self.records.get((row, column), {})
+        shared = [record for seed, record in found.items() if seed in self.shared[column]]
+        values = [float(record.summary[metric]) for record in shared or found.values()]
+        return mean_and_std(values)[0] if values else None
+
     def means(self, metric: str = "accuracy") -> pd.DataFrame:
-        """Means over seeds, rows × columns, NaN where there is no record."""
-        values = {column: [self.mean(row, column, metric) for row in self.rows] for column in self.columns}
+        """The `level` of all places, rows × columns, NaN where there is no record."""
+        values = {column: [self.level(row, column, metric) for row in self.rows] for column in self.columns}
         return pd.DataFrame(values, index=self.rows, dtype=float)
 
     @cached_property

@@ -136,7 +136,8 @@ def ranks(results: Results) -> Table:
     found = ranks_by_column(results.means())
     columns = [str(name) for name in found.columns if name != "average"]
     text = "Rank by mean test accuracy, 1 is best; ties share their mean. "
-    text += f"Only settings that all methods have: {len(columns)} of {len(results.columns)}."
+    every = "all methods" if len(found) == len(results.rows) else f"the {len(found)} methods with any record"
+    text += f"Only settings that {every} have: {len(columns)} of {len(results.columns)}."
     ranked, rows = found.to_dict("index"), []
     for method in results.rows:
         if method not in ranked:

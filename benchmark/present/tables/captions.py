@@ -170,7 +170,7 @@ def notes(results: Results) -> tuple[str, ...]:
     lines = []
     most = max(map(len, results.records.values()), default=0)
     short = [place for place, found in results.records.items() if len(found) < most]
-    marked = [p for p in short if len(results.records[p]) < most_seeds(results, p[1])]
+    marked = [p for p in results.records if lacks_seeds(results, *p)]
     if marked:
         lines.append(f"‡ fewer seeds than others of the setting: {_places(results, marked)}")
     if rest := [place for place in short if place not in marked]:
@@ -188,9 +188,10 @@ def divergence(results: Results) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def most_seeds(results: Results, column: str) -> int:
-    """The most seeds that any row of a column has."""
-    return max((len(found) for place, found in results.records.items() if place[1] == column), default=0)
+def lacks_seeds(results: Results, row: str, column: str) -> bool:
+    """Whether a place has records, but not of all seeds of which another row of the column has one."""
+    others = (found for place, found in results.records.items() if place[1] == column)
+    return 0 < len(results.at(row, column)) < len(set().union(*others))
 
 
 def absent(results: Results) -> tuple[str, ...]:

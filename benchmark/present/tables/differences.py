@@ -7,7 +7,7 @@ from pfl_benchmark.present.tables.captions import (
     SELECTION,
     TEST,
     caption,
-    most_seeds,
+    lacks_seeds,
     notes,
     reason,
 )
@@ -75,6 +75,6 @@ def _cell(results: Results, place: Place, test: Comparison | None) -> Cell:
         "signed",
         beside=p,
         tied=not test.significant,
-        short=len(results.at(*place)) < most_seeds(results, column),
+        short=lacks_seeds(results, *place),
         facts={"setting": column, "reference": reference, "method": row, **facts_of(test)},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pfl_benchmark.present.tables.captions import caption, most_seeds, notes, reason
+from pfl_benchmark.present.tables.captions import caption, lacks_seeds, notes, reason
 from pfl_benchmark.render.forms import percent
 from pfl_benchmark.render.table import MISSING, Cell, Head, Plain, Table
 from pfl_benchmark.studies.results import Place, Results
@@ -36,10 +36,10 @@ def cells_of(
         diverged = {row for row in found if results.unsound(row, column)}
         moments = {row: mean_and_std(some) for row, some in found.items()}
         judged = larger_is_better is not None and _is_judged(results, column)
+        levels = {row: _as_printed(_level(results, (row, column), some)) for row, some in found.items()}
         best = (max if larger_is_better else min)(
-            (_as_printed(mean) for row, (mean, _) in moments.items() if row not in diverged), default=None
+            (level for row, level in levels.items() if row not in diverged), default=None
         )
-        most = most_seeds(results, column)
         comparisons = results.comparisons[column] if tested else {}
         for row in results.rows:
             paper = papers.get((row, column)) if papers else None
@@ -49,7 +49,7 @@ def cells_of(
                 cells[row, column] = Cell(form="percent", paper=paper, reason=why, facts=facts)
                 continue
             mean, std = moments[row]
-            is_best = judged and row not in diverged and _as_printed(mean) == best
+            is_best = judged and row not in diverged and levels[row] == best
             compared = comparisons.get(row)
             level = compared is not None and not (compared.significant and compared.direction < 0)
             facts |= {
@@ -67,11 +67,18 @@ def cells_of(
                 paper=paper,
                 best=is_best,
                 tied=judged and level and not is_best and row not in diverged,
-                short=len(found[row]) < most,
+                short=lacks_seeds(results, row, column),
                 diverged=row in diverged,
                 facts=facts,
             )
     return cells
+
+
+def _level(results: Results, place: Place, values: Sequence[float]) -> float:
+    """The mean of those of a place's values, one a seed, whose seeds all rows of the column have, if any."""
+    shared = results.shared[place[1]]
+    own = [one for seed, one in zip(results.records[place], values, strict=False) if seed in shared]
+    return mean_and_std(own or values)[0]
 
 
 def scaled(share: float | None) -> float | None:
@@ -91,6 +98,8 @@ def _is_judged(results: Results, column: str) -> bool:
 
 def bold(what: str, line: str, results: Results) -> str:
     """The caption's sentence on bold figures."""
+    if any(results.differs(column) for column in results.begun):
+        line += ", by the seeds that all of its methods have"
     if all(_is_judged(results, column) for column in results.begun):
         return f"Bold: {what} of its {line}."
     return f"Bold: {what} of its {line}, where more than half of the methods have a record."
