@@ -101,16 +101,16 @@ class Results:
 
     @cached_property
     def shared(self) -> Mapping[str, set[int]]:
-        """By column the seeds that all of its rows with records have."""
-        found: dict[str, set[int]] = {}
-        for (_, column), records in self.records.items():
-            found[column] = found.get(column, {*records}) & {*records}
-        return found
+        """By column the seeds that all of its rows with records have; rows that diverged do not count."""
+        found: dict[str, list[set[int]]] = {column: [] for _, column in self.records}
+        for place, records in self.records.items():
+            found[place[1]] += [{*records}] * (place not in self.failed)
+        return {column: set.intersection(*seeds) if seeds else set() for column, seeds in found.items()}
 
     def differs(self, column: str) -> bool:
         """Whether some rows of a column have other seeds than others."""
-        seeds = self.shared.get(column, set())
-        return any({*found} != seeds for place, found in self.records.items() if place[1] == column)
+        others = [place for place in self.records if place[1] == column and place not in self.failed]
+        return any({*self.records[place]} != self.shared[column] for place in others)
 
     def level(self, row: str, column: str, metric: str = "accuracy") -> float | None:
         """Mean over the seeds that all rows of a column have, if any: what rows are compared by."""

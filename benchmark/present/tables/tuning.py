@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from pfl_benchmark.present.tables.captions import SELECTION, TEST, lacks_seeds, reason
+from pfl_benchmark.present.tables.captions import SELECTION, TEST, reason
 from pfl_benchmark.present.tables.places import facts_of, heads, lines_table, rules_between, scaled
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import Cell, Head, Table
@@ -138,7 +138,6 @@ def _figure(
         "percent",
         best=mean is not None and mean == best,
         tied=bool(test and not test.significant),
-        short=lacks_seeds(results, *place),
         diverged=mean is not None and results.unsound(*place),
         reason=reason(results, place),
         facts={field: scaled(mean), **tested},
