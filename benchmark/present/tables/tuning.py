@@ -109,11 +109,12 @@ def _best_finished(results: Results, rows: Sequence[str], column: str) -> float 
 
 
 def _best(results: Results, places: Sequence[Place]) -> float | None:
-    """The largest mean of some places; None unless all have records, and of the same seeds."""
+    """The largest mean of the places that did not diverge; None unless all have records of the same seeds."""
     seeds = {tuple(results.records.get(place, ())) for place in places}
     if len(seeds) > 1 or () in seeds:
         return None
-    return max(mean for place in places if (mean := results.mean(*place)) is not None)
+    sound = (place for place in places if not results.unsound(*place))
+    return max((mean for place in sound if (mean := results.mean(*place)) is not None), default=None)
 
 
 def _figure(
@@ -131,14 +132,14 @@ def _figure(
         test: against the default.
         of: what the names of the test's facts end in.
     """
-    mean = results.mean(*place)
+    mean, diverged = results.mean(*place), bool(results.at(*place)) and results.unsound(*place)
     tested = {f"{name}{of}": value for name, value in facts_of(test).items()}
     return Cell(
         mean,
         "percent",
-        best=mean is not None and mean == best,
+        best=mean is not None and mean == best and not diverged,
         tied=bool(test and not test.significant),
-        diverged=mean is not None and results.unsound(*place),
+        diverged=diverged,
         reason=reason(results, place),
         facts={field: scaled(mean), **tested},
     )
