@@ -161,7 +161,9 @@ class DocumentParts:
         if name == _CURVES:
             return _Part("", "Learning curves of the runs in the main table", PICTURE, figure.to_png())
         plain = dataclasses.replace(results, study=dataclasses.replace(results.study, paper=None))
-        table = dataclasses.replace(make_table(plain, "accuracy"), caption=_CAPTION, notes=())
+        table = make_table(plain, "accuracy")
+        marked = any(cell.short or cell.diverged for cell in table.cells)  # which notes explain
+        table = dataclasses.replace(table, caption=_CAPTION, notes=table.notes if marked else ())
         return _Part(f"**{table.title}.**\n\n{body(table)}")
 
     def _computed(self, study: str, store: Store) -> tuple[list[Table], list[Picture]]:

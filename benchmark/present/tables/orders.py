@@ -16,7 +16,7 @@ from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import MISSING, Cell, Plain, Table
 from pfl_benchmark.studies.grid import Column
 from pfl_benchmark.studies.results import Results
-from pfl_benchmark.studies.statistics import ranked
+from pfl_benchmark.studies.statistics import DIGITS, ranked
 
 Scores = Mapping[str, float]  # by method
 _ORDER = ("pairs in the same order", "methods at the same rank", "largest move", "first stays first")
@@ -160,5 +160,6 @@ def _ranked(values: Mapping[str, object]) -> dict[str, float]:
 
 def _concordant(a: Scores, b: Scores) -> float:
     """Share of pairs of methods that have the same order in both; half of those that tie in one alone."""
-    signs = [(np.sign(a[m] - a[n]), np.sign(b[m] - b[n])) for m, n in itertools.combinations(a, 2)]
+    found = [{name: round(value, DIGITS) for name, value in scores.items()} for scores in (a, b)]
+    signs = [[np.sign(one[m] - one[n]) for one in found] for m, n in itertools.combinations(a, 2)]
     return fmean(1.0 if x == y else 0.5 * (0 in (x, y)) for x, y in signs)
