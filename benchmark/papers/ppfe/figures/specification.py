@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.render.style import GREY, LOOKS, PAGE, SMALL
-from pfl_benchmark.studies.results import Results
+from pfl_benchmark.studies.results import Place, Results
 
 _ROW, _AROUND = 0.135, 0.85  # inches: a variant, and what stands around all of them
 _DEFAULT, _OTHER = LOOKS[3].color, LOOKS[1].color
@@ -23,10 +26,9 @@ def specification_curve(results: Results) -> Picture | None:
     default = rows[0] if rows else ""
     columns = [column for column in results.columns if results.at(default, column)]
     rows = [row for row in rows if any(results.at(row, column) for column in columns)]
-    places = [(row, column) for row in (*rows, *others) for column in columns if results.at(row, column)]
     if not columns:
         return None
-    results = results.restricted(places)
+    results = _same_seeds(results, rows, columns)
     gains = {row: _mean_gain(results, row, default, columns) for row in rows}
     rows.sort(key=gains.__getitem__)
     with styled():
@@ -45,6 +47,18 @@ def specification_curve(results: Results) -> Picture | None:
     )
     name = f"{results.study.name}-specification-curve"
     return Picture(name, results.study.title, results.profile.warned(caption), figure)
+
+
+def _same_seeds(results: Results, rows: list[str], columns: list[str]) -> Results:
+    """Of each setting only the seeds that all variants of PPFE have; other methods may lack some of them."""
+    found: dict[Place, Mapping[int, Record]] = {}
+    for column in columns:
+        own = results.restricted([(row, column) for row in rows if results.at(row, column)])
+        seeds = {seed for records in own.records.values() for seed in records}
+        for place, records in results.records.items():
+            if place[1] == column and (kept := {s: record for s, record in records.items() if s in seeds}):
+                found[place] = kept
+    return dataclasses.replace(results, records=found)
 
 
 def _mean_gain(results: Results, row: str, default: str, columns: list[str]) -> float:
@@ -73,7 +87,8 @@ def _panel(
             continue
         color = _DEFAULT if row == default else GREY
         panel.plot(100 * mean, y, marker="o", markersize=3.5, linestyle="", color=color)
-    panel.axvline(100 * (results.mean(default, column) or 0), color=_DEFAULT, linewidth=0.8)
+    if (mean := results.mean(default, column)) is not None:
+        panel.axvline(100 * mean, color=_DEFAULT, linewidth=0.8)
     if best:
         panel.axvline(100 * best[0], color=_OTHER, linewidth=1, linestyle="--")
     words = f"\n{best[1]}: {100 * best[0]:.1f}" if best else ""
