@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = (
         "update tables and figures in documents: the main table between the lines "
         "'<!-- main table: begin -->' and '<!-- main table: end -->', its learning curves with 'main "
-        "picture' instead; for others, write 'table NAME' or 'figure NAME'"
+        "picture' instead; for others, write 'table NAME' or 'figure NAME'; --only leaves parts of other "
+        "studies as they are"
     )
     add_flag(more, "--into FILE ...", text, path, default=[])
     text = "publish a Weights & Biases Report of these tables and of the runs logged to that project"
@@ -65,7 +66,7 @@ def execute(arguments: argparse.Namespace) -> None:
     studies = find_studies(arguments.only, profile)
     root = arguments.results_dir or Path("results") / profile.name
     entity, project = destination(arguments.wandb) if arguments.wandb else ("", "")
-    parts = DocumentParts(arguments.into, profile)
+    parts = DocumentParts(arguments.into, profile, [study.name for study in studies] * bool(arguments.only))
     store = _read_store(root, profile.name)
     seeds = None if arguments.seeds is None else tuple(range(arguments.seeds))
 

@@ -48,9 +48,13 @@ class Results:
         titles = [variant.title for variant in self.grid.variants]
         if not self.study.ranked:
             return titles
-        begun = {row for row, _ in (*self.records, *self.failed)}
-        titles = [title for title in titles if title in begun] or titles
+        titles = [title for title in titles if title in self.tried] or titles
         return sorted(titles, key=lambda title: self.level(title, self.columns[0]) or 0.0, reverse=True)
+
+    @cached_property
+    def tried(self) -> set[str]:
+        """The rows that have any record, or a run that was stopped."""
+        return {row for row, _ in (*self.records, *self.failed)}
 
     @property
     def columns(self) -> list[str]:

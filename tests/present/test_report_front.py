@@ -8,6 +8,7 @@ from own_studies import MAIN
 from record_folders import write_record
 
 from pfl_benchmark.cli import main
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.present.figures import make_figures
 from pfl_benchmark.present.page.front import PICTURE, DocumentParts, table_names
 from pfl_benchmark.present.tables import make_table
@@ -27,6 +28,20 @@ def write_parts(document, profile, store):
     parts = DocumentParts([document], profile)
     parts.make(store)
     return parts.write(store.root)
+
+
+def test_only_parts_of_chosen_studies_are_renewed(root, tmp_path):
+    document = tmp_path / "README.md"
+    name = next(name for name in table_names(QUICK) if not name.startswith("main"))
+    other = f"<!-- table {name}: begin -->\nolder\n<!-- table {name}: end -->\n"
+    document.write_text(TEXT + other)
+    parts = DocumentParts([document], QUICK, ["main"])
+    parts.make(Store.scan(root))
+    assert parts.write(root) == [(document, ["main table"], [])]
+    assert document.read_text().endswith(other)
+    document.write_text(TEXT)
+    with pytest.raises(UserError, match=r"has no table or figure of sweep; .* its studies: main"):
+        DocumentParts([document], QUICK, ["sweep"])
 
 
 @pytest.fixture

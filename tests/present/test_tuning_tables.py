@@ -66,15 +66,14 @@ def test_rates_are_held_against_the_methods_default(tmp_path):
     assert list(shown.loc["Staged"]) == ["**70.00**", "60.00", "60.00 †"]
     assert list(shown.loc["FedAvg"]) == ["**60.00** †", "**60.00**", "**60.00** †"]
     assert list(shown.loc["FedRep"]) == ["80.00", "90.00", "–"]
-    assert set(shown.loc["Ditto"]) == {"–"}
+    assert "Ditto" not in shown.index, "a method without any record"
     errors = facts_frame(table).set_index("method")[f"standard_error, {grid.columns[0].title}"]
     assert errors["Local Only"] == pytest.approx(10 / np.sqrt(config.clients - 1))
     gains = facts_frame(table).set_index("method")[f"difference, {grid.columns[0].title}"]
     assert (gains["Local Only"], gains["Staged"]) == pytest.approx((-10, 10))
     assert errors["Staged"] == pytest.approx(0)  # every client gains as much
-    assert np.isnan(errors["Ditto"])
     spent = facts_frame(table).set_index("method")["samples"]
-    assert spent["Local Only"] > spent["FedRep"] > spent["Ditto"] == 0
+    assert spent["Local Only"] > spent["FedRep"] > 0
 
 
 def test_points_are_held_against_the_methods_default(tmp_path):
@@ -96,9 +95,9 @@ def test_points_are_held_against_the_methods_default(tmp_path):
     ppfe = shown.loc["Staged"]
     assert list(ppfe["accuracy"])[:3] == ["50.00", "60.00", "–"]
     assert list(ppfe["against default"])[1:] == ["+10.00 (0.00)", *["–"] * (len(ppfe) - 2)]
-    assert set(shown.loc["FedRep", "p"]) == {"", "–"}
+    assert "FedRep" not in shown.index.get_level_values("method"), "a method without any record"
     spent = facts_frame(table).groupby("method")["samples"].sum()
-    assert spent["Ditto"] > spent["Staged"] > spent["FedRep"] == 0
+    assert spent["Ditto"] > spent["Staged"] > 0
     starts = [place for place, point in enumerate(printed_frame(table)["point"]) if point == "default"]
     assert list(table.rules) == starts[1:]
 

@@ -92,23 +92,29 @@ def _named(made: Iterable[Made], name: str, kind: str, root: Path) -> Made:
     return by_name[name]
 
 
+def _is_made(part: str) -> bool:
+    return part in (_FRONT, _CURVES) or part.startswith((_TABLE, _FIGURE))
+
+
 class DocumentParts:
     """The generated parts of some documents.
+
+    Args:
+        only: names of studies; parts of others stay as they are. Empty: all parts are renewed.
 
     Raises:
         UserError: a document cannot be read, has none of these parts, or an unknown one.
     """
 
-    def __init__(self, paths: Iterable[Path], profile: Profile) -> None:
-        self._profile, self._tables = profile, table_names(profile)
+    def __init__(self, paths: Iterable[Path], profile: Profile, only: Iterable[str] = ()) -> None:
+        self._profile, self._tables, self._only = profile, table_names(profile), {*only}
         documents = [Document(path) for path in dict.fromkeys(paths)]
         self._wanted = [(document, self._parts(document)) for document in documents]
         self._new: dict[str, _Part] = {}
 
     def _parts(self, document: Document) -> list[str]:
         """The names of the parts to renew."""
-        main = (_FRONT, _CURVES)
-        wanted = [name for name in document.parts if name in main or name.startswith((_TABLE, _FIGURE))]
+        wanted = [name for name in document.parts if _is_made(name)]
         if not wanted:
             raise UserError(
                 f"{document.path} needs the lines {lines_of(_FRONT)}, in this order, "
@@ -123,7 +129,23 @@ class DocumentParts:
                 )
             if name.startswith(_TABLE) and asked not in self._tables and _owner(asked, _computing()) is None:
                 raise UserError(f"{document.path}: {unknown('table', asked, self._tables)}")
-        return wanted
+        chosen = [name for name in wanted if not self._only or self._study(name) in self._only]
+        if not chosen:
+            raise UserError(
+                f"{document.path} has no table or figure of {', '.join(sorted(self._only))}; drop --only, or "
+                f"name one of its studies: {', '.join(sorted({self._study(name) for name in wanted}))}"
+            )
+        return chosen
+
+    def _study(self, name: str) -> str:
+        """The name of the study that a part is of."""
+        asked = name.partition(" ")[2]
+        if name in (_FRONT, _CURVES):
+            return "main"
+        if name.startswith(_TABLE) and asked in self._tables:
+            return self._tables[asked][0].name
+        study = _owner(asked, _drawing() if name.startswith(_FIGURE) else _computing())
+        return study.name if study else ""
 
     def make(self, store: Store, seeds: Sequence[int] | None = None) -> None:
         """Make all parts; nothing is written yet.
@@ -186,7 +208,7 @@ class DocumentParts:
             folder = document.path.parent
             document.save({name: self._new[name].markdown(root, folder) for name in wanted})
         return [
-            (document.path, wanted, [name for name in document.parts if name not in wanted])
+            (document.path, wanted, [name for name in document.parts if not _is_made(name)])
             for document, wanted in self._wanted
         ]
 

@@ -39,7 +39,7 @@ def rates(results: Results) -> Table:
     """Validation accuracy by learning rate, tested against each method's default, and the search's cost."""
     default = next(column.title for column in results.grid.columns if "lr" not in column.changes)
     rows = []
-    for method in results.rows:
+    for method in [row for row in results.rows if row in results.tried] or results.rows:
         best = _best(results, [(method, column) for column in results.columns])
         samples = {column: results.samples(method, column) for column in results.columns}
         tests = compare_with(samples, default)
@@ -64,7 +64,7 @@ def points(results: Results) -> Table:
     for variant in results.grid.variants:
         titles.setdefault(variant.algo, []).append(variant.title)
     rows: list[list[Cell]] = []
-    for own in titles.values():
+    for own in [own for own in titles.values() if results.tried & {*own}] or titles.values():
         default = own[0]
         best = _best(results, [(title, column) for title in own])
         tests = compare_with({title: results.samples(title, column) for title in own}, default)
