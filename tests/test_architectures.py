@@ -366,7 +366,10 @@ BAD = {
         {"points": ("conf", "fc")},
         r"'conf' is no child \(did you mean 'conv'\?\); known: conv, relu",
     ),
-    "not first": ({"points": ("fc1", "fc")}, "from the first with parameters on, each once"),
+    "not first": (
+        {"points": ("fc1", "fc")},
+        "normalisation aside. on, each once",
+    ),
     "disordered": ({"points": ("conv", "fc", "fc1")}, "expected children in the order conv, relu, pool"),
     "twice": ({"points": ("conv", "fc", "fc")}, "each once"),
     "none": ({"points": ()}, "the split points are none"),

@@ -173,13 +173,12 @@ def capacities_of(config: RunConfig) -> list[tuple[int, int]]:
     """
     with dry_run(config, 1) as dry:
         method = dry.make(config.rounds)
-        made = type(method)
-        told = made.capacities is not Algorithm.capacities
+        made, stages = type(method), method.capacities()
         usual = made.members is Algorithm.members and made.assemble is Algorithm.assemble
-        if not told and (method.adaptation() or not usual):
+        nothing = not any(personal for _, personal in stages)
+        if made.capacities is Algorithm.capacities and nothing and (method.adaptation() or not usual):
             raise UserError(
-                f"clients of '{config.algo}' are evaluated with models of their own, whose parameters are "
-                "counted neither as shared nor as personal; expected a method that shares some layers and "
-                "keeps others, such as fedper, or one with `capacities`"
+                f"clients of '{config.algo}' are evaluated with models that its shared and personal layers "
+                "do not tell; expected a method that shares some layers and keeps others, such as fedper"
             )
-        return method.capacities()
+        return stages

@@ -17,6 +17,11 @@ from pfl_benchmark.resolve.run import with_hyper
 # Specification, section 2.1 and 2.2: shared and personal parameters of the four stages on CIFAR-100.
 PPFE_CIFAR100 = [(1_075_044, 0), (1_062_144, 12_900), (901_248, 50_028), (209_792, 667_384)]
 
+UNTOLD = {
+    "apfl", "ditto", "fedah", "fedala", "fedavg-ft", "fedbabu", "fedcac", "feddbe", "feddwa", "feddyn",
+    "fedselect", "per-fedavg", "pfedfda", "pfedme", "phn",
+}  # fmt: skip
+
 
 @pytest.fixture
 def make(monkeypatch, tmp_path):
@@ -54,10 +59,17 @@ def test_baselines_on_cifar100_exactly(make):
     assert sum_of("local") == pytest.approx(1_075_044 + 1)
 
 
-def test_every_method_has_positive_capacities_in_every_stage(make, algo):
+@pytest.mark.parametrize("algo", sorted({*ALGORITHMS} - UNTOLD))
+def test_methods_have_positive_capacities_in_every_stage(make, algo):
     stages = capacities_of(make(algo, "digits-s2"))
     assert stages
     assert all(shared >= 0 and personal >= 0 and shared + personal > 0 for shared, personal in stages)
+
+
+@pytest.mark.parametrize("algo", sorted(UNTOLD))
+def test_methods_whose_evaluated_models_are_not_told_are_refused(make, algo):
+    with pytest.raises(UserError, match="shared and personal layers do not tell"):
+        capacities_of(make(algo, "digits-s2"))
 
 
 def test_capacities_are_of_the_methods_own_network(make):
