@@ -43,6 +43,9 @@ class RunProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         if self._status is not None:
             self._status.stop()
         if self._bar is not None:
@@ -50,7 +53,7 @@ class RunProgress:
 
     def start(self, rounds: int, done: int) -> None:
         """Say what is run and begin to count its rounds."""
-        self.__exit__()  # of what was counted before: a run may be followed twice, as a control run
+        self._stop()  # what was counted before: a run may be followed twice, as a control run
         taken_over = " | its first rounds are taken over from a run that shares them"
         beginning = f" | resumes after round {done}" if self._resumes else taken_over
         print(self._headline + beginning * bool(done), file=sys.stderr, flush=True)

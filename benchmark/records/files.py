@@ -158,7 +158,7 @@ def save_tensors(path: Path, value: Any, durable: bool = False) -> None:
 
 def save_safetensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
     """Write tensors as safetensors, atomically, with texts `about` them; UserError where that fails."""
-    package = optional("safetensors.torch", f"{path.name}")
+    package = optional("safetensors.torch", path.name)
 
     def write(temporary: Path) -> None:
         try:

@@ -49,7 +49,9 @@ class Results:
         if not self.study.ranked:
             return titles
         titles = [title for title in titles if title in self.tried] or titles
-        return sorted(titles, key=lambda title: self.level(title, self.columns[0]) or 0.0, reverse=True)
+        first = self.columns[0]
+        levels = {title: self.level(title, first, self.values(title, first)) or 0.0 for title in titles}
+        return sorted(titles, key=levels.__getitem__, reverse=True)
 
     @cached_property
     def tried(self) -> set[str]:
@@ -116,17 +118,22 @@ class Results:
         others = [place for place in self.records if place[1] == column and place not in self.failed]
         return any({*self.records[place]} != self.shared[column] for place in others)
 
-    def level(self, row: str, column: str, metric: str = "accuracy") -> float | None:
-        """Mean over the seeds that all rows of a column have, if any: what rows are compared by."""
-        found = self.records.get((row, column), {})
-        shared = [record for seed, record in found.items() if seed in self.shared[column]]
-        values = [float(record.summary[metric]) for record in shared or found.values()]
-        return mean_and_std(values)[0] if values else None
+    def level(self, row: str, column: str, values: Sequence[float]) -> float | None:
+        """Mean of a place's values, one a seed, over the seeds that all rows of the column have, if any.
+
+        This is what rows are compared by; None where there are no values.
+        """
+        seeds = self.records.get((row, column), {})
+        shared = [value for seed, value in zip(seeds, values, strict=False) if seed in self.shared[column]]
+        return mean_and_std(shared or values)[0] if values else None
 
     def means(self, metric: str = "accuracy") -> pd.DataFrame:
         """The `level` of all places, rows × columns, NaN where there is no record."""
-        values = {column: [self.level(row, column, metric) for row in self.rows] for column in self.columns}
-        return pd.DataFrame(values, index=self.rows, dtype=float)
+        levels = {
+            column: [self.level(row, column, self.values(row, column, metric)) for row in self.rows]
+            for column in self.columns
+        }
+        return pd.DataFrame(levels, index=self.rows, dtype=float)
 
     @cached_property
     def comparisons(self) -> dict[str, dict[str, Comparison]]:

@@ -36,7 +36,7 @@ def cells_of(
         diverged = {row for row in found if results.unsound(row, column)}
         moments = {row: mean_and_std(some) for row, some in found.items()}
         judged = larger_is_better is not None and _is_judged(results, column)
-        levels = {row: _as_printed(_level(results, (row, column), some)) for row, some in found.items()}
+        levels = {row: _as_printed(results.level(row, column, some) or 0.0) for row, some in found.items()}
         best = (max if larger_is_better else min)(
             (level for row, level in levels.items() if row not in diverged), default=None
         )
@@ -72,13 +72,6 @@ def cells_of(
                 facts=facts,
             )
     return cells
-
-
-def _level(results: Results, place: Place, values: Sequence[float]) -> float:
-    """The mean of those of a place's values, one a seed, whose seeds all rows of the column have, if any."""
-    shared = results.shared[place[1]]
-    own = [one for seed, one in zip(results.records[place], values, strict=False) if seed in shared]
-    return mean_and_std(own or values)[0]
 
 
 def scaled(share: float | None) -> float | None:
