@@ -211,19 +211,26 @@ def test_the_largest_lambda_among_equals_is_taken():
     assert (strict["validation_mse"] <= loose["validation_mse"]).all()
     assert (loose["validation_mse"] <= 1.05 * strict["validation_mse"]).all()
     assert (strict["lambda"] <= loose["lambda"]).all()
-    assert (
-        blind["lambda"]
-        == pd.Series(
-            {"local": 1e3, "fedavg": 1e3, **dict.fromkeys(("fedavg-ft", "ppfe", "ppfe-one-lambda"), 1e4)}
-        )
-    ).all()
+    small = dict.fromkeys(("local", "local-own-lambda", "fedavg"), 1e3)
+    assert blind["lambda"].to_dict() == {**dict.fromkeys(METHODS, 1e4), **small}
+
+
+def test_a_client_alone_chooses_its_lambda_by_its_own_samples():
+    """One client has the same λ either way; of several, each has the best of its own."""
+    profile = Profile({"A": Study("", (1, 6), (0.5,), 20)}, seeds=1)
+    rows = run_studies(profile, [0]).set_index(["clients", "method"])
+    own, shared = (
+        rows.loc[(slice(None), name), :].droplevel("method") for name in ("local-own-lambda", "local")
+    )
+    pd.testing.assert_series_equal(own.loc[1], shared.loc[1])  # alone is all there is
+    assert own.loc[6, "validation_mse"] < shared.loc[6, "validation_mse"]
 
 
 def test_figures_show_every_method_and_the_floor(reference_run):
     for picture in (clients_picture(reference_run), ratio_picture(reference_run)):
         (axes,) = picture.figure.axes
         _, titles = axes.get_legend_handles_labels()
-        assert sorted(titles) == sorted(METHODS.values())
+        assert sorted(titles) == sorted({*METHODS.values()} - {METHODS["local-own-lambda"]})
         floor = [line for line in axes.lines if [*line.get_ydata()] == [NOISE_VARIANCE] * 2]
         assert len(floor) == 1
 

@@ -153,7 +153,8 @@ def _notes(tie: float) -> str:
     return (
         f"d = {DIMENSION}, noise variance {NOISE_VARIANCE:g} (the smallest error possible). All points of a "
         "study and seed have the same draws. λ is chosen for each method on a held-out fifth of the training "
-        f"samples: {chosen}; the fit is then repeated on all samples. PPFE, one λ: one is chosen and halved "
+        f"samples of all clients: {chosen}; the fit is then repeated on all samples. Local Only, own λ: each "
+        "client chooses on its own held-out fifth. PPFE, one λ: one is chosen and halved "
         "from stage to stage; PPFE's first stage has FedAvg's instead. PPFE sends "
         f"{STAGES * DIMENSION} floats a client in {STAGES} stages, FedAvg and FedAvg+FT "
         f"(not in the paper) {DIMENSION} in one, Local Only none."

@@ -44,7 +44,8 @@ def tables(numbers: pd.DataFrame, profile: Profile) -> list[Table]:
         f"{profile.warning} Mean squared test error of ridge regressions, mean over clients; smaller is "
         f"better, bold: smallest of its row. Noise floor: {NOISE_VARIANCE:g}. K clients, personalization "
         f"ratio r_p, n_k training samples each. {many} {', '.join(map(str, seeds))}. The paper prints no "
-        "numbers for this study, and has no FedAvg+FT in it."
+        "numbers for this study, and has no FedAvg+FT in it. λ is chosen on the validation data of all "
+        "clients; own λ: by each client on its own."
     )
     return [
         Table(

@@ -14,7 +14,7 @@ from pfl_benchmark.papers.ppfe.synthetic.study import METHODS
 from pfl_benchmark.render.picture import Picture, styled
 from pfl_benchmark.render.style import COLUMN, GREY, SMALL, looks
 
-_LOOKS: dict[str, dict[str, Any]] = {
+_LOOKS: dict[str, dict[str, Any]] = {  # Local Only with own λ, next to Local Only, is in the table alone
     "local": {"marker": "s"},
     "fedavg": {"marker": "^"},
     "fedavg-ft": {"marker": "v", "linewidth": 4.5, "markersize": 7},  # wide: PPFE is nearly the same

@@ -30,7 +30,9 @@ METHODS = {
     "fedavg-ft": "FedAvg+FT",
     "ppfe": "PPFE",
     "ppfe-one-lambda": "PPFE, one λ",
+    "local-own-lambda": "Local Only, own λ",
 }
+ALONE = {"local-own-lambda"}  # a client's λ by its own held-out samples; else one λ by those of all clients
 
 Part = tuple[np.ndarray, np.ndarray]  # features [K, n, d] and responses [K, n]
 
@@ -89,8 +91,8 @@ def run_studies(profile: Profile, seeds: Iterable[int], tie: float = TIE) -> pd.
         ``r_p`` (text: a number, or U(0,1)), ``method``, ``seed``, ``mse`` (test error, mean over clients),
         ``mse_std`` (its standard deviation over clients), ``lambda`` (the one chosen: of all stages for
         Local, FedAvg and PPFE with one λ, which halves it from stage to stage; of the personal step for
-        FedAvg+FT and of stage 2 for PPFE, which begin with FedAvg's), ``validation_mse`` (what has chosen
-        it).
+        FedAvg+FT and of stage 2 for PPFE, which begin with FedAvg's; the median over clients where each
+        chooses its own), ``validation_mse`` (what has chosen it, mean over clients).
     """
     rows = []
     for seed in seeds:
@@ -158,12 +160,17 @@ def _compare(fitted: Ridge, held_out: Part, whole: Ridge, test: Part, tie: float
         "fedavg-ft": (fine_tuned, PERSONAL_GRID),
         "ppfe": (staged, PERSONAL_GRID),
         "ppfe-one-lambda": (one_lambda, PERSONAL_GRID),
+        "local-own-lambda": (local, GRID),
     }
+    clients = np.arange(len(whole.target))
     rows: list[dict[str, object]] = []
     for name, (fit, grid) in methods.items():
-        validation = errors(fit(fitted, grid), *held_out).mean(axis=0)
-        best = np.flatnonzero(validation <= validation.min() * (1 + tie))[-1:]
-        mse = errors(fit(whole, grid[best]), *test)[:, 0]
+        validation = errors(fit(fitted, grid), *held_out)
+        if name not in ALONE:
+            validation = validation.mean(axis=0, keepdims=True)
+        equal = validation <= validation.min(axis=1, keepdims=True) * (1 + tie)
+        best = len(grid) - 1 - equal[:, ::-1].argmax(axis=1)  # largest λ among equals: [1] or [K]
+        mse = errors(fit(whole, grid[best]), *test)[clients, clients % len(best)]
         if name == "fedavg":
             common = grid[best[0]]
         rows.append(
@@ -171,8 +178,8 @@ def _compare(fitted: Ridge, held_out: Part, whole: Ridge, test: Part, tie: float
                 "method": name,
                 "mse": float(mse.mean()),
                 "mse_std": float(mse.std()),
-                "lambda": float(grid[best[0]]),
-                "validation_mse": float(validation[best[0]]),
+                "lambda": float(np.median(grid[best])),
+                "validation_mse": float(np.take_along_axis(validation, best[:, None], axis=1).mean()),
             }
         )
     return rows
