@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up everything this project needs, then runs a profile of the benchmark or its tests.
 set -euo pipefail
+case "${PFL_PYTHON:-}" in [!/]*/*) PFL_PYTHON=$PWD/$PFL_PYTHON ;; esac # named from the caller's folder
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 usage() {
@@ -15,9 +16,9 @@ usage: ./run_all.sh [--profile quick|lite|paper] [options of `python -m benchmar
   --profile paper  all tables and figures at the paper's scale; finished runs are not repeated
   --only STUDY ... only these studies (`python -m benchmark list studies` names them)
   --seeds N        number of seeds
-  --results-dir D  folder for records, tables and figures (default: results/PROFILE). results/paper holds our
-                   records and refuses runs on another copy of their data: use a new folder for those,
-                   such as results/mine
+  --results-dir D  folder for records, tables and figures (default: results/PROFILE); a relative one begins at this
+                   checkout. results/paper holds our records and refuses runs on another copy of their data: use a
+                   new folder for those, such as results/mine
   --jobs N|auto    number of runs at a time, in processes that share the cores and the GPU
   --launcher slurm --slurm partition=P time=8:00:00   run as a job array of a Slurm cluster
   --launcher ray   run on a Ray cluster (--address HOST:PORT; without it, a cluster of this machine alone)
@@ -96,6 +97,7 @@ doctor)
         [ -n "$python" ] || fail "no Python of version 3.11 or later found; install one, or name it with PFL_PYTHON"
         say "no .venv yet: ./run_all.sh setup creates it and installs the packages; this is $python"
     fi
+    command -v "$python" >/dev/null 2>&1 || fail "PFL_PYTHON=$PFL_PYTHON cannot be started; give a Python"
     exec "$python" -m pfl_benchmark.doctor
     ;;
 test)

@@ -22,13 +22,18 @@ def with_program(text: str) -> str:
     return text.replace(_MODULE, PROGRAM)
 
 
-def requirements() -> dict[str, str]:
-    """What this program cannot do without: requirements such as ``numpy>=1.26`` by the package's name."""
+def requirements(optional: bool = False) -> dict[str, str]:
+    """Requirements such as ``numpy>=1.26`` by the package's name: those without which nothing works.
+
+    Args:
+        optional: those of the extras instead.
+    """
     if CHECKOUT:
         text = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")
         # Python has a reader of TOML since 3.11; `doctor` has to tell those who have an older one.
-        listed = re.findall(r'"(.+?)"', re.findall(r"(?ms)^dependencies = \[(.*?)^\]", text)[0])
+        block = r"^\[project.optional-dependencies\](.*?)^\[" if optional else r"^dependencies = \[(.*?)^\]"
+        found = re.findall(r'"(.+?)"', re.findall("(?ms)" + block, text)[0])
     else:
-        listed = importlib.metadata.requires("pfl-benchmark") or []
-    found = [text for text in listed if ";" not in text]  # the others are of extras
+        listed = importlib.metadata.requires("pfl-benchmark") or []  # those of extras have a ";"
+        found = [text.partition(";")[0].strip() for text in listed if (";" in text) == optional]
     return {re.split(r"[^\w.-]", text, maxsplit=1)[0]: text for text in found}

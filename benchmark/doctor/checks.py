@@ -29,6 +29,8 @@ _OPTIONAL = {  # what needs them
     "huggingface-hub": "--dataset hf:OWNER/NAME",
     "torchtext": "real tweets, the first time",
 }
+_MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}  # imported by another name
+_LATER = {"torchvision"}  # only where it is used, also beside a PyTorch of another build
 _TESTS = ("pytest", "pytest-xdist", "ruff", "mypy", "pandas-stubs", "types-tabulate")  # ./run_all.sh test
 _DISK = 5.0  # GB that data, records and caches of the paper's scale may take
 _MEMORY = 4.0  # GB that one run at the paper's scale may take
@@ -58,18 +60,31 @@ def python() -> Iterator[Finding]:
 def packages() -> Iterator[Finding]:
     """What cannot be done without; in a checkout at the versions of requirements.txt."""
     needed = requirements()
-    if absent := [name for name in needed if _version(name) is None]:
-        remedy = _install(*(needed[name] for name in absent))
-        yield Finding("packages", f"{', '.join(absent)} not installed", "missing", remedy)
+    absent = [name for name in needed if _version(name) is None]
+    old = [name for name in needed if name not in absent and _old(name, needed[name])]
+    if absent or old:
+        told = [f"{', '.join(absent)} not installed"] if absent else []
+        told += [f"{name} {_version(name)} is older than {needed[name]}" for name in old]
+        yield Finding(
+            "packages", ", ".join(told), "missing", _install([needed[name] for name in absent + old])
+        )
     elif CHECKOUT:
         yield _as_tested(CHECKOUT, needed)
     else:
         yield Finding("packages", "installed")
+    for name in (name for name in needed if name not in {*absent, *_LATER}):
+        try:
+            importlib.import_module(_MODULES.get(name, name))
+        except Exception as error:  # whatever packages that do not fit together raise
+            again = _install([needed[name]], "--force-reinstall")
+            yield Finding(name, f"cannot be imported ({error})", "missing", again)
     if CHECKOUT and (untested := [name for name in _TESTS if _version(name) is None]):
         yield Finding("tests", f"{', '.join(untested)} not installed", "note", "only for ./run_all.sh test")
     if lacking := [name for name in _OPTIONAL if _version(name) is None]:
         uses = ", ".join(f"{name} ({_OPTIONAL[name]})" for name in lacking)
-        yield Finding("optional", f"{uses} not installed", "note", f"pip install {' '.join(lacking)}")
+        extras = requirements(optional=True)
+        remedy = f"python -m pip install {shlex.join(extras[name] for name in lacking)}"
+        yield Finding("optional", f"{uses} not installed", "note", remedy)
 
 
 def _as_tested(checkout: Path, needed: Iterable[str]) -> Finding:
@@ -81,10 +96,20 @@ def _as_tested(checkout: Path, needed: Iterable[str]) -> Finding:
     return Finding("packages", "as in requirements.txt")
 
 
-def _install(*requirements: str) -> str:
-    if CHECKOUT:
-        return "run ./run_all.sh setup, or: python -m pip install -r requirements.txt"
-    return f"python -m pip install {shlex.join(requirements)}"
+def _install(wanted: Iterable[str], *options: str) -> str:
+    """The command that installs what is wanted where this program runs."""
+    if CHECKOUT and not (CHECKOUT / ".venv").exists() and not os.environ.get("PFL_PYTHON"):
+        return "run ./run_all.sh setup"
+    return shlex.join([sys.executable, "-m", "pip", "install", *options, *wanted])
+
+
+def _old(name: str, requirement: str) -> bool:
+    """Whether the package is older than its requirement says, such as ``numpy>=1.26``."""
+    here, least = (
+        [int(number) for number in re.findall(r"\d+", text)]
+        for text in (_version(name) or "", requirement.partition(">=")[2])
+    )
+    return here < least
 
 
 def _version(name: str) -> str | None:
@@ -96,12 +121,8 @@ def _version(name: str) -> str | None:
 
 def pytorch() -> Iterator[Finding]:
     """PyTorch and the GPUs that it finds."""
-    try:
-        torch = importlib.import_module("torch")
-    except Exception as error:  # whatever an installation that does not fit together raises
-        if _version("torch") is not None:  # else `packages` has said so
-            remedy = _install("--force-reinstall", "torch")
-            yield Finding("PyTorch", f"cannot be imported ({error})", "missing", remedy)
+    torch = sys.modules.get("torch")
+    if torch is None:  # `packages` says why
         return
     yield Finding("PyTorch", f"{torch.__version__}, threads: {torch.get_num_threads()}")
     if torch.cuda.is_available():
@@ -128,7 +149,7 @@ def memory() -> Iterator[Finding]:
     """Memory that is free now."""
     try:
         lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        total, free = (float(lines[name].split()[0]) / 1e6 for name in ("MemTotal", "MemAvailable"))
+        total, free = (float(lines[name].split()[0]) * 1024 / 1e9 for name in ("MemTotal", "MemAvailable"))
     except (OSError, KeyError, ValueError):  # not Linux
         yield Finding("memory", "not known on this system")
         return
@@ -143,7 +164,7 @@ def disk() -> Iterator[Finding]:
     """Disk where records and caches go."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     for name, folder in (("records", Path("results").absolute()), ("cache", home / "pfl-benchmark")):
-        path = next(path for path in (folder, *folder.parents) if path.exists())
+        path = next(path for path in (folder, *folder.parents) if _is_there(path))
         free = shutil.disk_usage(path).free / 1e9
         text = f"{free:.1f} GB free for {folder}"
         if not os.access(path, os.W_OK):
@@ -156,12 +177,20 @@ def disk() -> Iterator[Finding]:
             yield Finding(name, text)
 
 
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # in a folder that this user may not search
+        return False
+
+
 def data() -> Iterator[Finding]:
     """The datasets that are read from files; those found are read, so that a damaged one is named."""
     try:
         datasets = importlib.import_module("pfl_benchmark.datasets.api")
         problem = importlib.import_module("pfl_benchmark.errors").UserError
-    except ImportError:  # `packages` says what is missing
+    except Exception as error:  # of packages, mostly, which `packages` names
+        yield Finding("data", f"not looked for ({error})", "note", "first mend what is missing")
         return
     given = os.environ.get("PFL_DATA_DIR")
     yield Finding("data folder", given or "PFL_DATA_DIR is not set: a cache folder is used")
@@ -171,7 +200,7 @@ def data() -> Iterator[Finding]:
             continue
         try:
             found = datasets.load(name, download=False)
-        except problem as error:
+        except (problem, OSError) as error:
             if "was not found" not in str(error):
                 yield Finding(f"data {name}", "cannot be read", "note", str(error))
             else:
@@ -201,9 +230,9 @@ def report() -> int:
     missing = 0
     for found in findings():
         mark = {"ok": " ", "note": "-", "missing": "!"}[found.state]
-        print(f"{mark} {found.name:<18}{found.value}", flush=True)
+        print(f"{mark} {found.name:<20}{found.value}", flush=True)
         if found.remedy:
-            print(f"{'':<20}{with_program(found.remedy)}", flush=True)
+            print(f"{'':<22}{with_program(found.remedy)}", flush=True)
         missing += found.state == "missing"
     if missing:
         print(f"\nerror: {missing} of the above, marked !, must be mended first", file=sys.stderr)

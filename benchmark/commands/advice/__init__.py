@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from pfl_benchmark.config.fields import DATA_FIELDS, JOINTS, PROTOCOL_FIELDS, meant
 from pfl_benchmark.errors import flag, nearest
-from pfl_benchmark.installation import PROGRAM
+from pfl_benchmark.installation import CHECKOUT, PROGRAM
 
 __all__ = ["of_command", "of_flag", "of_word", "one_value", "twice"]
 
@@ -142,8 +142,10 @@ def of_command(name: str) -> str:
     """What somebody meant who typed this in the place of a command; empty: nothing that is known."""
     if name[0] in _DASHES:
         return "it begins with a dash of another kind; type two plain hyphens"
-    if name in ("doctor", "setup", "docs", "test"):
+    if CHECKOUT and name in ("doctor", "setup", "docs", "test"):
         return f"type ./run_all.sh {name}"
+    if name == "doctor":
+        return "type python -m pfl_benchmark.doctor"
     key, equals, value = name.partition("=")
     if equals and key in _ONE:
         return f"type it as {flag(key)} {value}"
