@@ -10,7 +10,7 @@ from typing import Any
 
 from pfl_benchmark.config.flags import add_flag, few, path
 from pfl_benchmark.console.terminal import say
-from pfl_benchmark.errors import UserError, unknown
+from pfl_benchmark.errors import UserError, flag, unknown
 from pfl_benchmark.experiment.flags import add_client_memory, add_tf32
 
 HELP = "how fast this machine trains clients: every executor against plain PyTorch"
@@ -28,6 +28,12 @@ _PARTS = ("cells", "cohorts", "crowds", "runs", "scale")
 _USUAL = _PARTS[:-1]  # of --all
 _DEFAULT = _PARTS[:1]  # the others answer what fewer people ask, and take minutes on CPUs
 _CELLS = ("cifar10", "digits")
+_ONLY_OF = {  # flags that not all parts heed
+    "epochs": ("cells", "cohorts"),
+    "repeats": ("cells", "cohorts", "crowds"),
+    "cell": ("cells", "cohorts", "scale"),
+    "client_memory": ("scale",),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,12 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(what, "--all", "all parts but scale; on CPUs the whole runs use small data")
     text = "only scale: rounds, memory and checkpoints of five methods with 100 to 10,000 clients"
     add_flag(what, "--scale", text)
-    text = "local epochs of a timed call of cells (default: the paper's 5; on CPUs 1 of cifar10)"
+    text = "local epochs of a timed call of cells and cohorts (default: the paper's 5; on CPUs 1 of cifar10)"
     add_flag(what, "--epochs N", text, few)
-    add_flag(what, "--repeats N", "timed repeats (default: 3)", few, default=3)
+    add_flag(what, "--repeats N", "timed repeats (default: 3; not of runs and scale)", few)
     add_flag(what, "--from FILE", "measure nothing; show a file that --output wrote", path, dest="source")
     where = parser.add_argument_group("execution")
-    add_flag(where, "--device NAME", "auto, cpu, cuda or cuda:N", default="auto")
+    add_flag(where, "--device NAME", "auto, cpu, cuda, cuda:N or mps", default="auto")
     add_tf32(where)
     add_client_memory(where, "of scale: memory for what clients keep (default: 1GiB)")
     output = parser.add_argument_group("output")
@@ -64,7 +70,7 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.experiment.execution import Execution
     from pfl_benchmark.present.document import Document
     from pfl_benchmark.speed import parts as measured
-    from pfl_benchmark.speed.tables import as_markdown, document_part, part_of
+    from pfl_benchmark.speed.tables import as_markdown, document_part, only_in, part_of
 
     if arguments.source:
         found = measured.load(arguments.source)
@@ -74,22 +80,33 @@ def execute(arguments: argparse.Namespace) -> None:
         )
         device = execution.pick_device()
         if arguments.into:
-            Document(arguments.into).need(part_of(device.type))
-        sizes = measured.sizes_for(device, arguments.repeats, arguments.cell or (), arguments.epochs)
+            old = Document(arguments.into).text(part_of(device.type))
+            if lost := only_in(old, parts):
+                raise UserError(
+                    f"--into {arguments.into}: its tables of {', '.join(lost)} would be lost; measure them, "
+                    "too (--only, --all), or keep this measurement with --output alone"
+                )
+        sizes = measured.sizes_for(device, arguments.repeats or 3, arguments.cell or (), arguments.epochs)
 
         def keep(rows: list[dict[str, Any]]) -> None:
             if arguments.output:
                 measured.save(arguments.output, rows, execution)
 
-        rows, failed = measured.measure(parts, execution, sizes, say, keep)
-        found = measured.load(arguments.output) if arguments.output else {"rows": rows}
-    if arguments.into:
+        try:
+            rows, failed = measured.measure(parts, execution, sizes, say, keep)
+        except KeyboardInterrupt:
+            kept = f"{arguments.output} has what was measured so far; " if arguments.output else ""
+            say(f"interrupted; {kept}the same command measures everything again")
+            raise SystemExit(130) from None
+        found = measured.load(arguments.output) if arguments.output and rows else {"rows": rows}
+    if arguments.into and not failed:
         document, (name, text) = Document(arguments.into), document_part(found)
-        document.need(name)
+        document.text(name)
         document.save({name: text})
     print(json.dumps(found["rows"]) if arguments.json else as_markdown(found["rows"]))
     if failed:
-        say(f"failed: {', '.join(failed)}; see the messages above")
+        left = f"; {arguments.into} is left as it was" if arguments.into else ""
+        say(f"failed: {', '.join(failed)}; see the messages above{left}")
         raise SystemExit(1)
 
 
@@ -102,12 +119,14 @@ def _check(arguments: argparse.Namespace) -> list[str]:
                 raise unknown(kind, value, known)
     if sum(map(bool, (arguments.all, wanted, arguments.scale))) > 1:
         raise UserError("--all, --only and --scale contradict each other; give one of them")
-    others = (wanted, arguments.all, arguments.scale, arguments.output, arguments.cell, arguments.epochs)
-    if arguments.source and any(others):
-        raise UserError(
-            "--from shows what was measured before; drop --only, --all, --scale, --cell, --epochs and "
-            "--output"
-        )
+    others = ("only", "all", "scale", "output", "cell", "epochs", "repeats", "tf32", "client_memory")
+    given = [flag(name) for name in others if getattr(arguments, name)]
+    if arguments.device != "auto":
+        given.append("--device")
+    if arguments.source and given:
+        raise UserError(f"--from shows what was measured before; drop {', '.join(given)}")
+    if "," in arguments.device:
+        raise UserError(f"--device {arguments.device}: one device is measured at a time; name one")
     if arguments.into and not (arguments.source or arguments.output):
         raise UserError("--into needs a saved measurement; add --output FILE, or --from FILE")
     file: Path | None = arguments.output
@@ -117,6 +136,10 @@ def _check(arguments: argparse.Namespace) -> list[str]:
         raise UserError(f"--output {file} cannot be written; give another file")
     if arguments.into and not arguments.into.is_file():
         raise UserError(f"--into {arguments.into}: there is no such document")
-    if arguments.scale:
-        return ["scale"]
-    return list(_USUAL) if arguments.all else wanted or list(_DEFAULT)
+    parts = ["scale"] if arguments.scale else list(_USUAL) if arguments.all else wanted or list(_DEFAULT)
+    for name, heeding in _ONLY_OF.items():
+        if getattr(arguments, name) and not {*heeding} & {*parts}:
+            raise UserError(
+                f"{flag(name)} is for {', '.join(heeding)}, of which nothing is measured; drop it"
+            )
+    return parts

@@ -66,14 +66,15 @@ class Document:
                 f"{self.path}: the part '{name}' does not end; it needs the lines {lines_of(name)}"
             )
 
-    def need(self, name: str) -> None:
-        """Check that there is a part of that name.
+    def text(self, name: str) -> str:
+        """The text of the part of that name.
 
         Raises:
             UserError: there is none.
         """
         if name not in self.parts:
             raise UserError(f"{self.path} needs the lines {lines_of(name)}, once each and in this order")
+        return self._text[slice(*self.parts[name])]
 
     def with_parts(self, new: Mapping[str, str]) -> str:
         """The text with these parts in the place of what was there."""

@@ -17,6 +17,7 @@ from unittest.mock import patch
 import torch
 
 from pfl_benchmark.engine import features, sgd
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.speed.work import ready
 
@@ -58,11 +59,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--turns", type=int, default=3)
     asked = parser.parse_args()
+    if min(asked.turns, asked.rounds) < 1:
+        parser.error("--turns and --rounds: expected at least 1 of each")
     torch.set_num_threads(1)
-    turns = [
-        ways(lambda: turn(asked.network, asked.clients, asked.samples, asked.rounds))
-        for _ in range(asked.turns)
-    ]
+    try:
+        turns = [
+            ways(lambda: turn(asked.network, asked.clients, asked.samples, asked.rounds))
+            for _ in range(asked.turns)
+        ]
+    except UserError as error:
+        parser.error(str(error))
     for name in (STEP, ONCE, KEPT):
         quotients = [each[STEP] / each[name] for each in turns]
         seconds = statistics.median(each[name] for each in turns)

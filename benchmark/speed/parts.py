@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,10 +20,10 @@ from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.prepare import prepare
 from pfl_benchmark.experiment.unrecorded import Quiet, random_images, run_unrecorded
 from pfl_benchmark.records.environment import device_name, environment
-from pfl_benchmark.records.files import write_json
+from pfl_benchmark.records.files import read_json, write_json
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.speed.scale import METHODS, Crowd, grown
-from pfl_benchmark.speed.tables import TABLES, Row
+from pfl_benchmark.speed.tables import TABLES, Row, document_part
 from pfl_benchmark.speed.work import CELLS, COHORT, EPOCHS, PLAIN, TRAINERS, Turn, Work, processes, turns
 
 FORMAT = 1  # of the file that measurements are kept in
@@ -58,10 +57,10 @@ def sizes_for(
     picked = tuple(chosen) or tuple(CELLS)
     asked = dict.fromkeys(picked, epochs) if epochs else {}
     if device.type == "cuda":
-        return Sizes(repeats, picked, asked, cohort_cell=picked[0])
+        return Sizes(repeats, picked, asked, cohort_cell=picked[0], scale_cell=picked[0])
     return Sizes(
         repeats, picked, asked or {"cifar10": 1}, TRAINERS, picked[-1], (1, 2, 5, 10, 20, 50, 100),
-        setting="digits-s2", rounds=8,
+        setting="digits-s2", rounds=8, scale_cell=picked[0],
     )  # fmt: skip
 
 
@@ -90,7 +89,7 @@ def cohorts(execution: Execution, sizes: Sizes) -> Iterator[Row]:
             found = turns(works, sizes.repeats, places)
             for name in works:
                 about = _timed([turn[name] for turn in found])
-                yield {"cell": cell, "executor": name, "clients": size, **about}
+                yield {"cell": cell, "executor": name, "clients": size, "local_epochs": epochs, **about}
 
 
 def crowds(execution: Execution, sizes: Sizes) -> Iterator[Row]:
@@ -169,7 +168,7 @@ def measure(
 
     Args:
         say: is told what comes next.
-        keep: is given all rows so far after every part, so that a later fault loses nothing.
+        keep: is given all rows so far after every row, so that a later fault loses nothing.
     """
     rows: list[Row] = []
     failed, device = [], device_name(execution.pick_device())
@@ -179,12 +178,12 @@ def measure(
             for row in PARTS[part](execution, sizes):
                 about = {"part": part, "device": device, "threads": torch.get_num_threads()}
                 rows.append({**about, "tf32": execution.tf32, **row})
+                keep(rows)
         except UserError:
             raise
         except Exception:
             traceback.print_exc()
             failed.append(part)
-        keep(rows)
     return rows, failed
 
 
@@ -199,11 +198,12 @@ def save(path: Path, rows: list[Row], execution: Execution) -> None:
 def load(path: Path) -> dict[str, Any]:
     """Read what `save` wrote; UserError for what is no such file."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         if found["format"] != FORMAT or not isinstance(found["environment"]["kind"], str):
             raise ValueError("another format")
         if not all(row["part"] in TABLES for row in found["rows"]):
             raise ValueError("unknown parts")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        document_part(found)  # which takes the values that the tables show
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"cannot read {path} ({error}); give a file that --output wrote") from error
     return found

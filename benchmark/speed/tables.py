@@ -48,7 +48,7 @@ TABLES = {
         "cell, executor, epochs, seconds, samples/s, steps/s, GFLOP/s, of product, of copy, vs plain, "
         "vs loop, memory",
     ),
-    "cohorts": ("Growth with the cohort", "cell, executor, device, clients, seconds, samples/s"),
+    "cohorts": ("Growth with the cohort", "cell, executor, epochs, device, clients, seconds, samples/s"),
     "crowds": (
         "Growth with the clients that sit out",
         "cell, executor, device, clients, seconds, samples/s, memory",
@@ -80,6 +80,11 @@ def as_markdown(rows: Sequence[Row]) -> str:
             table = tabulate(texts, "keys", "pipe", disable_numparse=True, colalign=align)
             tables.append(f"**{title}**\n\n{table}")
     return "\n\n".join(tables)
+
+
+def only_in(document: str, parts: Sequence[str]) -> list[str]:
+    """The measured parts whose tables a document's text has, and which are not among `parts`."""
+    return [part for part, (title, _) in TABLES.items() if part not in parts and f"**{title}**" in document]
 
 
 def _text(name: str, row: Row) -> str:

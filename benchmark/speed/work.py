@@ -117,8 +117,8 @@ def timed(work: Work) -> Iterator[Turn]:
                 call = algorithm.begin(cohort, algorithm.message(cohort, number), number)
                 outcome = trainer.train(call)
                 algorithm.keep(outcome)
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
+                if device.type != "cpu":
+                    getattr(torch, device.type).synchronize()
                 seconds = time.perf_counter() - started
             yield Turn(prepared.resolved.executor, seconds, outcome.samples, peak_memory(device))
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.speed import parts
@@ -62,7 +63,13 @@ def test_a_kept_measurement_is_shown_and_put_into_a_document(command, kept, tmp_
         ("--repeats 0", "at least 1"),
         ("--epochs 0", "--epochs is '0'; expected how many, a whole number"),
         ("--all --only cells", "contradict"),
-        ("--from speed.json --all", "drop --only, --all"),
+        ("--from speed.json --all", "drop --all"),
+        ("--from speed.json --device cpu --repeats 9", "drop --repeats, --device"),
+        ("--from /dev/zero", "cannot read /dev/zero"),
+        ("--device cpu,cpu", "one device is measured at a time"),
+        ("--only crowds --cell digits", "--cell is for cells, cohorts, scale"),
+        ("--only runs --epochs 2", "--epochs is for cells, cohorts"),
+        ("--client-memory 1GiB", "--client-memory is for scale"),
         ("--from speed.json --epochs 2", "--epochs"),
         ("--from nowhere.json", "cannot read nowhere.json"),
         ("--into README.md", "--output FILE, or --from FILE"),
@@ -79,6 +86,62 @@ def test_bad_input(words, told, command):
     (line,) = answer.err.splitlines()
     assert line.startswith("error: ")
     assert told in line
+
+
+TABLE = DOCUMENT.replace("begin -->\n", "begin -->\n\n**Growth with the cohort**\n\nfigures\n\n")
+
+
+def test_tables_of_parts_that_are_not_measured_are_not_lost(command, tmp_path):
+    (tmp_path / "speed.md").write_text(TABLE)
+    words = ("--output", str(tmp_path / "speed.json"), "--into", str(tmp_path / "speed.md"))
+    answer = command("speed --device cpu", *words)
+    assert answer.code == 2
+    assert "its tables of cohorts would be lost" in answer.err
+    assert (tmp_path / "speed.md").read_text() == TABLE
+
+
+def test_a_failed_measurement_leaves_the_document(command, tmp_path, monkeypatch, capsys):
+    def broken(execution, sizes):
+        raise ZeroDivisionError
+        yield
+
+    monkeypatch.setitem(parts.PARTS, "cohorts", broken)
+    (tmp_path / "speed.md").write_text(TABLE)
+    words = ("--output", str(tmp_path / "speed.json"), "--into", str(tmp_path / "speed.md"))
+    with pytest.raises(SystemExit, match="1"):
+        command("speed --device cpu --only cohorts", *words)
+    assert "is left as it was" in capsys.readouterr().err
+    assert (tmp_path / "speed.md").read_text() == TABLE
+
+
+def test_an_interrupted_measurement_says_what_is_kept(command, tmp_path, monkeypatch, capsys):
+    def stopped(execution, sizes):
+        yield {"cell": "digits", "executor": "loop", "clients": 1, "seconds": 1.0, "samples_per_second": 1.0}
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(parts.PARTS, "cohorts", stopped)
+    with pytest.raises(SystemExit, match="130"):
+        command("speed --device cpu --only cohorts --output", str(tmp_path / "speed.json"))
+    assert "has what was measured so far" in capsys.readouterr().err
+    assert len(parts.load(tmp_path / "speed.json")["rows"]) == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"seconds": "x"}, {"times_plain_range": [1.0]}, {"part": "cell"}, {"samples_per_second": None}]
+)
+def test_damaged_measurements_are_refused(change, command, kept):
+    found = json.loads(kept.read_text())
+    found["rows"][0] |= change
+    kept.write_text(json.dumps(found))
+    answer = command("speed --from", str(kept))
+    assert answer.code == 2
+    assert f"cannot read {kept}" in answer.err
+
+
+def test_the_cell_is_that_of_every_part():
+    for kind in ("cpu", "cuda"):
+        sizes = parts.sizes_for(torch.device(kind), 1, ("digits",))
+        assert {*sizes.cells, sizes.cohort_cell, sizes.scale_cell} == {"digits"}
 
 
 def test_a_document_without_marks_is_left_as_it_is(command, kept, tmp_path):

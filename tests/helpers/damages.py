@@ -189,8 +189,9 @@ _LINES = {
         "profile", "only", "settings", "seeds", "jobs", "launcher", "results-dir",
     ),
     "report": ("profile", "only", "seeds", "results-dir", "into", "wandb"),
-    "speed --all --only kernels": (  # which contradict each other: nothing is measured
-        "repeats", "epochs", "cell", "device", "from", "output", "plot", "into"),
+    "speed --all --only cells": (  # which contradict each other: nothing is measured
+        "repeats", "epochs", "cell", "device", "output", "into"),
+    "speed": ("from",),
     "verify nowhere": ("rounds", "device", "executor"),
     "compare nowhere": ("against",),
     "cost nowhere": ("targets",),
