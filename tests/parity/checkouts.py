@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
+
+from pfl_benchmark.records.files import write_text
 
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "parity.json"
 WRITE = "PFL_PARITY_WRITE"  # set: what is measured goes into the table
@@ -71,7 +74,10 @@ CHECKOUTS = {
 
 
 def enter(pair, participation, gaps):
-    """Enter the measured gaps of a comparison into the table, if that is asked for."""
+    """Enter the measured gaps of a comparison into the table, if that is asked for.
+
+    Entries that were measured at another commit of the checkout leave the table.
+    """
     if not os.environ.get(WRITE):
         return
     checkout = CHECKOUTS[pair.source]
@@ -81,13 +87,25 @@ def enter(pair, participation, gaps):
             f"{checkout.variable} is no unchanged git checkout, so the table could not name its commit; "
             f"give one, or unset {WRITE}"
         )
-    table = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
-    table.setdefault("checkouts", {})[pair.source] = {"repository": checkout.repository, "commit": commit}
-    methods = table.setdefault("methods", {})
+    code = pair.server.partition(":")[0].replace(".", "/") + ".py"
+    if not (checkout.find() / code).is_file():
+        code = f"{checkout.folder}/{code}"
+    with FileLock(TABLE.with_name(".lock")):  # tests run in several processes
+        table = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
+        _enter(table, pair, code, {"repository": checkout.repository, "commit": commit}, participation, gaps)
+        write_text(TABLE, json.dumps(table, indent=1, ensure_ascii=False) + "\n")
+
+
+def _enter(table, pair, code, checkout, participation, gaps):
+    methods, checkouts = table.setdefault("methods", {}), table.setdefault("checkouts", {})
+    if checkouts.get(pair.source, checkout) != checkout:
+        for name, own in [*methods.items()]:
+            methods[name] = {label: entry for label, entry in own.items() if entry["source"] != pair.source}
+    checkouts[pair.source] = checkout
     entry = {
         "source": pair.source,
         "equal": pair.within is not None,
-        "code": pair.server.partition(":")[0].replace(".", "/") + ".py",
+        "code": code,
         "settings": dict(pair.hyper),
         "compared": [*gaps],
         "left_out": [*pair.left_out],
@@ -98,5 +116,4 @@ def enter(pair, participation, gaps):
     old = own.get(pair.label, {})
     kept = old.get("gaps", {}) if {**old, "gaps": {}} == entry else {}
     own[pair.label] = {**entry, "gaps": {**kept, f"{participation:g}": gaps}}
-    table = {**table, "methods": dict(sorted(methods.items()))}
-    TABLE.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    table["methods"] = dict(sorted(methods.items()))

@@ -1,11 +1,15 @@
 """The committed table of comparisons is that of these tests; what is no checkout is said to be none."""
 
 import json
+import math
 import subprocess
 from pathlib import Path
 
+import checkouts
 import pytest
+import torch
 from checkouts import CHECKOUTS, TABLE, WRITE, enter
+from federation import gap
 from test_parity import PAIRS
 from test_parity_pfedfda import PAIR
 
@@ -86,3 +90,31 @@ def test_only_an_unchanged_git_checkout_gets_into_the_table(changed, tmp_path, m
     assert checkout.commit() == ""
     with pytest.raises(pytest.fail.Exception, match="no unchanged git checkout"):
         enter(PAIRS[0], 1.0, {"server": 0.0})
+
+
+def test_entries_of_another_commit_leave_the_table(table, tmp_path, monkeypatch):
+    pair = next(pair for pair in PAIRS if pair.source == "pfllib")
+    checkout = CHECKOUTS["pfllib"]
+    module = tmp_path / checkout.folder / f"{pair.server.partition(':')[0].replace('.', '/')}.py"
+    for file in (tmp_path / checkout.expected, module):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    monkeypatch.setenv(checkout.variable, str(tmp_path))
+    monkeypatch.setenv(WRITE, "1")
+    monkeypatch.setattr(checkouts.Checkout, "commit", lambda self: "f" * 40)
+    monkeypatch.setattr(checkouts, "TABLE", tmp_path / "parity.json")
+    (tmp_path / "parity.json").write_text(json.dumps(table))
+    enter(pair, 1.0, {"server": 0.0})
+    found = json.loads((tmp_path / "parity.json").read_text())
+    left = {(n, label): e for n, own in found["methods"].items() for label, e in own.items()}
+    (own,) = [e for e in left.values() if e["source"] == "pfllib"]
+    assert own["code"] == str(module.relative_to(tmp_path)) == table["methods"][pair.algo][pair.label]["code"]
+    others = [e for own in table["methods"].values() for e in own.values() if e["source"] != "pfllib"]
+    assert len(left) == 1 + len(others)
+    assert found["checkouts"]["pfllib"]["commit"] == "f" * 40
+
+
+def test_what_is_no_number_is_a_gap():
+    one = [torch.tensor([1.0, 5.0])]
+    assert gap(one, one) == 0
+    assert math.isnan(gap([*one, *one], [*one, torch.tensor([1.0, float("nan")])]))
