@@ -31,7 +31,8 @@ class NotTrue:
         received = step.apply(step.constants["received"]).detach() / self.tau
         known = received.scatter(2, true, -1e9).log_softmax(2)
         apart = F.kl_div(own, known, reduction="none", log_target=True).sum(2)
-        return step.cross_entropy(logits) + self.beta * step.mean(apart)
+        # τ² keeps the size of the gradient, as the official code does; the paper has none.
+        return step.cross_entropy(logits) + self.beta * self.tau**2 * step.mean(apart)
 
 
 @register

@@ -244,7 +244,8 @@ def _explain(rows: Sequence[Row], chosen: bool) -> None:
         text += " §: training diverged, its loss in the last round is far above that of guessing."
     if chosen:
         text += (
-            " The reference is the best of these very figures, which makes p somewhat too small: a "
+            " The reference is the best, by these very figures, of those with the most seeds, which makes p "
+            "somewhat too small: a "
             "comparison that was meant before anything was run is asked for by --against."
         )
     show(text)

@@ -110,7 +110,7 @@ def _run_cell(resolved: Run, execution: Execution, observer: Observer) -> dict[s
                 shared = SharedRoundsStore(root, config, data, surroundings)
                 pause = execution.checkpoint_seconds
                 summary = run(algorithm, plan, record, shared, follower, surroundings, pause, kept)
-                follower.moved(record.folder)
+                follower.moved(record.folder, record.config)
         finally:
             record.release()
     finally:

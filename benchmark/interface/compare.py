@@ -26,7 +26,7 @@ def compare_records(*runs: Runs, against: str | Path | Record | None = None) -> 
     Args:
         runs: results folders, folders of records, or records.
         against: the run (one of its records, or the folder of one) that all others are compared with; None:
-            the best of each setting, which makes p somewhat too small.
+            the best, in each setting, of those with the most seeds, which makes p somewhat too small.
 
     Returns:
         A row a candidate, by setting, the best first: ``setting``, ``title``, ``seeds``, ``accuracy`` and

@@ -32,7 +32,9 @@ def execution_of(
     save_models: bool = False,
     save_predictions: bool = False,
 ) -> Execution:
-    """How and where runs are carried out; UserError: a tracker cannot work, or no size of memory."""
+    """How and where runs are carried out; UserError: a tracker is none or cannot work, no size of memory."""
+    if not isinstance(trackings, Sequence) or not all(hasattr(each, "check") for each in trackings):
+        raise UserError(f"trackings is {trackings!r:.60}; expected a list of trackers")
     for tracking in trackings:
         tracking.check()
     return Execution(

@@ -136,7 +136,6 @@ def run(
         _check(name, value, method)
     by_name = isinstance(hyper, Mapping) and all(isinstance(name, str) for name in hyper)
     named = isinstance(columns, Mapping) and all(isinstance(n, str) for pair in columns.items() for n in pair)
-    trackers = isinstance(trackings, Sequence) and all(hasattr(each, "check") for each in trackings)
     called = [value is None or callable(value) for value in (on_round, on_evaluation)]
     for name, value, fits, expected in (
         ("setting", setting, isinstance(setting, str | None), "a name, such as 'digits-s2'"),
@@ -149,7 +148,6 @@ def run(
         ("executor", executor, isinstance(executor, str), "a name"),
         ("on_round", on_round, called[0], "a function of a dictionary"),
         ("on_evaluation", on_evaluation, called[1], "a function of a dictionary"),
-        ("trackings", trackings, trackers, "a list of trackers"),
     ):
         if not fits:
             raise UserError(f"{name} is {value!r:.60}; expected {expected}")

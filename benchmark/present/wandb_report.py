@@ -13,7 +13,7 @@ from pfl_benchmark.render.table import Table
 from pfl_benchmark.studies.catalogue import STUDIES
 from pfl_benchmark.studies.grid import Profile
 from pfl_benchmark.studies.results import collect
-from pfl_benchmark.track.base import describe, setting_of
+from pfl_benchmark.track.base import describe
 from pfl_benchmark.track.weights_and_biases import require_key
 
 _FLAG = "--wandb ENTITY/PROJECT"
@@ -55,7 +55,7 @@ def publish(entity: str, project: str, profile: Profile, store: Store) -> str:
         raise UserError(
             f"there are no rendered tables in {store.root}; make them first: python -m benchmark tables"
         )
-    report = build(entity, project, profile, tables, settings_of(profile, store))
+    report = build(entity, project, profile, tables, runs_of(profile, store))
     try:
         return _save(report)
     except Exception as error:  # whatever lies between here and the service
@@ -65,16 +65,16 @@ def publish(entity: str, project: str, profile: Profile, store: Store) -> str:
         ) from error
 
 
-def settings_of(profile: Profile, store: Store) -> dict[str, dict[str, str]]:
-    """For each study its columns that have records: titles, and the settings as W&B runs name them."""
-    found: dict[str, dict[str, str]] = {}
+def runs_of(profile: Profile, store: Store) -> dict[str, dict[str, list[str]]]:
+    """For each study its columns that have records: titles, and the identities of their runs, W&B's too."""
+    found: dict[str, dict[str, list[str]]] = {}
     for study in STUDIES.values():
         if study.borrows:  # no run is filed under it
             continue
         results = collect(study, profile, store, None)
-        found[study.name] = {
-            column: setting_of(results.configs[row, column]) for row, column in results.records
-        }
+        columns = found.setdefault(study.name, {})
+        for (_, column), records in results.records.items():
+            columns.setdefault(column, []).extend(record.config.hash for record in records.values())
     return found
 
 
@@ -83,13 +83,13 @@ def build(
     project: str,
     profile: Profile,
     tables: Mapping[str, Sequence[Table]],
-    settings: Mapping[str, Mapping[str, str]],
+    runs: Mapping[str, Mapping[str, Sequence[str]]],
 ) -> Any:
     """The report, not saved yet; nothing here asks the service.
 
     Args:
         tables: by study, as `tables_of` returns them.
-        settings: as `settings_of` returns them.
+        runs: as `runs_of` returns them.
     """
     import wandb_workspaces.expr as expr
     import wandb_workspaces.reports.v2 as wr
@@ -117,8 +117,8 @@ def build(
         if own := tables.get(study.name):
             # The heading of a table is one below that of the study.
             blocks += [wr.H2(study.title), *(wr.MarkdownBlock(text=f"#{markdown(table)}") for table in own)]
-            for column, setting in settings.get(study.name, {}).items():
-                chosen = expr.And(expr.Tags().isin([study.name]), expr.Config("setting") == setting)
+            for column, identities in runs.get(study.name, {}).items():
+                chosen = expr.And(expr.Metric("ID").isin([*identities]))
                 blocks += [wr.H3(column), charts(f"{study.name}: {column}", chosen)]
     everything = expr.And(expr.Metric("JobType") != "tables")
     blocks += [wr.H2("All runs"), charts("all runs", everything, "config.study", "config.setting")]

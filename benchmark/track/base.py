@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pfl_benchmark.config.fields import DATA_FIELDS, setting_in_words
 from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.engine.rounds import Observer
+from pfl_benchmark.errors import UserError, why
 from pfl_benchmark.records.record import read_record
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ class About:
         folder: of its record, below the results folder.
         split: as in the record's config.json.
         environment: as in the record's summary.json.
+        done: rounds that were found finished; with 0 the run begins, perhaps again with other code.
     """
 
     config: RunConfig
@@ -39,6 +43,7 @@ class About:
     folder: Path
     split: Mapping[str, Any]
     environment: Mapping[str, Any]
+    done: int = 0
 
     @property
     def name(self) -> str:
@@ -116,17 +121,14 @@ class Followed:
 
     def __init__(self, observer: Observer, trackings: Sequence[Tracking], about: About) -> None:
         self._observer, self._trackings, self._about = observer, trackings, about
-        self._trackers: list[tuple[str, Tracker]] = []
+        self._trackers: list[tuple[Tracking, Tracker]] = []
         self.warnings: list[str] = []
 
     def start(self, rounds: int, done: int) -> None:
         """The run begins."""
         self._observer.start(rounds, done)
-        for tracking in self._trackings:
-            try:
-                self._trackers.append((tracking.title, tracking.begin(self._about, self._warn)))
-            except Exception as error:
-                self._give_up(tracking.title, error)
+        self._about = replace(self._about, done=done)
+        self._begin(self._trackings)
 
     def round(self, line: Mapping[str, Any]) -> bool | None:
         """A round is finished."""
@@ -134,9 +136,25 @@ class Followed:
         self._each(lambda tracker: tracker.round(line))
         return stops
 
-    def moved(self, folder: Path) -> None:
-        """The record has another folder now: the run was stopped."""
-        self._about = replace(self._about, folder=folder)
+    def moved(self, folder: Path, config: RunConfig) -> None:
+        """The run was stopped, its record is that of a shorter one: this is followed from its first round.
+
+        The whole run, which may go on another time, is left as if it had been interrupted.
+        """
+        if folder == self._about.folder:
+            return
+        self._each(lambda tracker: tracker.stop(130))
+        followed = [tracking for tracking, _ in self._trackers]
+        self._trackers.clear()
+        self._about = replace(self._about, config=config, folder=folder, done=0)
+        self._begin(followed)
+        lines = read_record(folder).rounds  # of which the last has been evaluated since
+
+        def repeat(tracker: Tracker) -> None:
+            for line in lines:
+                tracker.round(line)
+
+        self._each(repeat)
 
     def __enter__(self) -> Followed:
         return self
@@ -153,14 +171,21 @@ class Followed:
         record = read_record(self._about.folder)
         self._each(lambda tracker: tracker.finish(record.summary, record.accuracies.tolist()))
 
+    def _begin(self, trackings: Sequence[Tracking]) -> None:
+        for tracking in trackings:
+            try:
+                self._trackers.append((tracking, tracking.begin(self._about, self._warn)))
+            except Exception as error:
+                self._give_up(tracking.title, error)
+
     def _each(self, action: Callable[[Tracker], None]) -> None:
         for entry in tuple(self._trackers):
-            title, tracker = entry
+            tracking, tracker = entry
             try:
                 action(tracker)
             except Exception as error:
                 self._trackers.remove(entry)
-                self._give_up(title, error)
+                self._give_up(tracking.title, error)
                 with contextlib.suppress(Exception):
                     tracker.abandon()
 
@@ -173,6 +198,20 @@ class Followed:
     def _warn(self, text: str) -> None:
         self.warnings.append(text)
         print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def need_folder(folder: Path, name: str) -> None:
+    """Make a folder; UserError, which calls it `name`: files cannot be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(f"{name} cannot be used: {why(error)}; give another folder") from error
+
+
+def name_of_tables(profile: str, root: Path) -> str:
+    """What the tables of a results folder are logged as: ``tables-quick-1a2b3c``, the same every time."""
+    return f"tables-{profile}-{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:6]}"
 
 
 def setting_of(config: RunConfig) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pfl_benchmark.errors import UserError, optional, why
-from pfl_benchmark.track.base import About, Sums, Warn
+from pfl_benchmark.errors import optional
+from pfl_benchmark.track.base import About, Sums, Warn, name_of_tables, need_folder
 
 if TYPE_CHECKING:
     from pfl_benchmark.render.table import Table
@@ -36,13 +35,7 @@ class TensorBoard:
     def check(self) -> None:
         """Refuse what cannot work: no package, or a folder that cannot be written."""
         optional("torch.utils.tensorboard", "--tensorboard", package="tensorboard")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=self.folder).close()
-        except OSError as error:
-            raise UserError(
-                f"--tensorboard {self.folder} cannot be used: {why(error)}; give another folder"
-            ) from error
+        need_folder(self.folder, f"--tensorboard {self.folder}")
 
     def begin(self, about: About, warn: Warn) -> _Run:
         """Begin to log a run; one that goes on is logged anew, from its first round."""
@@ -55,10 +48,10 @@ class TensorBoard:
         return _Run(writer)
 
     def log_tables(self, profile: str, root: Path, tables: Sequence[Table], warn: Warn) -> None:
-        """Log tables as text, under ``tables-PROFILE``."""
+        """Log tables as text, under `name_of_tables`."""
         from pfl_benchmark.render.formats import FORMATS
 
-        writer = _writer(self.folder / f"tables-{profile}")
+        writer = _writer(self.folder / name_of_tables(profile, root))
         for table in tables:
             writer.add_text(table.name, FORMATS["md"].write(table))
         writer.close()
@@ -81,9 +74,8 @@ class _Run:
     def finish(self, summary: Mapping[str, Any], accuracies: Sequence[float]) -> None:
         """Log the clients' accuracies and the figures of the summary."""
         self._writer.add_histogram("clients/accuracy", np.array(accuracies), self._round)
-        for name, value in summary.items():
-            if isinstance(value, int | float):
-                self._writer.add_scalar(f"summary/{name}", value, self._round)
+        for name, value in _numbers("summary", summary):
+            self._writer.add_scalar(name, value, self._round)
         self._writer.close()
 
     def stop(self, code: int) -> None:
@@ -93,6 +85,15 @@ class _Run:
     def abandon(self) -> None:
         """Let go of the file."""
         self._writer.close()
+
+
+def _numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    """The numbers in nested dictionaries: ``summary/new_clients/accuracy``."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _numbers(f"{name}/{key}", part)
+    elif isinstance(value, int | float):
+        yield name, value
 
 
 def _writer(folder: Path) -> Any:

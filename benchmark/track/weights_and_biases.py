@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pfl_benchmark.errors import UserError, nearest, optional
-from pfl_benchmark.track.base import About, Sums, Warn, describe, setting_of
+from pfl_benchmark.track.base import About, Sums, Warn, describe, name_of_tables, need_folder, setting_of
 
 if TYPE_CHECKING:
     from pfl_benchmark.render.table import Table
@@ -29,6 +29,7 @@ MODES = ("online", "offline", "disabled")
 PROJECT = "pfl-benchmark"
 
 _HOST = "api.wandb.ai"  # where `wandb login` leaves a key for, unless told otherwise
+_TAG = 64  # letters that the service takes of a tag
 _BINS = 20  # of the histogram of clients' accuracies
 _INIT_SECONDS = 20.0  # for the service to answer when a run begins,
 _FINISH_SECONDS = 30.0  # and to take what is left when it ends; what it has not got then stays on disk
@@ -59,11 +60,19 @@ class WeightsAndBiases:
         return f"W&B {self.mode} {self.entity}/{self.project}"
 
     def check(self) -> None:
-        """Refuse what cannot work: an unknown mode, no package, or no key to go online with."""
+        """Refuse what cannot work: an unknown mode, project or folder, no package, or no key to go online."""
         if self.mode not in MODES:
             known = ", ".join(MODES)
             raise UserError(f"--wandb is '{self.mode}'; expected one of: {known}{nearest(self.mode, MODES)}")
         optional("wandb", f"--wandb {self.mode}")
+        import wandb
+
+        try:
+            wandb.Settings(project=self.project)
+        except Exception as error:
+            raise UserError(f"--wandb-project {self.project:.60}: {describe(error)}") from error
+        if folder := os.environ.get("WANDB_DIR"):
+            need_folder(Path(folder), f"WANDB_DIR={folder}")
         if self.mode == "online":
             require_key("--wandb online", "use --wandb offline")
 
@@ -78,7 +87,7 @@ class WeightsAndBiases:
             name=about.name,
             group=": ".join([*studies[:1], setting]),
             job_type=about.method,
-            tags=[config.algo, config.dataset, *studies],
+            tags=[config.algo, config.dataset, *(study[:_TAG] for study in studies)],
             config={
                 **config.to_dict(),
                 "method": about.method,
@@ -89,6 +98,11 @@ class WeightsAndBiases:
                 "environment": dict(about.environment),
             },
         )
+        if run.step and not about.done:
+            warn(
+                f"W&B has {run.step} rounds of {about.name} from an earlier time; they stay as they are, new "
+                "ones and the summary are added: if code has changed since, delete that W&B run first"
+            )
         return _Run(run)
 
     def log_tables(self, profile: str, root: Path, tables: Sequence[Table], warn: Warn) -> None:
@@ -100,11 +114,11 @@ class WeightsAndBiases:
         run = self._open(
             root,
             warn,
-            id=f"tables-{profile}",
+            id=name_of_tables(profile, root),
             name=f"tables of {profile}",
             group="tables",
             job_type="tables",
-            tags=["tables", profile],
+            tags=["tables", profile[:_TAG]],
             config={"profile": profile},
         )
         with _quiet():
@@ -206,7 +220,10 @@ def require_key(what: str, instead: str) -> None:
         return
     import wandb
 
-    settings = wandb.setup(wandb.Settings(silent=True)).settings
+    try:
+        settings = wandb.setup(wandb.Settings(silent=True)).settings
+    except Exception as error:  # of an environment or a file of settings that the package refuses
+        raise UserError(f"{what}: W&B refuses its settings: {describe(error)}") from error
     known, host = settings.api_key, urlsplit(settings.base_url).netloc
     wandb.teardown()  # a run starts it again, and in its own process
     if not (known or _has_login(host) or _has_login(_HOST)):

@@ -23,9 +23,10 @@ Methods of this project and of public code, trained side by side in float64: one
 of digits with 10 to 50 samples each (25 to 75 with FedFomo), equal weights, equal order of the batches, three
 rounds, with all clients in a round and, where the table says participation 0.6, with three of five. After
 each round the parameters of the server and of every client are compared, and how many test samples of each
-client are predicted correctly. A gap is the largest absolute difference of two numbers in all of them; numbers
-of correct predictions are equal where nothing else is said. Momentum is 0 and all batches are full, as public code drops others. Of pFedFDA one
-evaluation of a client on drawn features is compared, without training.
+client are predicted correctly. A gap is the largest absolute difference of two numbers in all of them;
+numbers of correct predictions are equal where nothing else is said. Momentum is 0 and all batches are full,
+as public code drops others. Of pFedFDA one evaluation of a client on drawn features is compared, without
+training.
 
 Three gaps are larger than those of float64: FedDWA's code has its weights of models in float32, FedRoD here
 has the logarithm of the class counts in float32, and both sides of FedPAC solve a quadratic problem up to a

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pfl_benchmark
-from pfl_benchmark import compare_records, load_records, run
+from pfl_benchmark import compare_records, grid, load_records, run
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
 from pfl_benchmark.engine.algorithm import Algorithm
@@ -239,6 +239,7 @@ def test_bad_input(records, tmp_path, without_cells):
         (lambda: run("fedavg", results_dir=3, **TINY), "results_dir is 3; expected a folder"),
         (lambda: run("fedavg", results_dir="", **TINY), "results_dir is ''; expected a folder"),
         (lambda: run("fedavg", trackings=[3], **TINY), "expected a list of trackers"),
+        (lambda: grid("fedavg", setting="digits-s2", trackings=["wandb"]), "expected a list of trackers"),
         (lambda: load_records(records), r"load_records\(\*records\)"),
         (lambda: load_records(), "no runs are given"),
         (lambda: load_records(tmp_path), "holds no finished run"),

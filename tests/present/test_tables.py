@@ -220,6 +220,13 @@ def test_differences_need_records_of_the_same_seed_and_split(tmp_path):
     assert table.caption.count(f"{MISSING}: no records of the same seed and split.") == 1
 
 
+def test_differences_in_a_ranked_study_without_records_of_the_reference(tmp_path):
+    write_record(tmp_path, configure(DITTO, ONE, PROFILE, 0))
+    table = make_table(read(dataclasses.replace(AGAINST, ranked=True), tmp_path), "differences")
+    (ditto,) = table.rows
+    assert ditto[1].reason == "no record of FedAvg"
+
+
 def test_differences_from_nothing_are_refused(main):
     with pytest.raises(ValueError, match="its reference '' is none of its rows"):
         make_table(main, "differences")

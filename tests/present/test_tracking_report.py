@@ -12,11 +12,10 @@ from pfl_benchmark.errors import UserError
 from pfl_benchmark.present import wandb_report as module
 from pfl_benchmark.present.render import render
 from pfl_benchmark.present.tracked import tables_of
-from pfl_benchmark.present.wandb_report import build, destination, publish, settings_of
+from pfl_benchmark.present.wandb_report import build, destination, publish, runs_of
 from pfl_benchmark.records.store import Store
 from pfl_benchmark.render.formats.markdown import markdown
 from pfl_benchmark.studies import catalogue
-from pfl_benchmark.track.base import setting_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the package itself
 PROFILE = catalogue.PROFILES["quick"]
@@ -48,7 +47,7 @@ def store(tmp_path_factory):
 def blocks(store):
     """What is sent to the service, block by block."""
     pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed")
-    report = build("team", "project", PROFILE, tables_of(store.root), settings_of(PROFILE, store))
+    report = build("team", "project", PROFILE, tables_of(store.root), runs_of(PROFILE, store))
     assert (report.entity, report.project, report.title) == (
         "team",
         "project",
@@ -78,24 +77,21 @@ def test_every_table_is_there_as_it_was_rendered(blocks, store):
 
 def test_charts_are_of_the_runs_of_a_setting(blocks, store):
     grids = [block["metadata"] for block in blocks if block["type"] == "panel-grid"]
-    wanted = [
-        (study.name, setting)
-        for study in BOTH
-        for setting in (
-            ["digits-s2", "digits-dir0.3"]
-            if study is FEW
-            else ["digits-s2, samples per client 20", "digits-s2"]
+    hashes = {}
+    for record in store.records():
+        hashes.setdefault((record.config.dirichlet, record.config.samples_per_client), set()).add(
+            record.config.hash
         )
-    ]
     shown = []
     for grid in grids[:-1]:
         (runs,) = grid["runSets"]
-        tag, setting = runs["filters"]["filters"]
-        assert (tag["key"]["name"], tag["op"], setting["key"]["name"]) == ("tags", "IN", "setting")
-        shown.append((*tag["value"], setting["value"]))
+        (chosen,) = runs["filters"]["filters"]
+        assert (chosen["key"]["section"], chosen["key"]["name"], chosen["op"]) == ("run", "name", "IN")
+        shown.append({*chosen["value"]})
         assert runs["grouping"] == [{"section": "config", "name": "method.value"}]
-    assert shown == wanted
-    assert {setting for _, setting in shown} <= {setting_of(record.config) for record in store.records()}
+    assert len(shown) == 4
+    assert all(any(own <= of_data for of_data in hashes.values()) for own in shown)
+    assert set().union(*shown) == {record.config.hash for record in store.records()}
     (everything,) = grids[-1]["runSets"]
     assert [key["name"] for key in everything["grouping"]] == ["study.value", "setting.value", "method.value"]
     for grid in grids:
@@ -152,9 +148,9 @@ def test_destination():
 def test_a_study_that_borrows_its_runs_has_no_charts(tmp_path):
     """No run is filed under it."""
     write_records(tmp_path, MAIN, PROFILE)
-    settings = settings_of(PROFILE, Store.scan(tmp_path))
-    assert settings["main"]
-    assert BORROWED.name not in settings
+    runs = runs_of(PROFILE, Store.scan(tmp_path))
+    assert runs["main"]
+    assert BORROWED.name not in runs
 
 
 def test_a_damaged_table_is_told_in_one_line(store, tmp_path):

@@ -126,6 +126,24 @@ def test_a_run_that_ends_early_says_how_and_goes_on_later(error, code, tiny, tmp
     assert second.calls[-1][0] == "finish"
 
 
+def test_a_run_that_is_stopped_is_followed_anew_under_the_name_of_its_record(tiny, tmp_path):
+    class Patient(Watch):
+        def round(self, line):
+            return line["round"] == 3
+
+    diary = Diary()
+    run(tiny("fedavg"), tmp_path, diary, observer=Patient())
+    folder = diary.about.folder
+    lines, stored = read(folder)
+    assert diary.about.config.stop_after == 3
+    assert folder.name.endswith(diary.about.config.hash)
+    names = [name for name, *_ in diary.calls]
+    assert names == ["begin", *["round"] * 3, "stop", "begin", *["round"] * 3, "finish"]
+    assert [line for _, line in diary.calls[6:9]] == lines
+    assert "accuracy" in lines[-1]
+    assert diary.calls[-1][1] == stored
+
+
 def test_an_interrupt_inside_a_tracker_is_one(tiny, tmp_path):
     class Hasty(Diary):
         def round(self, line):

@@ -15,6 +15,8 @@ from record_folders import write_records
 from wandb_files import offline_runs
 
 from pfl_benchmark.cli import main
+from pfl_benchmark.config.run_config import RunConfig
+from pfl_benchmark.errors import UserError
 from pfl_benchmark.experiment.progress import RunProgress
 from pfl_benchmark.present.render import render
 from pfl_benchmark.present.tracked import log_tables, tables_of
@@ -23,6 +25,7 @@ from pfl_benchmark.render.table import plain
 from pfl_benchmark.studies import catalogue
 from pfl_benchmark.studies.grid import Column, Grid, Profile, Study, Variant
 from pfl_benchmark.track import weights_and_biases
+from pfl_benchmark.track.base import About, name_of_tables
 from pfl_benchmark.track.weights_and_biases import WeightsAndBiases
 
 pytestmark = pytest.mark.skipif(not find_spec("wandb"), reason="Weights & Biases is not installed")
@@ -176,6 +179,39 @@ def test_rounds_that_the_service_has_are_not_sent_again(tracked):
     assert run.sent == ((3, sums[2]), (4, sums[3]))
 
 
+@pytest.mark.parametrize(
+    ("done", "step", "warned"), [(0, 0, 0), (0, 5, 1), (4, 5, 0)], ids=["new", "again", "continued"]
+)
+def test_rounds_of_an_earlier_time_are_told(done, step, warned, tracked, monkeypatch):
+    class Remote:
+        def define_metric(self, *_, **__):
+            pass
+
+    remote, told = Remote(), []
+    remote.step = step
+    monkeypatch.setattr(WeightsAndBiases, "_open", lambda *_, **__: remote)
+    config = RunConfig(algo="fedavg", dataset="digits")
+    WeightsAndBiases("offline").begin(About(config, "FedAvg", tracked / "x", {}, {}, done), told.append)
+    assert len(told) == warned
+    assert all("5 rounds" in text for text in told)
+
+
+def test_what_the_service_would_refuse_is_refused_before(monkeypatch, tmp_path):
+    for project in ("a/b", "x" * 200):
+        with pytest.raises(UserError, match="--wandb-project"):
+            WeightsAndBiases("offline", project).check()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "file"))
+    with pytest.raises(UserError, match=r"WANDB_DIR=.* cannot be used"):
+        WeightsAndBiases("offline").check()
+
+
+def test_an_address_that_is_none_is_one_line(monkeypatch, forgotten):
+    monkeypatch.setenv("WANDB_BASE_URL", "nonsense")
+    with pytest.raises(UserError, match="W&B refuses its settings"):
+        WeightsAndBiases("online").check()
+
+
 def test_a_run_that_diverges_is_marked_as_failed(tmp_path, capsys):
     assert call(tmp_path, "--wandb", "offline", "--lr", "1e6") == 2
     (run,) = offline_runs(tmp_path)
@@ -284,7 +320,7 @@ def test_cells_and_tables_of_a_profile(tmp_path, monkeypatch, capfd):
     assert cell.about.run_group.startswith("pair: digits-s2, clients 6")
     assert list(cell.about.tags) == ["fedavg", "digits", "pair", "again"]
     assert not (root / "wandb").exists()
-    assert (tables.about.run_id, tables.about.run_group) == ("tables-quick", "tables")
+    assert (tables.about.run_id, tables.about.run_group) == (name_of_tables("quick", root), "tables")
     (row,) = tables.history
     assert set(row) == {"tables/again", "numbers/again"}
     assert main(words) == 0

@@ -29,7 +29,7 @@ def differences(results: Results) -> Table:
         ValueError: the reference is no row of the study.
     """
     reference, tests = results.study.reference, {}
-    if reference not in results.rows:
+    if reference not in (variant.title for variant in results.grid.variants):
         raise ValueError(f"study {results.study.name}: its reference {reference!r} is none of its rows")
     for column in results.columns:
         samples = {row: found for row in results.rows if (found := results.samples(row, column))}
