@@ -9,7 +9,7 @@ FROM ${BASE}
 ARG TORCH_INDEX=
 RUN apt-get update && apt-get install --yes --no-install-recommends python3 python3-venv \
     && rm -rf /var/lib/apt/lists/*
-ENV VIRTUAL_ENV=/venv PATH=/venv/bin:$PATH PFL_DATA_DIR=/data
+ENV VIRTUAL_ENV=/venv PATH=/venv/bin:$PATH PFL_PYTHON=/venv/bin/python PFL_DATA_DIR=/data
 RUN python3 -m venv /venv
 WORKDIR /app
 COPY requirements.txt .
