@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,16 @@ def execute(arguments: argparse.Namespace) -> None:
     from pfl_benchmark.speed import parts as measured
     from pfl_benchmark.speed.tables import as_markdown, document_part, only_in, part_of
 
+    def room(name: str, parts: Collection[str]) -> Document:
+        """The document, whose part of that name has no table that these parts of a measurement lack."""
+        document = Document(arguments.into)
+        if lost := only_in(document.text(name), parts):
+            raise UserError(
+                f"--into {arguments.into}: its tables of {', '.join(lost)} would be lost; measure everything "
+                "in one call (--only), or take those tables out first"
+            )
+        return document
+
     if arguments.source:
         found = measured.load(arguments.source)
     else:
@@ -80,29 +91,26 @@ def execute(arguments: argparse.Namespace) -> None:
         )
         device = execution.pick_device()
         if arguments.into:
-            old = Document(arguments.into).text(part_of(device.type))
-            if lost := only_in(old, parts):
-                raise UserError(
-                    f"--into {arguments.into}: its tables of {', '.join(lost)} would be lost; measure them, "
-                    "too (--only, --all), or keep this measurement with --output alone"
-                )
+            room(part_of(device.type), parts)
         sizes = measured.sizes_for(device, arguments.repeats or 3, arguments.cell or (), arguments.epochs)
 
+        kept = ""
+
         def keep(rows: list[dict[str, Any]]) -> None:
+            nonlocal kept
             if arguments.output:
                 measured.save(arguments.output, rows, execution)
+                kept = f"{arguments.output} has what was measured so far; "
 
         try:
             rows, failed = measured.measure(parts, execution, sizes, say, keep)
         except KeyboardInterrupt:
-            kept = f"{arguments.output} has what was measured so far; " if arguments.output else ""
             say(f"interrupted; {kept}the same command measures everything again")
             raise SystemExit(130) from None
         found = measured.load(arguments.output) if arguments.output and rows else {"rows": rows}
     if arguments.into and not failed:
-        document, (name, text) = Document(arguments.into), document_part(found)
-        document.text(name)
-        document.save({name: text})
+        name, text = document_part(found)
+        room(name, {row["part"] for row in found["rows"]}).save({name: text})
     print(json.dumps(found["rows"]) if arguments.json else as_markdown(found["rows"]))
     if failed:
         left = f"; {arguments.into} is left as it was" if arguments.into else ""

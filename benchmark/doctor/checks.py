@@ -68,16 +68,13 @@ def packages() -> Iterator[Finding]:
         yield Finding(
             "packages", ", ".join(told), "missing", _install([needed[name] for name in absent + old])
         )
+    elif broken := next(filter(None, map(_fault, needed)), ""):
+        name = broken.partition(" ")[0]
+        yield Finding("packages", broken, "missing", _install([needed[name]], "--force-reinstall"))
     elif CHECKOUT:
         yield _as_tested(CHECKOUT, needed)
     else:
         yield Finding("packages", "installed")
-    for name in (name for name in needed if name not in {*absent, *_LATER}):
-        try:
-            importlib.import_module(_MODULES.get(name, name))
-        except Exception as error:  # whatever packages that do not fit together raise
-            again = _install([needed[name]], "--force-reinstall")
-            yield Finding(name, f"cannot be imported ({error})", "missing", again)
     if CHECKOUT and (untested := [name for name in _TESTS if _version(name) is None]):
         yield Finding("tests", f"{', '.join(untested)} not installed", "note", "only for ./run_all.sh test")
     if lacking := [name for name in _OPTIONAL if _version(name) is None]:
@@ -98,9 +95,20 @@ def _as_tested(checkout: Path, needed: Iterable[str]) -> Finding:
 
 def _install(wanted: Iterable[str], *options: str) -> str:
     """The command that installs what is wanted where this program runs."""
-    if CHECKOUT and not (CHECKOUT / ".venv").exists() and not os.environ.get("PFL_PYTHON"):
+    system = sys.prefix == sys.base_prefix and not os.environ.get("CONDA_PREFIX")
+    if CHECKOUT and system and not os.environ.get("PFL_PYTHON"):
         return "run ./run_all.sh setup"
     return shlex.join([sys.executable, "-m", "pip", "install", *options, *wanted])
+
+
+def _fault(name: str) -> str:
+    """What is wrong with an installed package that cannot be imported; empty: nothing."""
+    if name not in _LATER:
+        try:
+            importlib.import_module(_MODULES.get(name, name))
+        except Exception as error:  # whatever packages that do not fit together raise
+            return f"{name} cannot be imported ({error})"
+    return ""
 
 
 def _old(name: str, requirement: str) -> bool:
@@ -121,8 +129,9 @@ def _version(name: str) -> str | None:
 
 def pytorch() -> Iterator[Finding]:
     """PyTorch and the GPUs that it finds."""
-    torch = sys.modules.get("torch")
-    if torch is None:  # `packages` says why
+    try:
+        torch = importlib.import_module("torch")
+    except Exception:  # `packages` says why
         return
     yield Finding("PyTorch", f"{torch.__version__}, threads: {torch.get_num_threads()}")
     if torch.cuda.is_available():
@@ -188,7 +197,6 @@ def data() -> Iterator[Finding]:
     """The datasets that are read from files; those found are read, so that a damaged one is named."""
     try:
         datasets = importlib.import_module("pfl_benchmark.datasets.api")
-        problem = importlib.import_module("pfl_benchmark.errors").UserError
     except Exception as error:  # of packages, mostly, which `packages` names
         yield Finding("data", f"not looked for ({error})", "note", "first mend what is missing")
         return
@@ -200,7 +208,7 @@ def data() -> Iterator[Finding]:
             continue
         try:
             found = datasets.load(name, download=False)
-        except (problem, OSError) as error:
+        except Exception as error:  # mostly a `UserError`; else of a package, or of the system
             if "was not found" not in str(error):
                 yield Finding(f"data {name}", "cannot be read", "note", str(error))
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tabulate import tabulate
@@ -19,7 +19,7 @@ def _times(name: str) -> Callable[[Row], str]:
 
 # Columns whose text is not simply the value of the row's key of that name.
 _COLUMNS: dict[str, Callable[[Row], str]] = {
-    "epochs": lambda row: str(row.get("local_epochs", 5)),  # files of before say nothing: all took five
+    "epochs": lambda row: str(row.get("local_epochs", 5)),  # kept files of before say nothing: all took five
     "clients": lambda row: f"{row['clients']}" + (f" of {row['crowd']:,}" if "crowd" in row else ""),
     "seconds": lambda row: f"{row['seconds']:.3f}",
     "ms a step": lambda row: f"{row['milliseconds']:.2f}",
@@ -82,8 +82,8 @@ def as_markdown(rows: Sequence[Row]) -> str:
     return "\n\n".join(tables)
 
 
-def only_in(document: str, parts: Sequence[str]) -> list[str]:
-    """The measured parts whose tables a document's text has, and which are not among `parts`."""
+def only_in(document: str, parts: Collection[str]) -> list[str]:
+    """The parts of a measurement whose tables a document's text has, and which are not among `parts`."""
     return [part for part, (title, _) in TABLES.items() if part not in parts and f"**{title}**" in document]
 
 

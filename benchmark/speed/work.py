@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import resource
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,7 +75,9 @@ def processes(names: Iterable[str]) -> Iterator[dict[str, ProcessPoolExecutor]]:
     """A process for each name; they end together."""
     with contextlib.ExitStack() as stack:
         context = get_context("spawn")
-        yield {name: stack.enter_context(ProcessPoolExecutor(1, context)) for name in names}
+        # Ctrl-C is for the process that waits for them.
+        quiet = partial(ProcessPoolExecutor, 1, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
+        yield {name: stack.enter_context(quiet()) for name in names}
 
 
 def turns(
@@ -117,8 +120,10 @@ def timed(work: Work) -> Iterator[Turn]:
                 call = algorithm.begin(cohort, algorithm.message(cohort, number), number)
                 outcome = trainer.train(call)
                 algorithm.keep(outcome)
-                if device.type != "cpu":
-                    getattr(torch, device.type).synchronize()
+                if device.type == "cuda":
+                    torch.cuda.synchronize(device)
+                elif device.type == "mps":
+                    torch.mps.synchronize()
                 seconds = time.perf_counter() - started
             yield Turn(prepared.resolved.executor, seconds, outcome.samples, peak_memory(device))
 

@@ -100,8 +100,8 @@ class WeightsAndBiases:
         )
         if run.step and not about.done:
             warn(
-                f"W&B has {run.step} rounds of {about.name} from an earlier time; they stay as they are, new "
-                "ones and the summary are added: if code has changed since, delete that W&B run first"
+                f"W&B has {run.step - 1} rounds of {about.name} from an earlier time; they stay as they are, "
+                "new ones and the summary are added: if code has changed since, delete that W&B run first"
             )
         return _Run(run)
 

@@ -114,6 +114,25 @@ def test_a_failed_measurement_leaves_the_document(command, tmp_path, monkeypatch
     assert (tmp_path / "speed.md").read_text() == TABLE
 
 
+def test_an_interruption_before_the_first_row_claims_nothing(command, tmp_path, monkeypatch, capsys):
+    def stopped(execution, sizes):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setitem(parts.PARTS, "cohorts", stopped)
+    with pytest.raises(SystemExit, match="130"):
+        command("speed --device cpu --only cohorts --output", str(tmp_path / "speed.json"))
+    assert "interrupted; the same command measures everything again" in capsys.readouterr().err
+
+
+def test_a_kept_measurement_loses_no_tables_of_a_document(command, kept, tmp_path):
+    (tmp_path / "speed.md").write_text(TABLE)
+    answer = command("speed --from", str(kept), "--into", str(tmp_path / "speed.md"))
+    assert answer.code == 2
+    assert "its tables of cohorts would be lost" in answer.err
+    assert (tmp_path / "speed.md").read_text() == TABLE
+
+
 def test_an_interrupted_measurement_says_what_is_kept(command, tmp_path, monkeypatch, capsys):
     def stopped(execution, sizes):
         yield {"cell": "digits", "executor": "loop", "clients": 1, "seconds": 1.0, "samples_per_second": 1.0}

@@ -187,8 +187,12 @@ def copies(values):
 def gap(ours, theirs):
     """The largest absolute difference of two lists of tensors."""
     assert len(ours) == len(theirs), f"{len(ours)} tensors here, {len(theirs)} there"
-    pairs = zip(ours, theirs, strict=True)
-    return float(torch.stack([(a.double() - b.double()).abs().max() for a, b in pairs]).max())  # nan stays
+    return largest((a.double() - b.double()).abs().max() for a, b in zip(ours, theirs, strict=True))
+
+
+def largest(values):
+    """The largest of some numbers; not a number if one of them is none, which `max` may overlook."""
+    return float(torch.tensor([float(value) for value in values], dtype=torch.float64).max())
 
 
 # What is looked at on our side

@@ -193,7 +193,7 @@ def test_rounds_of_an_earlier_time_are_told(done, step, warned, tracked, monkeyp
     config = RunConfig(algo="fedavg", dataset="digits")
     WeightsAndBiases("offline").begin(About(config, "FedAvg", tracked / "x", {}, {}, done), told.append)
     assert len(told) == warned
-    assert all("5 rounds" in text for text in told)
+    assert all("4 rounds" in text for text in told)  # the next step is 5
 
 
 def test_what_the_service_would_refuse_is_refused_before(monkeypatch, tmp_path):
