@@ -19,7 +19,7 @@ class FineTuning:
     )
     ft_epochs: int = option(
         5,
-        "epochs of fine-tuning; 0 evaluates the global model",
+        "epochs of fine-tuning; with 0 of these and of ft_head_epochs the global model is evaluated",
         least=0,
         search=(1, 2, 5, 10),
     )

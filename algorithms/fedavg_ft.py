@@ -20,8 +20,9 @@ class FedAvgFT(FedAvg):
     Source: pFedFDA servers/server_fedavg.py, FedRep models/Update.py. The paper says "client-side fine-tuning
     in the final round" without epochs or layers.
 
-    Defaults: one ordinary local call on all layers, as in server_fedavg.py. FedRep fine-tunes the head for 10
-    epochs: ``--set ft_part=head --set ft_epochs=10``.
+    Defaults: 5 epochs on all layers, a local call of the paper's settings as in server_fedavg.py, whatever
+    ``--local-epochs`` and ``--local-steps`` are. FedRep fine-tunes the head for 10 epochs: ``--set
+    ft_part=head --set ft_epochs=10``.
 
     Deviations: none known.
     """

@@ -17,7 +17,7 @@ from pfl_benchmark.method import (
 
 @register
 class FedBN(Algorithm):
-    """Gains, offsets and statistics of batch normalisation are neither sent nor averaged.
+    """Gains, offsets and statistics of batch normalisation are not averaged and, after θ_0, not sent.
 
     Source: Li et al., ICLR 2021, Algorithm 1; med-air/FedBN federated/fed_digits.py (no key that contains
     "bn" is averaged), nets/models.py.

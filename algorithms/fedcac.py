@@ -39,7 +39,7 @@ class FedCACHyper:
         0.5, "share τ of each tensor's parameters that are critical", least=0, most=1, search=(0.3, 0.5, 0.7)
     )
     beta: int = option(
-        100, "round β from which on clients share critical parameters with nobody", least=1,
+        100, "round β after which clients share critical parameters with nobody", least=1,
         search=Between(10, 300),
     )  # fmt: skip
 
@@ -99,8 +99,8 @@ class FedCAC(Algorithm):
     count with a byte a parameter. Statistics of batch normalisation are those of the average model. The mean
     is unweighted unless ``--aggregation samples``.
 
-    Traps: clients are compared with the participants of one round alone. After round β nobody is similar, but
-    for pairs whose overlap is the largest one.
+    Traps: clients are compared with the participants of one round alone. In round β only pairs with the
+    largest overlap are similar, after it nobody.
     """
 
     name = "fedcac"

@@ -55,11 +55,11 @@ class FedDPA(Algorithm):
     Deviations: one share for all samples. Officially it follows each test sample: the mean cosine similarity
     of its last hidden state to those of some training samples, times 0.5. The last layer, which trains here
     and has no counterpart there, is twofold: one is averaged with G, one is P's own. P trains from the first
-    round on (officially from the second), LoRA has no dropout (0.05 there), and the mean of the G_k counts
-    samples (there clients). While P trains, its gradient passes through G's output, as the loss has it; their
-    code detaches that output, so layers below learn less from it. This is FedDPA-T; FedDPA-F, where P begins
-    as G after the last round and trains alone, is FedAvg+FT for a share of 1. Their code trains language
-    models of gigabytes, so it was read and not run beside this one.
+    round on (officially from the second), and LoRA has no dropout (0.05 there). While P trains, its gradient
+    passes through G's output, as the loss has it; their code detaches that output, so layers below learn less
+    from it. This is FedDPA-T; FedDPA-F, where P begins as G after the last round and trains alone, is
+    FedAvg+FT for a share of 1. Their code trains language models of gigabytes, so it was read and not run
+    beside this one.
 
     Traps: in training ``local_weight`` is the share of P; in code/GlobalModel_generated.py the similarity
     weights G, and P has the rest.

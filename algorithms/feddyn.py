@@ -59,9 +59,10 @@ class FedDyn(Algorithm):
     """Each client keeps h_k, the sum of its moves; the server adds the mean of all h_k to the local mean.
 
     Source: Acar et al., ICLR 2021, Algorithm 1, with h_k = −∇L_k / α; alpemreacar/FedDyn utils_methods.py
-    (`train_FedDyn`), utils_general.py (`train_feddyn_mdl`). A participant minimises its loss plus
-    α_k (½ ‖w − w_received‖² + ⟨h_k, w⟩), then h_k grows by its move; the server's model is the mean of the
-    participants' models plus the mean of the h_k of all clients, those that did not take part included.
+    (`train_FedDyn`), utils_general.py (`train_feddyn_mdl`). A participant minimises its loss plus α_k (½ ‖w −
+    w_received‖² + ⟨h_k, w⟩), then h_k grows by its move; the server's model is the mean of the participants'
+    models plus the mean of the h_k of all clients, those that did not take part included. Under
+    ``--aggregation samples`` the server's sum of moves is weighted, and is no longer the mean of the h_k.
 
     Defaults: α = 0.01 (example_cifar_10.py), divided by the client's number of samples in multiples of the
     mean, as there; the paper chooses α among 0.1, 0.01 and 0.001. There all clients take part in every round,

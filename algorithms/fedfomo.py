@@ -65,7 +65,7 @@ class FedFomo(Algorithm):
     (L(first) − L(model)) / ‖model − first‖₁ with the client's validation loss L; `first` is what its last
     training began with, and what it led to is a candidate, too. Models of positive gain are added in shares
     v_n of a sum of 1, w = first + Σ v_n (w_n − first). The server sends models of the last round, those with
-    the highest sum of gains so far (clients send that row) or random ones.
+    the highest sum of gains so far (clients send that row), each time over the sum of all, or random ones.
 
     Defaults: M = 4 (or 9), 20 % to validate, ε = 0.3 less 0.05 a round (README.md); L1 norm (args.py). There
     15 clients take part in every round; with a part of them, ε is 0 before most have met.

@@ -71,7 +71,8 @@ class FedPAC(Algorithm):
     Source: Xu et al., ICLR 2023, Algorithm 1; JianXu95/FedPAC methods/fedpac.py, tools.py, running.py.
     A participant receives body, class means and its combined head, measures its features' statistics (v, h),
     trains head, then body, and sends both with the statistics and its new class means. Clients are evaluated
-    with the model that they have trained, as there: combined heads of the last round are not used.
+    with the model that they have trained, as there: combined heads of the last round are not used. Under
+    ``--last-round cohort`` one that never took part has θ_0.
 
     Defaults: λ = 1, one epoch of the head at rate 0.1 and then 5 of the body (options.py, methods/fedpac.py,
     where 0.1 is a constant, for batches of 50). Local rate 0.01, on CIFAR-10 0.02 whatever is asked for;

@@ -43,12 +43,16 @@ class FedSelectHyper:
     """Hyper-parameters of FedSelect."""
 
     rate: float = option(
-        0.25, "share p of a tensor's shared parameters that become a client's own at a time", least=0, most=1,
-        search=(0.05, 0.1, 0.25, 0.5),
+        0.25,
+        "share p of a tensor's shared parameters that become a client's own at a time (begin_with=own: of "
+        "its own ones that become shared)",
+        least=0, most=1, search=(0.05, 0.1, 0.25, 0.5),
     )  # fmt: skip
     limit: float = option(
-        0.8, "share α of a tensor's parameters, above which no more become a client's own", least=0, most=1,
-        search=(0.3, 0.5, 0.8),
+        0.8,
+        "share α of a tensor's parameters, above which no more become a client's own (begin_with=own: "
+        "shared)",
+        least=0, most=1, search=(0.3, 0.5, 0.8),
     )  # fmt: skip
     every: int = option(3, "participations between two choices", least=1, search=(1, 3, 10))
     begin_with: str = option(
@@ -101,7 +105,8 @@ class FedSelect(Algorithm):
     Deviations: the official participants are the same in all rounds; here a client counts its own
     participations. Local SGD has momentum, of its own in each pass. Statistics of batch normalisation are
     averaged, there they stay. With ``begin_with=own`` one parameter of a weight fewer becomes shared at a
-    time. Whole models count as sent, and masks with a byte a parameter.
+    time, and θ_0, where a client's own begin, does not count as sent. Else whole models do, and masks with a
+    byte a parameter.
 
     Traps: an epoch is two passes over the data. Biases stay what they are at first. What has become a
     client's own goes on from the average, not from the client's model.

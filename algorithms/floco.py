@@ -48,7 +48,7 @@ class FlocoHyper:
     )  # fmt: skip
     rho: float = option(
         0.1,
-        "radius ρ of the mixtures around a client's point that it trains",
+        "radius ρ of the mixtures around a client's point that it trains; without effect under tau=1",
         least=0,
         search=(0.01, 0.1, 0.3),
     )
@@ -138,8 +138,9 @@ class Floco(Algorithm):
     Source: Grinwald et al., NeurIPS 2024; dennis-grinwald/floco src/server/floco.py, src/client/floco.py,
     FL-bench src/server/floco.py, adap/flower baselines/floco.
 
-    Defaults: M = 10, ρ = 0.1 and τ half of the rounds, as in FL-bench and in Flower's README (250 of 500
-    rounds, ρ = 0.3 for Dirichlet splits); dennis-grinwald/floco has M = 20 and ρ = 0.01 in config.
+    Defaults: M = 10 and ρ = 0.1, as in FL-bench (whose τ is round 10) and in Flower's README (ρ = 0.3 for
+    Dirichlet splits), and τ half of the rounds, as there and in dennis-grinwald/floco (250 of 500), which has
+    M = 20 and ρ = 0.01 in config.
 
     Deviations: the training of everybody that gives the points is also that of round τ and is averaged; there
     it comes on top of it, and is not. With fewer clients than endpoints missing components are 0, where there

@@ -68,9 +68,9 @@ class PerFedAvg(Algorithm):
     0.005 for α and 0.001 for β.
 
     Deviations: a step takes two batches (three with the second-order term) of one epoch's order, so that
-    there are half as many steps as in FedAvg (PFLlib trains twice a round instead). The outer step has the
-    protocol's momentum (none there). Before it is evaluated a client fine-tunes the model for an epoch at α
-    with the engine's SGD (the paper: one step).
+    there are half (a third) as many steps as in FedAvg (PFLlib trains twice a round instead). The outer step
+    has the protocol's momentum (none there). Before it is evaluated a client fine-tunes the model for an
+    epoch at α with the engine's SGD (the paper: one step).
 
     Traps: userperavg.py takes the personalising step before the evaluation on a batch of *test* data, with
     its labels, and a second one at β. Its local epochs are single steps.

@@ -76,11 +76,13 @@ class PFedFDA(Algorithm):
     Source: McLaughlin and Su, NeurIPS 2024; cj-mclaughlin/pFedFDA clients/client_fedfda.py and
     servers/server_fedfda.py.
 
-    Defaults: the official ones, I added to the covariance included. Without it (``eps_I``) the head's weights
-    grow with one over the smallest variance: on the digits training collapses or diverges at a learning
-    rate of 0.01 or 0.001, not at 0.0001. The aggregation is weighted by samples, unlike that of the other
-    methods here. Official weight decay: ``--weight-decay 5e-4`` (there also on biases, which the flag
-    spares).
+    Defaults: the official ones but `few_samples` (traps), I added to the covariance included. Without it
+    (``eps_I``) the head's weights grow with one over the smallest variance: on the digits training collapses
+    or diverges at a learning rate of 0.01 or 0.001, not at 0.0001. The aggregation is weighted by samples,
+    unlike that of the other methods here. Official weight decay: ``--weight-decay 5e-4`` (there also on
+    biases, which the flag spares).
+
+    The passes over a client's training data that give its statistics do not count as samples.
 
     Deviations: the last short batch of an epoch is kept; there it is dropped, also from the features that an
     evaluated client's statistics are made of. The coefficients are found by SLSQP in the unit square, there

@@ -86,8 +86,9 @@ class PFedMe(Algorithm):
     where main.py's 0.09 diverges. The rate for w, which here is --lr, is 0.01 there, too; η λ must stay
     below 2.
 
-    Deviations: samples count K times. No momentum, as there. Clients are evaluated with θ. The mean is
-    unweighted by default.
+    Deviations: samples count K times. No momentum, as there, and no ``--weight-decay``: θ has its own
+    (`decay`). Clients are evaluated with θ; under ``--last-round cohort`` one that never took part has θ_0.
+    The mean is unweighted by default.
 
     Traps: a local epoch of the official code is one batch. All users train in every round, and only a sample
     of them is averaged, weighted by samples. What is reported as personal is the accuracy of w: userpFedMe.py

@@ -56,10 +56,11 @@ class Scaffold(Algorithm):
     Defaults: the server's step is 1, and its mean unweighted, as in the publication.
 
     Deviations: local SGD here has momentum, with which a local model has moved by η Σ_s g_s (1 + m + … +
-    m^(K−s)); option II divides by the sum of these factors in place of K, which is the same for m = 0.
-    Messages have twice the size of the model. Control variates of clients that seldom take part are old: on
-    the digits with two classes a client training diverges at a rate of 0.08, with momentum and without, and
-    not at the setting's 0.03. On `hapt` it diverges at 0.03.
+    m^(K−s)); option II divides by the sum of these factors in place of K, which is the same for m = 0. Under
+    ``--aggregation samples`` c moves by the weighted mean, and is no longer the mean of all c_k. Messages
+    have twice the size of the model. Control variates of clients that seldom take part are old: on the digits
+    with two classes a client training diverges at a rate of 0.08, with momentum and without, and not at the
+    setting's 0.03. On `hapt` it diverges at 0.03.
     """
 
     name = "scaffold"

@@ -43,7 +43,8 @@ class PPFEHyper(DecoupledHyper):
     )
     ranks: tuple[int, ...] = option(
         (),
-        "svd: ranks of the layers in stage 3, then in stage 4, …; empty: the paper's for this net",
+        "svd: ranks of the layers in stage 3, then in stage 4, …; empty: the paper's for CIFAR-10, for other "
+        "networks such that layers shrink alike",
         least=1,
     )
     factor_policy: str = option(
@@ -194,11 +195,13 @@ def check_switches(hyper: PPFEHyper, everyone_ends: bool = True) -> None:
         )
     if hyper.fc_init != "prev" and hyper.T < FIRST_REDUCED_STAGE:
         raise UserError(f"fc_init={hyper.fc_init}: T={hyper.T} has no reduced stage; leave fc_init out")
-    if hyper.rw_apply != "loss" and (hyper.T == 1 or not hyper.reweight):
-        reason = "reweight=false" if hyper.T > 1 else "T=1"
-        raise UserError(f"rw_apply={hyper.rw_apply}: {reason} has no sample weights to apply; leave one out")
-    if hyper.rw_batch != "mean" and (hyper.T == 1 or not hyper.reweight or hyper.rw_apply != "loss"):
-        reason = "reweight=false" if not hyper.reweight else "T=1" if hyper.T == 1 else "rw_apply=resample"
+    idle = "reweight=false" if not hyper.reweight else "T=1" if hyper.T == 1 else ""
+    for name, usual in (("rw_sign", 1), ("rw_double", False), ("rw_apply", "loss")):
+        if idle and getattr(hyper, name) != usual:
+            value = str(getattr(hyper, name)).lower()
+            raise UserError(f"{name}={value}: {idle} has no sample weights to apply; leave one out")
+    if hyper.rw_batch != "mean" and (idle or hyper.rw_apply != "loss"):
+        reason = idle or "rw_apply=resample"
         raise UserError(f"rw_batch={hyper.rw_batch}: {reason} weighs no losses; leave one out")
     if hyper.closing_body == "own" and hyper.full_last_only:
         raise UserError(

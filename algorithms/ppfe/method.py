@@ -54,7 +54,7 @@ from pfl_benchmark.method import (
 
 @register
 class PPFE(Decoupled):
-    """Stages of growing personalization, each started from the one before, boosted into an ensemble.
+    """Stages of growing personalization, each started from earlier ones, boosted into an ensemble.
 
     Stage 1 is FedAvg. Stage t makes the last t − 1 layers personal, shrinks the fully connected layers from
     stage 3 on, and trains with sample weights that grow where the previous stage did badly. The final model
@@ -65,7 +65,10 @@ class PPFE(Decoupled):
 
     Defaults: those of `PPFEHyper`, readings of what the paper leaves open; results/ppfe.md says why.
 
-    Deviations: none known, as far as the paper says what it does.
+    Deviations: the exponent of sample weights is the loss over its maximum (Algorithm 1 has the raw loss) of
+    the stage alone (there of the ensemble), its error is clipped, and β below 0 is 0. Fully connected layers
+    of reduced stages begin at stage 1's model (``fc_init``), so only convolutions go on. The pass over the
+    training data behind each stage, which gives the weights, does not count as samples.
     """
 
     name = "ppfe"

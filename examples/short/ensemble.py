@@ -21,6 +21,8 @@ from pfl_benchmark.method import (
 class TwoVoices(Algorithm):
     """FedAvg and local training side by side; predictions are the mean of both models' probabilities.
 
+    θ_0, where a client's own model begins, does not count as sent.
+
     Source: an example of docs/site/extend/method.md.
     """
 
