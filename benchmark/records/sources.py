@@ -137,22 +137,33 @@ TOLD = ("group", "publication", "pseudocode")  # what a method says of itself
 def _told(part: Any, inside: type | None = None) -> Any:
     """A part of a syntax tree as nested lists, without what decides no float.
 
-    That is: docstrings, annotations, imports, ``__all__``, ``if TYPE_CHECKING``, what errors say, and what a
-    method says of itself (`TOLD`). Any other field of a class keeps its name and default.
+    That is: docstrings, annotations, imports, ``__all__``, ``if TYPE_CHECKING``, what errors say, what a
+    method says of itself (`TOLD`), and of its hyper-parameters the line of documentation and what `tune`
+    tries. Any other field of a class keeps its name and default.
     """
     if isinstance(part, list):
-        return [_told(item) for item in part if not _decides_nothing(item, inside)]
+        return [_told(item, inside) for item in part if not _decides_nothing(item, inside)]
     if not isinstance(part, ast.AST):
         return repr(part)
     if isinstance(part, ast.Raise) and isinstance(part.exc, ast.Call):
         return ["Raise", _told(part.exc.func)]
     if isinstance(part, ast.AnnAssign) and part.value is not None:
-        part = ast.Assign(targets=[part.target], value=part.value)
+        value = _without_words(part.value) if inside is ast.ClassDef else part.value
+        part = ast.Assign(targets=[part.target], value=value)
     # `ast.dump` would not do: from version to version it writes more, or fewer, of the fields that are empty.
     fields = sorted(
         (name, _told(value, type(part))) for name, value in ast.iter_fields(part) if name not in _FOR_READERS
     )
     return [type(part).__name__, *([name, told] for name, told in fields if told != [])]
+
+
+def _without_words(value: ast.expr) -> ast.expr:
+    """A field's value; of ``option(default, "documentation", …, search=…)`` what decides floats."""
+    match value:
+        case ast.Call(func=ast.Name(id="option"), args=[default, ast.Constant(value=str())]):
+            kept = [keyword for keyword in value.keywords if keyword.arg != "search"]
+            return ast.Call(func=value.func, args=[default], keywords=kept)
+    return value
 
 
 def _decides_nothing(part: Any, inside: type | None) -> bool:

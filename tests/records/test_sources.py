@@ -32,6 +32,31 @@ def test_all_code_that_computes_rounds_counts():
     assert read(PACKAGE) == own  # other tests may have loaded plugins
 
 
+OPTION = 'class Hyper:\n    lam: float = option(1.0, "weight λ", least=0, search=(0.1, 1))'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        ("weight λ", "weight of the pull", False),
+        (", search=(0.1, 1)", "", False),
+        ("1.0", "2.0", True),
+        ("least=0", "least=0.1", True),
+        ("lam", "mu", True),
+        ("option", "other", True),
+        ('"weight λ"', "words", True),
+    ],
+)
+def test_what_options_say_of_themselves_does_not_count(old, new, counts):
+    one, other = ({"algorithms/mine.py": text.encode()} for text in (OPTION, OPTION.replace(old, new)))
+    assert (digest(one) != digest(other)) == counts
+
+
+def test_functions_of_that_name_elsewhere_count():
+    one, other = ({"algorithms/mine.py": f'x = option(1, "{word}")'.encode()} for word in "ab")
+    assert digest(one) != digest(other)
+
+
 def test_links_that_lead_nowhere_are_no_code(tmp_path):
     """Emacs leaves them while a file is edited."""
     (tmp_path / "algorithms").mkdir()
