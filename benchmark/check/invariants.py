@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from pfl_benchmark.algorithms import needed
 from pfl_benchmark.check import equality
@@ -164,18 +164,9 @@ def resume(case: Case) -> str:
 
 def chunks(case: Case) -> str:
     """Results do not depend on how many clients are held in memory together."""
-    with _chunks_of(2):
+    with patch.object(clients, "CHUNK", 2):
         _same(case.run("chunks"), case.plain, "two clients at a time")
     return "2 and 20 clients at a time"
-
-
-@contextmanager
-def _chunks_of(size: int) -> Iterator[None]:
-    usual, clients.CHUNK = clients.CHUNK, size
-    try:
-        yield
-    finally:
-        clients.CHUNK = usual
 
 
 def executors(case: Case) -> str:

@@ -20,7 +20,7 @@ class RunsProgress:
     """A `launch.base.Watcher` for people; estimates are seconds by the hash of a run's configuration."""
 
     def __init__(self, runs: Sequence[PlannedRun], estimates: Mapping[str, float], jobs: int = 1) -> None:
-        self._estimates, self._total, self._jobs = estimates, len(runs), jobs
+        self._total, self._jobs = len(runs), jobs
         self._left = {run.config.hash: estimates[run.config.hash] for run in runs}
         self._expected = self._spent = 0.0  # seconds of the runs that have ended
         self._count = self._waiting = 0

@@ -281,10 +281,6 @@ def _check(rows: Sequence[Variant], columns: Sequence[Column], profile: Profile)
             raise UserError(f"'{left.title}' and '{right.title}' are the same runs; drop one of them")
 
 
-def _has_flag(key: str) -> bool:
-    return key in (*KEYS, *FIELDS) or key.startswith("vary.")
-
-
 def _command(entries: Entries, file: str) -> str:
     """The command line that makes the same grid: the file, by which its folder is called, and flags."""
     words = ["python", "-m", "benchmark", "grid"]
@@ -304,7 +300,7 @@ def _command(entries: Entries, file: str) -> str:
             words += [flag(key)] if boolean(key, entry.values[0]) else []
         elif key in FIELDS and isinstance(getattr(RunConfig, key), bool):
             words.append(flag(key) if boolean(key, entry.values[0]) else flag(f"no_{key}"))
-        elif not _has_flag(key):
+        elif key not in order:
             words += ["--set", f"{key}={','.join(entry.values)}"]
         elif key != "plugins":
             words += [flag(key), *entry.values]

@@ -270,13 +270,9 @@ def _commands() -> str:
         parser: argparse.ArgumentParser = parser_of(name, command)
         parts.append(
             f"## {name}\n\n{command.HELP[0].upper()}{command.HELP[1:]}{'.' * (command.HELP[-1] not in '.?')}\n\n"
-            f"```text\n{_help(parser)}\n```"
+            f"```text\n{parser.format_help().rstrip()}\n```"
         )
     return "\n\n".join(parts) + "\n"
-
-
-def _help(parser: argparse.ArgumentParser) -> str:
-    return parser.format_help().rstrip()
 
 
 def _configuration() -> str:

@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from costs import cost_of
-from torch import nn
+from plain_digits import PlainDigits
+from stopping import Stop
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.run_config import RunConfig
@@ -94,37 +95,15 @@ def test_a_frozen_last_round_without_a_head(tiny, play):
 # FedAvg
 
 
-class Plain(nn.Module):
-    """The digits net, written with PyTorch's modules."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(1, 16, 3, padding=1)
-        self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
-        self.fc1, self.fc2, self.fc3 = nn.Linear(128, 64), nn.Linear(64, 32), nn.Linear(32, 10)
-
-    def forward(self, x):
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
-        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
-
-
 @pytest.mark.parametrize("decay", [0.0, 1e-2])
 def test_fedavg_of_one_client_is_sgd_with_a_fresh_momentum_each_round(decay, tiny, play):
     config = tiny("fedavg", clients=1, participation=1.0, local_epochs=5, rounds=3, weight_decay=decay)
     played = play(config)
     task = played.prepared.task
-    net = Plain()
-    net.load_state_dict(task.initial)
+    net = PlainDigits(task.initial)
     inputs, labels = task.data.inputs(0), task.data.labels(0)
     for number in (1, 2, 3):
-        weights, biases = (
-            [tensor for name, tensor in net.named_parameters() if name.endswith(kind)]
-            for kind in (".weight", ".bias")
-        )
-        optimiser = torch.optim.SGD(
-            [{"params": weights, "weight_decay": decay}, {"params": biases}], lr=0.05, momentum=0.5
-        )
+        optimiser = torch.optim.SGD(net.groups(decay), lr=0.05, momentum=0.5)
         order = task.streams.get("batches-main", number, 0)
         for _ in range(5):
             for batch in np.array_split(order.permutation(20), [8, 16]):
@@ -326,17 +305,9 @@ def test_a_warm_start_is_fedavg_first(tiny, play, differing):
 
 @pytest.mark.parametrize("last", [1, 2, 3])
 def test_a_warm_start_can_be_resumed(last, tiny, launch, tmp_path):
-    class Killer:
-        def start(self, rounds, done):
-            pass
-
-        def round(self, line):
-            if line["round"] == last:
-                raise KeyboardInterrupt
-
     config = tiny("lg-fedavg", {"lg_warm": 2})
     with pytest.raises(KeyboardInterrupt):
-        launch(config, tmp_path / "killed", Killer())
+        launch(config, tmp_path / "killed", Stop(last))
     resumed = launch(config, tmp_path / "killed")
     assert resumed.content() == launch(config, tmp_path / "whole").content()
 
@@ -443,18 +414,10 @@ def test_personal_layers_that_are_sent_are_charged(algo, tiny, launch, tmp_path)
     ("algo", "hyper"), [("fedper", {}), ("fedper", {"final_round": "frozen"}), ("lg-fedavg", {"lg_warm": 2})]
 )
 def test_an_averaged_start_survives_a_kill(algo, hyper, tiny, launch, tmp_path):
-    class Killer:
-        def start(self, rounds, done):
-            self.done = done
-
-        def round(self, line):
-            if line["round"] > self.done:
-                raise KeyboardInterrupt
-
     config = tiny(algo, {**hyper, **AVERAGE})
     for _ in range(4):
         with pytest.raises(KeyboardInterrupt):
-            launch(config, tmp_path / "killed", Killer())
+            launch(config, tmp_path / "killed", Stop())
     assert launch(config, tmp_path / "killed").content() == launch(config, tmp_path / "whole").content()
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from costs import cost_of
+from stopping import Stop
 from torch.testing import assert_close
 
 from pfl_benchmark.algorithms import gaussian_head
@@ -496,20 +497,6 @@ def test_diagnostics_are_the_coefficients_of_the_last_evaluation(tiny, play):
 
 
 # Whole runs
-
-
-class Stop:
-    """An observer that stops the run after a round."""
-
-    def __init__(self, last):
-        self.last = last
-
-    def start(self, rounds, done):
-        pass
-
-    def round(self, line):
-        if line["round"] == self.last:
-            raise KeyboardInterrupt
 
 
 def test_a_stopped_run_ends_bit_equal(tiny, launch, unbroken, tmp_path):

@@ -22,6 +22,7 @@ from damages import (
 )
 from data_files import LAYOUTS, info_of
 from record_folders import write_record
+from stopping import Stop
 
 from pfl_benchmark.datasets import api as datasets
 from pfl_benchmark.errors import UserError
@@ -156,13 +157,8 @@ def test_flips(kind, tiny, tmp_path, capsys):
 
 
 def _stop(config, root):
-    class Stop(Quiet):
-        def round(self, line):
-            if line["round"] == 2:
-                raise KeyboardInterrupt
-
     execution = Execution(device="cpu", executor="loop", results_dir=root, checkpoint_seconds=0)
-    run_cell(resolve(config), execution, Stop())
+    run_cell(resolve(config), execution, Stop(2))
 
 
 # Data files

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from small_networks import small_networks  # noqa: F401  # a fixture
+from stopping import Stop
 
 from pfl_benchmark import load_model, load_predictions, run
 from pfl_benchmark.algorithms import ALGORITHMS
@@ -232,23 +233,12 @@ def test_augmented_images_have_no_outputs_in_advance(tiny, ready):
     ],
 )
 def test_an_interrupted_run_goes_on_to_the_bit(algo, kind, tiny, launch, tmp_path):
-    class Stopped(Exception):
-        pass
-
-    class Stop:
-        def start(self, rounds, done):
-            pass
-
-        def round(self, line):
-            if line["round"] == 2:
-                raise Stopped
-
     if not shares(algo, kind):
         return
     config = tiny(algo, adapters=kind)
     expected = launch(config, tmp_path / "whole").content()
-    with pytest.raises(Stopped):
-        launch(config, tmp_path / "parts", observer=Stop())
+    with pytest.raises(KeyboardInterrupt):
+        launch(config, tmp_path / "parts", observer=Stop(2))
     assert launch(config, tmp_path / "parts").content() == expected
 
 

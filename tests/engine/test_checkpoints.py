@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from stopping import Stop
 
 from pfl_benchmark.engine import checkpoints
 from pfl_benchmark.engine.executors import LoopExecutor
@@ -16,25 +17,11 @@ from pfl_benchmark.records.writer import RunRecord
 from pfl_benchmark.resolve.run import resolve
 
 
-class Stop:
-    """An observer that stops the run when it hears of some round."""
-
-    def __init__(self, last):
-        self.last = last
-
-    def start(self, rounds, done):
-        pass
-
-    def round(self, line):
-        if line["round"] == self.last:
-            raise KeyboardInterrupt
-
-
 @pytest.fixture
 def go(tiny, tmp_path):
     """``go(pause, last)``: a tiny run with that many seconds between checkpoints, stopped in a round."""
 
-    def start(pause, last=None):
+    def start(pause, last=0):
         execution = Execution(device="cpu", executor="loop", results_dir=tmp_path, checkpoint_seconds=pause)
         return run_cell(resolve(tiny("fedavg")), execution, Stop(last))
 

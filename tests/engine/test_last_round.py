@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from stopping import Stop
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.cli import main
@@ -24,15 +25,6 @@ def spent(lines):
 def trained(line):
     """What a round's line says besides its evaluation and the clock."""
     return {name: value for name, value in line.items() if not name.startswith(EVALUATED)}
-
-
-class Killer:
-    def start(self, rounds, done):
-        pass
-
-    def round(self, line):
-        if line["round"] == 4:
-            raise KeyboardInterrupt
 
 
 # Every method
@@ -85,7 +77,7 @@ def test_a_budget_counts_the_last_round_as_it_is(algo, budget, tiny, launch, tmp
 def test_killed_and_resumed_equals_unbroken(algo, tiny, launch, tmp_path):
     config = tiny(algo, eval_clients=4, eval_every=1, **SMALL)
     with pytest.raises(KeyboardInterrupt):
-        launch(config, tmp_path / "killed", Killer())
+        launch(config, tmp_path / "killed", Stop(4))
     resumed = launch(config, tmp_path / "killed")
     assert resumed.summary["resumed"] == 1
     assert resumed.content() == launch(config, tmp_path / "unbroken").content()

@@ -8,6 +8,7 @@ import pytest
 import torch
 from answers import refused
 from record_folders import amend
+from stopping import Stop
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.algorithms.ppfe.ensemble import ensemble_weights
@@ -182,23 +183,11 @@ def test_executors_agree_on_new_clients(executor, algo, able, begun):
     assert abs(rows(loop)[:, 2] - rows(other)[:, 2]).max() <= 1
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.parametrize("algo", ABLE)
 def test_a_run_that_is_killed_begins_them_alike(algo, begun, tiny, launch, tmp_path):
-    class Killer:
-        def start(self, rounds, done):
-            pass
-
-        def round(self, line):
-            if line["round"] == 3:
-                raise Killed
-
     config = tiny(algo, **NEW)
-    with pytest.raises(Killed):
-        launch(config, tmp_path, Killer())
+    with pytest.raises(KeyboardInterrupt):
+        launch(config, tmp_path, Stop(3))
     again = launch(config, tmp_path)
     assert again.summary["resumed"] == 1
     assert again.content() == begun(algo).content()

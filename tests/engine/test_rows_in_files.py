@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from stopping import Stop
 
 import pfl_benchmark.engine.clients as pieces
 from pfl_benchmark.engine.checkpoints import Checkpoints
@@ -19,15 +20,6 @@ from pfl_benchmark.records.rows import PATTERN
 from pfl_benchmark.resolve.run import resolve
 
 METHODS = ("ditto", "fedala", "scaffold", "ppfe", "fedpac")  # the last has two stores
-
-
-class Stop(Quiet):
-    def __init__(self, last):
-        self._last = last
-
-    def round(self, line):
-        if line["round"] == self._last:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from costs import cost_of
+from stopping import Stop
 
 from pfl_benchmark.algorithms import ALGORITHMS
 from pfl_benchmark.config.run_config import RunConfig
@@ -159,19 +160,10 @@ def test_every_method_runs(method, executor, tweets, launch, tmp_path):
 @pytest.mark.parametrize("method", ["fedavg-ft", "ditto", "fedper", "ppfe"])
 def test_killed_and_resumed_equals_unbroken(method, tweets, launch, tmp_path):
     """Every kind of state on sequences; that each method keeps its own is shown on images (test_resume)."""
-
-    class Killer:
-        def start(self, rounds, done):
-            pass
-
-        def round(self, line):
-            if line["round"] == 2:
-                raise KeyboardInterrupt
-
     config = tweets(method, cell="gru")
     whole = launch(config, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        launch(config, tmp_path / "killed", Killer())
+        launch(config, tmp_path / "killed", Stop(2))
     resumed = launch(config, tmp_path / "killed")
     assert resumed.summary["resumed"] == 1
     assert resumed.content() == whole.content()

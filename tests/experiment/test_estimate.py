@@ -6,6 +6,7 @@ from pfl_benchmark.config.run_config import RunConfig
 from pfl_benchmark.experiment.estimate import Estimator, together
 from pfl_benchmark.experiment.execution import Execution
 from pfl_benchmark.experiment.runner import run_cell
+from pfl_benchmark.experiment.unrecorded import Quiet
 from pfl_benchmark.resolve.run import resolve, with_hyper
 
 TINY = RunConfig(
@@ -20,21 +21,11 @@ TINY = RunConfig(
 )
 
 
-class Log:
-    """An observer that does nothing."""
-
-    def start(self, rounds, done):
-        pass
-
-    def round(self, line):
-        pass
-
-
 @pytest.mark.parametrize("algo", ["fedavg", "ppfe", "fedavg-ft"])
 def test_planned_samples_are_those_that_are_trained_on(algo, tmp_path):
     config = with_hyper(RunConfig(**{**TINY.to_dict(), "algo": algo, "rounds": 6, "hyper": {}}), {})
     execution = Execution(device="cpu", executor="loop", results_dir=tmp_path)
-    summary = run_cell(resolve(config), execution, Log())
+    summary = run_cell(resolve(config), execution, Quiet())
     estimator = Estimator([], execution)
     seconds = estimator.in_turn([config])[0]
     trained = summary["samples"] + summary["adaptation_samples"]
@@ -46,7 +37,7 @@ def test_estimates_come_from_records_of_this_machine(tmp_path):
     from pfl_benchmark.records.store import Store
 
     execution = Execution(device="cpu", executor="loop", results_dir=tmp_path)
-    summary = run_cell(resolve(with_hyper(TINY, {})), execution, Log())
+    summary = run_cell(resolve(with_hyper(TINY, {})), execution, Quiet())
     estimator = Estimator(Store.scan(tmp_path).records(), execution)
     assert estimator.in_turn([with_hyper(TINY, {})])[0] == pytest.approx(summary["seconds"], rel=1e-3)
     assert estimator.basis["digits"] == "from 1 finished run of this machine"
@@ -67,7 +58,7 @@ def test_runs_beside_others_are_no_measure_for_runs_alone(tmp_path):
     from pfl_benchmark.records.store import Store
 
     beside = Execution(device="cpu", executor="loop", results_dir=tmp_path, side_by_side=2)
-    summary = run_cell(resolve(with_hyper(TINY, {})), beside, Log())
+    summary = run_cell(resolve(with_hyper(TINY, {})), beside, Quiet())
     records = Store.scan(tmp_path).records()
     assert Estimator(records, beside).in_turn([with_hyper(TINY, {})])[0] == pytest.approx(
         summary["seconds"], rel=1e-3

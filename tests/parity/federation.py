@@ -71,13 +71,6 @@ class Doubles(FederatedData):
 
 
 @dataclass
-class Snapshot:
-    """What one side holds after a round, each a list of flat tensors (or numbers), by what it is."""
-
-    values: dict[str, list[torch.Tensor]]
-
-
-@dataclass
 class Federation:
     """What both sides get.
 

@@ -89,7 +89,7 @@ def legend(figure: Figure, *legends: Sequence[Any]) -> None:
         below += LINE_HEIGHT * 1.2 * _lines(labels, total)
 
 
-def sample(label: str, look: Look, strong: bool = False, marker: str = "o") -> Line2D:
+def sample(label: str, look: Look, strong: bool = False) -> Line2D:
     """A line's entry in the legend."""
     width = STRONG if strong else 1.1
     return Line2D(
@@ -99,7 +99,7 @@ def sample(label: str, look: Look, strong: bool = False, marker: str = "o") -> L
         linestyle=look.dashes,
         linewidth=width,
         label=label,
-        marker=marker,
+        marker="o",
         markersize=3,
     )
 

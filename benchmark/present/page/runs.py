@@ -10,6 +10,7 @@ import pandas as pd
 
 from pfl_benchmark.present.page.mixtures import UNKNOWN
 from pfl_benchmark.records.store import Record
+from pfl_benchmark.render.forms import no_formula
 from pfl_benchmark.render.table import Head
 
 RUNS = "runs.csv"
@@ -91,8 +92,4 @@ def _plain(value: Any) -> Any:
     """A value as a cell; see `no_formula`."""
     if isinstance(value, list | dict):
         return json.dumps(value)
-    return (
-        f"'{value}"
-        if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-        else value
-    )
+    return no_formula(value) if isinstance(value, str) else value

@@ -40,7 +40,6 @@ def section(
     if not tables or not (records or study.computed):
         return '<p class="empty">No record yet, so no tables and figures here.</p>'
     return template(Path(__file__).with_name("section.html")).render(
-        study=study,
         tables=tables,
         mixed=in_words(mixed(records)),
         empty=_empty,
@@ -50,7 +49,6 @@ def section(
         pictures=[_picture(picture, svg) for picture, svg in figures],
         least=_LEAST,
         caption=partial(_caption, common=common),
-        common=common,
     )
 
 

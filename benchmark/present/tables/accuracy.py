@@ -16,6 +16,7 @@ from pfl_benchmark.present.tables.captions import (
     reason,
     sampled_in,
 )
+from pfl_benchmark.present.tables.orders import best_of, last_of
 from pfl_benchmark.present.tables.places import Papers, bold, cells_of, facts_of, heads, places_table
 from pfl_benchmark.records.store import Record
 from pfl_benchmark.render.table import Cell, Plain, Table
@@ -83,7 +84,7 @@ def _gain(record: Record) -> float | None:
     """None where the last round alone is evaluated as the result is: with fine-tuned copies."""
     if adapted_at_the_end_alone(record):
         return None
-    return max(line["accuracy"] for line in record.rounds if "accuracy" in line) - record.summary["accuracy"]
+    return best_of(record) - last_of(record)
 
 
 def significance(results: Results) -> Table:

@@ -1,20 +1,9 @@
 """PPFE killed anywhere, in and between stages, ends as if nothing had happened."""
 
 import pytest
+from stopping import Stop
 
 from pfl_benchmark.engine.executors import LoopExecutor
-
-
-class Killer:
-    """An observer that stops the run after its first new round, as Ctrl-C does."""
-
-    def start(self, rounds, done):
-        self.done = done
-
-    def round(self, line):
-        if line["round"] > self.done:
-            raise KeyboardInterrupt
-
 
 VARIANTS = [
     {},
@@ -31,7 +20,7 @@ def test_killed_after_every_round(hyper, staged, launch, tmp_path):
     unbroken = launch(config, tmp_path / "unbroken")
     for _ in range(8):
         with pytest.raises(KeyboardInterrupt):
-            launch(config, tmp_path / "killed", Killer())
+            launch(config, tmp_path / "killed", Stop())
     resumed = launch(config, tmp_path / "killed")
     assert resumed.content() == unbroken.content()
 
