@@ -122,7 +122,7 @@ def _meaning(source: bytes) -> str:
     The same under every version of Python; a file that is no Python counts byte by byte.
     """
     try:
-        told = _told(ast.parse(source))
+        told = _told(_without_words(ast.parse(source)))
     except (SyntaxError, ValueError):
         return source.hex()
     return repr(told) if told != ["Module"] else ""
@@ -131,6 +131,7 @@ def _meaning(source: bytes) -> str:
 # Of nodes: what is for readers and type checkers, and what not all versions of Python have.
 _FOR_READERS = {"annotation", "returns", "type_comment", "type_params", "kind", "simple"}
 
+_OPTION = ("pfl_benchmark.method", "pfl_benchmark.engine.hyper")  # where hyper-parameters have theirs from
 TOLD = ("group", "publication", "pseudocode")  # what a method says of itself
 
 
@@ -142,14 +143,13 @@ def _told(part: Any, inside: type | None = None) -> Any:
     tries. Any other field of a class keeps its name and default.
     """
     if isinstance(part, list):
-        return [_told(item, inside) for item in part if not _decides_nothing(item, inside)]
+        return [_told(item) for item in part if not _decides_nothing(item, inside)]
     if not isinstance(part, ast.AST):
         return repr(part)
     if isinstance(part, ast.Raise) and isinstance(part.exc, ast.Call):
         return ["Raise", _told(part.exc.func)]
     if isinstance(part, ast.AnnAssign) and part.value is not None:
-        value = _without_words(part.value) if inside is ast.ClassDef else part.value
-        part = ast.Assign(targets=[part.target], value=value)
+        part = ast.Assign(targets=[part.target], value=part.value)
     # `ast.dump` would not do: from version to version it writes more, or fewer, of the fields that are empty.
     fields = sorted(
         (name, _told(value, type(part))) for name, value in ast.iter_fields(part) if name not in _FOR_READERS
@@ -157,13 +157,23 @@ def _told(part: Any, inside: type | None = None) -> Any:
     return [type(part).__name__, *([name, told] for name, told in fields if told != [])]
 
 
-def _without_words(value: ast.expr) -> ast.expr:
-    """A field's value; of ``option(default, "documentation", …, search=…)`` what decides floats."""
-    match value:
-        case ast.Call(func=ast.Name(id="option"), args=[default, ast.Constant(value=str())]):
-            kept = [keyword for keyword in value.keywords if keyword.arg != "search"]
-            return ast.Call(func=value.func, args=[default], keywords=kept)
-    return value
+def _without_words(module: ast.Module) -> ast.Module:
+    """A module; of ``option(default, "documentation", …, search=…)`` in its classes what decides floats."""
+    if not any(
+        isinstance(part, ast.ImportFrom)
+        and part.module in _OPTION
+        and "option" in {n.name for n in part.names}
+        for part in module.body
+    ):
+        return module  # whose `option` is another
+    for field in (part for kind in module.body if isinstance(kind, ast.ClassDef) for part in kind.body):
+        match field:
+            case ast.AnnAssign(
+                value=ast.Call(func=ast.Name(id="option"), args=[default, ast.Constant(value=str())]) as call
+            ):
+                call.args = [default]
+                call.keywords = [keyword for keyword in call.keywords if keyword.arg != "search"]
+    return module
 
 
 def _decides_nothing(part: Any, inside: type | None) -> bool:

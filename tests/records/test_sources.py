@@ -32,7 +32,8 @@ def test_all_code_that_computes_rounds_counts():
     assert read(PACKAGE) == own  # other tests may have loaded plugins
 
 
-OPTION = 'class Hyper:\n    lam: float = option(1.0, "weight λ", least=0, search=(0.1, 1))'
+IMPORT = "from pfl_benchmark.method import option\n"
+OPTION = IMPORT + 'class Hyper:\n    lam: float = option(1.0, "weight λ", least=0, search=(0.1, 1))'
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,8 @@ OPTION = 'class Hyper:\n    lam: float = option(1.0, "weight λ", least=0, searc
         ("1.0", "2.0", True),
         ("least=0", "least=0.1", True),
         ("lam", "mu", True),
-        ("option", "other", True),
+        (" = option", " = other", True),
+        ("pfl_benchmark.method", "mine", True),
         ('"weight λ"', "words", True),
     ],
 )
@@ -52,8 +54,12 @@ def test_what_options_say_of_themselves_does_not_count(old, new, counts):
     assert (digest(one) != digest(other)) == counts
 
 
-def test_functions_of_that_name_elsewhere_count():
-    one, other = ({"algorithms/mine.py": f'x = option(1, "{word}")'.encode()} for word in "ab")
+@pytest.mark.parametrize(
+    "text",
+    [IMPORT + 'x = option(1, "{}")', 'from mine import option\nclass N:\n    x: str = option(1, "{}")'],
+)
+def test_functions_of_that_name_elsewhere_count(text):
+    one, other = ({"algorithms/mine.py": text.format(word).encode()} for word in "ab")
     assert digest(one) != digest(other)
 
 
