@@ -31,7 +31,7 @@ class NotTrue:
         received = step.apply(step.constants["received"]).detach() / self.tau
         known = received.scatter(2, true, -1e9).log_softmax(2)
         apart = F.kl_div(own, known, reduction="none", log_target=True).sum(2)
-        # τ² keeps the size of the gradient, as the official code does; the paper has none.
+        # τ², as in the official code, keeps the size of the gradient.
         return step.cross_entropy(logits) + self.beta * self.tau**2 * step.mean(apart)
 
 

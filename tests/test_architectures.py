@@ -368,7 +368,7 @@ BAD = {
     ),
     "not first": (
         {"points": ("fc1", "fc")},
-        "normalisation aside. on, each once",
+        r"from the first with parameters \(normalisation aside\) on, each once",
     ),
     "disordered": ({"points": ("conv", "fc", "fc1")}, "expected children in the order conv, relu, pool"),
     "twice": ({"points": ("conv", "fc", "fc")}, "each once"),

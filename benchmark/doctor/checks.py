@@ -68,9 +68,10 @@ def packages() -> Iterator[Finding]:
         yield Finding(
             "packages", ", ".join(told), "missing", _install([needed[name] for name in absent + old])
         )
-    elif broken := next(filter(None, map(_fault, needed)), ""):
-        name = broken.partition(" ")[0]
-        yield Finding("packages", broken, "missing", _install([needed[name]], "--force-reinstall"))
+    elif broken := next(((name, fault) for name in needed if (fault := _fault(name))), None):
+        name, fault = broken  # the first, on which others may depend
+        remedy = _install([needed[name]], "--force-reinstall")
+        yield Finding("packages", f"{name} cannot be imported ({fault})", "missing", remedy)
     elif CHECKOUT:
         yield _as_tested(CHECKOUT, needed)
     else:
@@ -102,12 +103,12 @@ def _install(wanted: Iterable[str], *options: str) -> str:
 
 
 def _fault(name: str) -> str:
-    """What is wrong with an installed package that cannot be imported; empty: nothing."""
+    """Why an installed package cannot be imported; empty: it can."""
     if name not in _LATER:
         try:
             importlib.import_module(_MODULES.get(name, name))
         except Exception as error:  # whatever packages that do not fit together raise
-            return f"{name} cannot be imported ({error})"
+            return str(error) or type(error).__name__
     return ""
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 from pfl_benchmark.config.run_config import RunConfig
@@ -31,7 +29,7 @@ from pfl_benchmark.records.scratch import scratch
 from pfl_benchmark.records.writer import RunRecord
 from pfl_benchmark.resolve.run import resolve
 from pfl_benchmark.speed.tables import Row
-from pfl_benchmark.speed.work import CELLS, COHORT, peak_memory
+from pfl_benchmark.speed.work import CELLS, COHORT, peak_memory, processes
 
 METHODS = ("fedavg", "fedper", "ditto", "fedala", "ppfe")
 BUDGET = 2**30  # bytes of rows in memory, unless --client-memory says otherwise
@@ -52,8 +50,8 @@ class Crowd:
 def grown(crowds: Iterable[Crowd]) -> Iterator[Row]:
     """The figures of each, in turn."""
     for crowd in crowds:
-        with ProcessPoolExecutor(1, get_context("spawn")) as place:
-            yield place.submit(_measure, crowd).result()
+        with processes(["crowd"]) as places:
+            yield places["crowd"].submit(_measure, crowd).result()
 
 
 # -- in a process of its own ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,9 +75,10 @@ def processes(names: Iterable[str]) -> Iterator[dict[str, ProcessPoolExecutor]]:
     """A process for each name; they end together."""
     with contextlib.ExitStack() as stack:
         context = get_context("spawn")
-        # Ctrl-C is for the process that waits for them.
-        quiet = partial(ProcessPoolExecutor, 1, context, signal.signal, (signal.SIGINT, signal.SIG_IGN))
-        yield {name: stack.enter_context(quiet()) for name in names}
+        ends = signal.SIGINT, signal.SIG_DFL  # Ctrl-C ends them at once and without a word
+        yield {
+            name: stack.enter_context(ProcessPoolExecutor(1, context, signal.signal, ends)) for name in names
+        }
 
 
 def turns(

@@ -91,6 +91,16 @@ def test_bad_input(words, told, command):
 TABLE = DOCUMENT.replace("begin -->\n", "begin -->\n\n**Growth with the cohort**\n\nfigures\n\n")
 
 
+def ends_by(error, *rows):
+    """A part that gives some rows and then fails."""
+
+    def part(execution, sizes):
+        yield from rows
+        raise error
+
+    return part
+
+
 def test_tables_of_parts_that_are_not_measured_are_not_lost(command, tmp_path):
     (tmp_path / "speed.md").write_text(TABLE)
     words = ("--output", str(tmp_path / "speed.json"), "--into", str(tmp_path / "speed.md"))
@@ -101,11 +111,7 @@ def test_tables_of_parts_that_are_not_measured_are_not_lost(command, tmp_path):
 
 
 def test_a_failed_measurement_leaves_the_document(command, tmp_path, monkeypatch, capsys):
-    def broken(execution, sizes):
-        raise ZeroDivisionError
-        yield
-
-    monkeypatch.setitem(parts.PARTS, "cohorts", broken)
+    monkeypatch.setitem(parts.PARTS, "cohorts", ends_by(ZeroDivisionError))
     (tmp_path / "speed.md").write_text(TABLE)
     words = ("--output", str(tmp_path / "speed.json"), "--into", str(tmp_path / "speed.md"))
     with pytest.raises(SystemExit, match="1"):
@@ -115,11 +121,7 @@ def test_a_failed_measurement_leaves_the_document(command, tmp_path, monkeypatch
 
 
 def test_an_interruption_before_the_first_row_claims_nothing(command, tmp_path, monkeypatch, capsys):
-    def stopped(execution, sizes):
-        raise KeyboardInterrupt
-        yield
-
-    monkeypatch.setitem(parts.PARTS, "cohorts", stopped)
+    monkeypatch.setitem(parts.PARTS, "cohorts", ends_by(KeyboardInterrupt))
     with pytest.raises(SystemExit, match="130"):
         command("speed --device cpu --only cohorts --output", str(tmp_path / "speed.json"))
     assert "interrupted; the same command measures everything again" in capsys.readouterr().err
@@ -134,11 +136,8 @@ def test_a_kept_measurement_loses_no_tables_of_a_document(command, kept, tmp_pat
 
 
 def test_an_interrupted_measurement_says_what_is_kept(command, tmp_path, monkeypatch, capsys):
-    def stopped(execution, sizes):
-        yield {"cell": "digits", "executor": "loop", "clients": 1, "seconds": 1.0, "samples_per_second": 1.0}
-        raise KeyboardInterrupt
-
-    monkeypatch.setitem(parts.PARTS, "cohorts", stopped)
+    row = {"cell": "digits", "executor": "loop", "clients": 1, "seconds": 1.0, "samples_per_second": 1.0}
+    monkeypatch.setitem(parts.PARTS, "cohorts", ends_by(KeyboardInterrupt, row))
     with pytest.raises(SystemExit, match="130"):
         command("speed --device cpu --only cohorts --output", str(tmp_path / "speed.json"))
     assert "has what was measured so far" in capsys.readouterr().err

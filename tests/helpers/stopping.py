@@ -13,5 +13,6 @@ class Stop(Quiet):
         self._done = done
 
     def round(self, line):
-        if line["round"] > self._done if self._last is None else line["round"] == self._last:
+        stops = line["round"] > self._done if self._last is None else line["round"] == self._last
+        if stops:
             raise KeyboardInterrupt
